@@ -116,7 +116,7 @@ if not TYPE_CHECKING:
     import importlib
 
     from bert_tf import keras_files
-    from bert_tf.quiet_tensorflow import quiet_start
+    from bert_tf.libraries import quiet_start
 
     keras_files.register_with_keras()
 

@@ -12,7 +12,7 @@ import sys
 import types
 from typing import Any
 
-from bert_tf.home_folder import import_of_keras
+from bert_tf.libraries import import_of_keras
 
 # Where each class is that has `register_keras_serializable(package="bert_tf")`.
 CLASSES = {

@@ -12,7 +12,6 @@ from typing import Any, Self
 from bert_tf.errors import UserError, did_you_mean
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_text
-from bert_tf.user_modules import refuse_user_module
 
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
@@ -311,6 +310,9 @@ class Settings:
         given = {each.partition("=")[0].strip() for each in assignments}
         for field in dataclasses.fields(cls):
             if field.metadata.get("may_be_code") and field.name not in given:
+                # Few settings may name a file to run.
+                from bert_tf.user_modules import refuse_user_module
+
                 value = getattr(settings, field.name)
                 refuse_user_module(field.name, value, str(path))
         return settings

@@ -12,24 +12,21 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GROUND = (
     *(
         "errors",
-        "extras",
         "family_list",
         "files",
         "compat",
         "keras_files",
         "processes",
     ),
-    *("progress", "quiet_tensorflow", "recipe", "config", "features"),
+    *("progress", "recipe", "config", "features"),
     *(
         "foreign_files",
-        "home_folder",
-        "module_list",
+        "libraries",
         "sharding",
         "lazy_arrays",
         "sources",
         "user_modules",
         "side_by_side",
-        "family_list",
     ),
 )
 LEVELS = {
@@ -52,7 +49,6 @@ LEVELS = {
 PARTS = {
     "families": {
         "rows": 0,
-        "row_computer": 0,
         "requests": 1,
         "sentence_vectors": 1,
         "recipe": 1,
@@ -73,7 +69,6 @@ PARTS = {
         "token_classification": 5,
         "question_answering": 5,
         "pretrained": 5,
-        "usage": 6,
     },
     "finetuning": {
         "batches": 1,
@@ -187,7 +182,7 @@ def test_imports_only_lower_rooms() -> None:
         "typing.TYPE_CHECKING",
         "importlib",
         "bert_tf.keras_files",
-        "bert_tf.quiet_tensorflow.quiet_start",
+        "bert_tf.libraries.quiet_start",
     ]
     found = {str(path): breaches(path) for path in FILES if path != first}
     assert {path: names for path, names in found.items() if names} == {}
@@ -231,18 +226,18 @@ def test_a_breach_inside_a_room_is_found(
     bad.parent.mkdir(parents=True)
     bad.write_text(
         "from typing import TYPE_CHECKING\n"
-        "from bert_tf.families import rows, usage\n"
+        "from bert_tf.families import pretrained, rows\n"
         "from bert_tf.families.multiple_choice.files import SwagFiles\n"
         "if TYPE_CHECKING:\n"
-        "    from bert_tf.families.usage import usage_of\n"
+        "    from bert_tf.families.pretrained.settings import Settings\n"
         "def f():\n"
         "    from bert_tf.families.text_classification.kinds import Kind\n"
-        "    import bert_tf.families.usage\n"
+        "    import bert_tf.families.pretrained\n"
     )
     assert inner_breaches(bad) == [
-        "bert_tf.families.usage",
+        "bert_tf.families.pretrained",
         "bert_tf.families.text_classification.kinds.Kind",
-        "bert_tf.families.usage",
+        "bert_tf.families.pretrained",
     ]
 
 

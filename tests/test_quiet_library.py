@@ -71,7 +71,7 @@ def test_the_home_folder_stays_empty(tmp_path: pathlib.Path) -> None:
     home.mkdir()
     done = run(
         "import os, sys\n"
-        "from bert_tf.quiet_tensorflow import import_tensorflow\n"
+        "from bert_tf.libraries import import_tensorflow\n"
         "import_tensorflow()\n"
         "assert 'keras' in sys.modules\n"
         "assert 'matplotlib' not in sys.modules\n"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from absl import app, flags, logging
 
-from bert_tf.quiet_tensorflow import forget_log_level, import_tensorflow
+from bert_tf.libraries import forget_log_level, import_tensorflow
 
 from . import COMMANDS, PROGRAM
 

@@ -95,7 +95,7 @@ def _spare_the_machine() -> None:
 def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
     """A command or expression that uses the written folder."""
     from bert_tf.checkpoints import TASK_HEADS
-    from bert_tf.module_list import MODULES_FILE
+    from bert_tf.sources import MODULES_FILE
 
     if to == "google_tf1":
         config = json.loads((folder / "bert_config.json").read_text("utf-8"))

@@ -31,8 +31,8 @@ from absl import flags
 from bert_tf.corpora.data_sets import PREFIX
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
+from bert_tf.libraries import import_tensorflow
 from bert_tf.progress import log
-from bert_tf.quiet_tensorflow import import_tensorflow
 from bert_tf.records.beam.options import parse_options
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport

@@ -14,7 +14,7 @@ from absl import flags
 
 from bert_tf.errors import UserError
 from bert_tf.inference.fresh_process import FreshProcess
-from bert_tf.quiet_tensorflow import import_tensorflow
+from bert_tf.libraries import import_tensorflow
 from bert_tf.recipe import read_json_object
 
 from . import command_line
@@ -105,9 +105,8 @@ def main() -> None:
 def _export_version(fresh: FreshProcess) -> None:
     """Writes a version for TensorFlow Serving and tells its size."""
     from bert_tf.inference.adapters import served_adapters
-    from bert_tf.inference.description import describe_training
     from bert_tf.inference.saving import write_saved_model
-    from bert_tf.inference.served_folder import served_model
+    from bert_tf.inference.served_folder import describe_training, served_model
     from bert_tf.sources import local_folder
 
     started = time.monotonic()

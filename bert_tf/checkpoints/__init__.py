@@ -12,7 +12,7 @@ from bert_tf.checkpoints.folder import (
     save_adapter,
     save_checkpoint,
 )
-from bert_tf.checkpoints.label_order import place_labels
+from bert_tf.checkpoints.labels import place_labels
 from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.checkpoints.parts import (
     BILSTM,

@@ -28,8 +28,7 @@ from bert_tf.checkpoints.task_file import with_task
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
-from bert_tf.module_list import transformer_folder
-from bert_tf.sources import local_folder
+from bert_tf.sources import local_folder, transformer_folder
 from bert_tf.text.tokenizer_config import (
     read_tokenizer_config,
     write_tokenizer_config,

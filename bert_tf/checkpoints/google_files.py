@@ -2,8 +2,9 @@
 
 import pathlib
 
+from bert_tf.checkpoints.recognition import find_prefix
 from bert_tf.checkpoints.stored import without_prefix
-from bert_tf.checkpoints.tensorflow_reader import find_prefix, open_checkpoint
+from bert_tf.checkpoints.tensorflow_reader import open_checkpoint
 from bert_tf.lazy_arrays import LazyArrays
 
 _WORDS = tuple(

@@ -29,14 +29,12 @@ from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
 from bert_tf.checkpoints.google_files import open_variables
 from bert_tf.checkpoints.layout import all_parts, head_shapes
 from bert_tf.checkpoints.parts import MASKED_LM, REPLACED_TOKENS
+from bert_tf.checkpoints.recognition import remains
 from bert_tf.checkpoints.stored import (
     Stored,
     read_stored,
     stored_as_ours,
     write_stored,
-)
-from bert_tf.checkpoints.tensorflow_reader import (
-    remains,
 )
 from bert_tf.config import BertConfig, ElectraConfig
 from bert_tf.errors import UserError, writing_failed

@@ -32,7 +32,7 @@ from bert_tf.checkpoints.hugging_face_files import (
     WEIGHTS_FILE,
     open_weights,
 )
-from bert_tf.checkpoints.hugging_face_labels import (
+from bert_tf.checkpoints.labels import (
     default_labels,
     read_labels,
     read_problem_type,

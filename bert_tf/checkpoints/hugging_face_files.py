@@ -28,19 +28,17 @@ from bert_tf.checkpoints.layout import names_of
 from bert_tf.checkpoints.recognition import (
     HUGGING_FACE_CONFIG,
     HUGGING_FACE_WEIGHTS,
+    find_prefix,
     keras_weights,
 )
 from bert_tf.checkpoints.stored import without_prefix
-from bert_tf.checkpoints.tensorflow_reader import (
-    find_prefix,
-    open_by_full_name,
-)
+from bert_tf.checkpoints.tensorflow_reader import open_by_full_name
 from bert_tf.config import ARCHITECTURES
 from bert_tf.errors import UserError, first_few
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
-from bert_tf.module_list import MODULES_FILE
 from bert_tf.recipe import read_json_object
+from bert_tf.sources import MODULES_FILE
 
 _LONGEST_REASON = 150
 # The tables of words, with a model's own prefix and without.

@@ -35,15 +35,17 @@ from bert_tf.checkpoints.google_tf1 import CONFIG_FILE, read_google_config
 from bert_tf.checkpoints.layout import all_parts, by_attention_head
 from bert_tf.checkpoints.params_file import load_params
 from bert_tf.checkpoints.parts import Kind
+from bert_tf.checkpoints.recognition import (
+    OBJECT_GRAPH,
+    SAVED_MODEL_FILE,
+    find_prefix,
+)
 from bert_tf.checkpoints.saved_model import saved_model_config
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.checkpoints.tensorflow_reader import (
-    OBJECT_GRAPH,
-    SAVED_MODEL_FILE,
     TRAINING_STATE,
     VARIABLE_VALUE,
     ObjectGraph,
-    find_prefix,
     open_checkpoint,
 )
 from bert_tf.config import BertConfig

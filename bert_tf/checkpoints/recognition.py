@@ -1,19 +1,19 @@
 """Which family a model folder is of, by the names of its files.
 
 No family's module is imported here: the one that reads a folder is enough.
+
+A checkpoint of TensorFlow is PREFIX.index and PREFIX.data-00000-of-00001 (or
+more shards). The folder may have a text file `checkpoint` that names the newest
+prefix.
 """
 
+import glob
 import pathlib
 import re
 from collections.abc import Callable
 
-from bert_tf.checkpoints.tensorflow_reader import (
-    SAVED_MODEL_FILE,
-    index_files,
-    remains,
-)
 from bert_tf.errors import UserError
-from bert_tf.foreign_files import read_bytes
+from bert_tf.foreign_files import demand_regular, read_bytes
 
 OWN_CONFIG, OWN_WEIGHTS = "bert_config.json", "bert_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -48,6 +48,96 @@ _WEIGHTS_OF = {
     ADAPTER_CONFIG: f"no {ADAPTER_WEIGHTS} (peft)",
 }
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
+# The key under which tf.train.Checkpoint keeps its graph of objects.
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+SAVED_MODEL_FILE = "saved_model.pb"
+_NEWEST_FILE = "checkpoint"
+SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<part>\d{5})-of-(?P<parts>\d{5})")
+# The last eight bytes of TensorFlow's tables. A file of the first format ends
+# with them, and a checkpoint of another library that is called .ckpt does not.
+_TABLE_END = bytes.fromhex("57fb808b247547db")
+
+
+def index_files(folder: pathlib.Path, object_based: bool) -> list[pathlib.Path]:
+    """The index files of tf.train.Checkpoint, or those with plain names.
+
+    A SavedModel's lies in its folder of variables.
+    """
+    if (folder / SAVED_MODEL_FILE).exists():
+        folder = folder / "variables"
+    # The key is one of the first of the table and stored in full, so there is
+    # no need of TensorFlow to see it. Other programs' files of that name, such
+    # as search indexes, are no tables and have no data beside them.
+    return [
+        path
+        for path in sorted(folder.glob("*.index"))
+        if path.is_file()
+        and (
+            _ends_like_a_table(path)
+            or any(folder.glob(f"{glob.escape(path.stem)}.data-*"))
+            or ".ckpt" in path.name
+        )
+        and (OBJECT_GRAPH.encode() in path.read_bytes()) == object_based
+    ]
+
+
+def remains(folder: pathlib.Path) -> str | None:
+    """Says what is left of a checkpoint that has no index, if anything is."""
+    if any(folder.glob("*.index")):
+        return None
+    for path in sorted(folder.iterdir()):
+        if not path.is_file():
+            continue
+        if shard := SHARD.fullmatch(path.name):
+            return f"{path}: {shard['prefix']}.index is missing beside it."
+        if re.search(r"\.ckpt(-\d+)*(-of-\d+)?$", path.name):
+            if _ends_like_a_table(path):
+                return (
+                    f"{path}: a checkpoint of TensorFlow's first format; "
+                    "restore it and save it with tf.compat.v1.train.Saver("
+                    "write_version=tf.compat.v1.train.SaverDef.V2)."
+                )
+    return None
+
+
+def _ends_like_a_table(path: pathlib.Path) -> bool:
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - len(_TABLE_END)))
+        return file.read() == _TABLE_END
+
+
+def find_prefix(folder: pathlib.Path, object_based: bool) -> pathlib.Path:
+    """The prefix of the one checkpoint of a kind, or of its newest.
+
+    Raises `UserError` where there are several and no file names the newest,
+    or the newest is not there.
+    """
+    prefixes = [
+        path.with_suffix("") for path in index_files(folder, object_based)
+    ]
+    names = ", ".join(prefix.name for prefix in prefixes)
+    newest_file = folder / _NEWEST_FILE
+    demand_regular(newest_file)
+    if newest_file.is_file():
+        text = newest_file.read_text(encoding="utf-8", errors="replace")
+        named = re.search(r'^model_checkpoint_path: "(.+)"$', text, re.M)
+        # The path may be one on the machine that wrote it.
+        newest = (
+            folder / pathlib.PurePosixPath(named[1]).name if named else None
+        )
+        if newest not in prefixes:
+            raise UserError(
+                f"{newest_file}: names {newest.name if newest else 'nothing'}, "
+                f"but the folder has {names}; remove this file, and all "
+                "checkpoints but one."
+            )
+        return newest
+    if len(prefixes) > 1:
+        raise UserError(
+            f"{folder}: holds {len(prefixes)} checkpoints ({names}) and no "
+            "file `checkpoint` that names one; leave one of them."
+        )
+    return prefixes[0]
 
 
 def has_hugging_face_weights(folder: pathlib.Path) -> bool:

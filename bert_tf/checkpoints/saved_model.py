@@ -12,7 +12,7 @@ import pathlib
 import re
 from collections.abc import Callable
 
-from bert_tf.checkpoints.tensorflow_reader import SAVED_MODEL_FILE
+from bert_tf.checkpoints.recognition import SAVED_MODEL_FILE
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.foreign_files import read_bytes

@@ -1,6 +1,6 @@
 """Files of sentence-transformers that state how a text becomes a vector.
 
-modules.json                       the modules; see `bert_tf.module_list`
+modules.json                       the modules; see `bert_tf.sources`
 sentence_bert_config.json          of the Transformer: max_seq_length
 N_Pooling/config.json              how the vectors of tokens become one
 N_Dense/config.json, weights       a dense layer, linear.weight [out, in]
@@ -32,17 +32,17 @@ from bert_tf.checkpoints.sentence_modules import (
 )
 from bert_tf.errors import UserError, excerpt, first_few
 from bert_tf.files import write_text
-from bert_tf.module_list import (
+from bert_tf.recipe import check_kind, read_json_object
+from bert_tf.sources import (
     MODULES_FILE,
     TRANSFORMER_FILES,
     TRANSFORMERS,
     Module,
+    local_folder,
     read_module_list,
     read_transformer_settings,
     transformer_folder,
 )
-from bert_tf.recipe import check_kind, read_json_object
-from bert_tf.sources import local_folder
 
 SETTINGS_FILE = "config_sentence_transformers.json"
 CONFIG_FILE = "config.json"

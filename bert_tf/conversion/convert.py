@@ -48,10 +48,9 @@ from bert_tf.families.recipe import TAGGER_FILE
 from bert_tf.files import new_folder, refuse_filled
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
-from bert_tf.module_list import transformer_folder
 from bert_tf.progress import log
 from bert_tf.sharing.model_card import CARD_FILE
-from bert_tf.sources import local_folder
+from bert_tf.sources import local_folder, transformer_folder
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,

@@ -11,11 +11,8 @@ from typing import Any
 import numpy as np
 
 from bert_tf.checkpoints.params_file import load_params
-from bert_tf.checkpoints.tensorflow_reader import (
-    OBJECT_GRAPH,
-    find_prefix,
-    open_checkpoint,
-)
+from bert_tf.checkpoints.recognition import OBJECT_GRAPH, find_prefix
+from bert_tf.checkpoints.tensorflow_reader import open_checkpoint
 from bert_tf.conversion.numpy_forward import (
     GOOGLE_ACTIVATIONS,
     Form,

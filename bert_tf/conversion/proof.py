@@ -36,7 +36,7 @@ from bert_tf.checkpoints.checkpoint import (
     SINGLE_LABEL,
     num_labels,
 )
-from bert_tf.checkpoints.hugging_face_labels import default_labels
+from bert_tf.checkpoints.labels import default_labels
 from bert_tf.conversion.numpy_forward import SourceVariables, forward
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError

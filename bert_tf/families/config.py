@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_tf.checkpoints import HEADS_ON_POOLER, Checkpoint
 from bert_tf.checkpoints.checkpoint import num_labels
-from bert_tf.checkpoints.hugging_face_labels import default_labels
+from bert_tf.checkpoints.labels import default_labels
 from bert_tf.errors import UserError, first_few
 from bert_tf.families.usage_options import UsageOptions
 from bert_tf.text.tokenizer_protocol import Tokenizer

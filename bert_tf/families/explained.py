@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints.parts import HEADS_ON_POOLER, TASK_HEADS
 from bert_tf.errors import UserError
-from bert_tf.families.requests import valid_text
-from bert_tf.families.row_computer import Tensors
+from bert_tf.families.requests import Tensors, valid_text
 from bert_tf.families.text_model import TextModel, encoder_of
 from bert_tf.families.words import WordFinder
 from bert_tf.features import MASKED_LM_POSITIONS

@@ -21,9 +21,8 @@ from bert_tf.errors import UserError
 from bert_tf.families.config import TaskConfig
 from bert_tf.files import write_text
 from bert_tf.models import restore
-from bert_tf.module_list import read_module_list
 from bert_tf.recipe import check_kind
-from bert_tf.sources import local_folder
+from bert_tf.sources import local_folder, read_module_list
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_protocol import Tokenizer
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.families.row_computer import Tensors
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.text.layout import Windows, make_windows, num_windows
+
+Tensors = dict[str, tf.Tensor]
 
 _TEXT = """
 The ferry to the island leaves at seven in the morning, and by half past six

@@ -16,7 +16,6 @@ import numpy as np
 from keras import ops
 
 from bert_tf.checkpoints import Checkpoint
-from bert_tf.distiller import soft_target_loss
 from bert_tf.encoders import BertEncoder
 from bert_tf.families.rows import CHOICE_MASK, EXAMPLE_WEIGHTS
 from bert_tf.features import INPUT_MASK
@@ -55,6 +54,16 @@ class WeightedMean:
     def soft_target_weight(self, batch: Mapping[str, Any]) -> Any:
         """What the sum of `soft_target_loss` is divided by."""
         return ops.sum(batch[self.weights_name])
+
+    def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
+        """How far logits [..., C] are from a teacher's, float32 [...].
+
+        See `bert_tf.distiller.soft_target_loss`.
+        """
+        # Only a training with a teacher has this term.
+        from bert_tf.distiller import soft_target_loss
+
+        return soft_target_loss(logits, targets, temperature)
 
 
 class LogitsObjective(WeightedMean, abc.ABC):
@@ -111,13 +120,6 @@ class LogitsObjective(WeightedMean, abc.ABC):
             outputs["logits"], teacher["logits"], temperature
         )
         return ops.sum(loss * batch[EXAMPLE_WEIGHTS])
-
-    def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
-        """How far logits [B, C] are from a teacher's, float32 [B].
-
-        See `bert_tf.distiller.soft_target_loss`.
-        """
-        return soft_target_loss(logits, targets, temperature)
 
     def mean_loss(self, logits: np.ndarray, labels: np.ndarray) -> float:
         """The mean loss of rows, all weighing the same; see `of_rows`."""
@@ -196,7 +198,7 @@ class MultiLabelObjective(LogitsObjective):
             ops.stack([each, ops.zeros_like(each)], axis=-1)
             for each in (logits, targets)
         )
-        return ops.mean(soft_target_loss(own, theirs, temperature), axis=-1)
+        return ops.mean(super().divergence(own, theirs, temperature), axis=-1)
 
 
 class ChoicesObjective(ClassesObjective):
@@ -280,7 +282,7 @@ class SpanObjective(WeightedMean):
             own, theirs = (
                 _of_tokens(each[name], batch) for each in (outputs, teacher)
             )
-            total = total + 0.5 * soft_target_loss(own, theirs, temperature)
+            total = total + 0.5 * self.divergence(own, theirs, temperature)
         return ops.sum(total * batch[EXAMPLE_WEIGHTS])
 
 

@@ -1,4 +1,4 @@
-"""What a caller states of how a model is used; see `usage.py`.
+"""What a caller states of how a model is used; see `served_folder.py`.
 
 No NumPy here: a command that shows its help needs none.
 """

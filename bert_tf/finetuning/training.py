@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.distiller import DistillationObjective, Distiller
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import save_model
@@ -173,6 +172,9 @@ def _step(
     freeze(model.encoder, recipe.freeze_layers, reads_pooler)
     trained, objective = model, data.objective
     if recipe.teacher:
+        # Most trainings have none.
+        from bert_tf.distiller import DistillationObjective, Distiller
+
         teacher = open_teacher(data, recipe, not needs_static_shapes(strategy))
         trained = Distiller(model, teacher, recipe, recipe.compares_layers)
         objective = DistillationObjective(objective, recipe)

@@ -12,10 +12,10 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.families.requests import (
     Request,
+    Tensors,
     requests_of,
     sample_texts,
 )
-from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_classification.answers import (
     class_answers,
     plain_answers,

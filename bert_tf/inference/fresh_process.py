@@ -39,10 +39,10 @@ class FreshProcess:
             text=True,
             cwd=self._elsewhere.name,
             env={
-                # As `quiet_tensorflow.py` sets it.
+                # As `libraries.py` sets it.
                 "TF_ENABLE_ONEDNN_OPTS": "1",
                 # TensorFlow would write ~/.keras/keras.json; see
-                # `home_folder.py`.
+                # `libraries.py`.
                 "KERAS_HOME": os.devnull,
                 **os.environ,
                 # This process may hold the memory of all GPUs.

@@ -14,8 +14,7 @@ from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.config import PRECISIONS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, whole_number
-from bert_tf.families.requests import Refusal, refusal_of
-from bert_tf.families.row_computer import Tensors
+from bert_tf.families.requests import Refusal, Tensors, refusal_of
 from bert_tf.families.text_model import (
     EMBED_WITH_PROMPT,
     PROMPT_NAME,
@@ -32,9 +31,9 @@ from bert_tf.inference.cells import (
     column_of,
     length_of,
 )
-from bert_tf.inference.description import describe_model, describe_training
-from bert_tf.inference.explanation import INTEGRATED_GRADIENTS, Explanation
 from bert_tf.inference.served_folder import (
+    describe_model,
+    describe_training,
     served_model,
 )
 from bert_tf.progress import Progress
@@ -45,6 +44,7 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 if TYPE_CHECKING:
     # Whoever asks for answers alone loads none of these.
     from bert_tf.families.pretrained.settings import Settings
+    from bert_tf.inference.explanation import Explanation
     from bert_tf.inference.vectors import Extractor
 
 Texts = str | Iterable[str]
@@ -211,9 +211,9 @@ class LoadedModel:
         choices: Iterable[str] | None = None,
         start: str | None = None,
         target: str | int | None = None,
-        method: str = INTEGRATED_GRADIENTS,
+        method: str = "integrated_gradients",
         steps: int | None = None,
-    ) -> Explanation:
+    ) -> "Explanation":
         """Tells how much of an answer is due to each word.
 
             print(model.explain("A moving film."))

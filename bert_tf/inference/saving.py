@@ -18,12 +18,11 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.checkpoints.checkpoint import write_labels
 from bert_tf.errors import UserError, writing_failed
-from bert_tf.families.requests import Request
-from bert_tf.families.row_computer import Tensors
+from bert_tf.families.requests import Request, Tensors
 from bert_tf.families.text_model import TextModel
 from bert_tf.files import new_folder, write_text
-from bert_tf.inference.description import describe_model
 from bert_tf.inference.fresh_process import FreshProcess
+from bert_tf.inference.served_folder import describe_model
 from bert_tf.text.layout import HOST
 from bert_tf.text.vocabulary import VOCABULARY_FILE
 

@@ -21,7 +21,7 @@ from bert_tf.checkpoints.checkpoint import (
     check_labels,
     num_labels,
 )
-from bert_tf.checkpoints.hugging_face_labels import default_labels
+from bert_tf.checkpoints.labels import default_labels
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError, excerpt
 from bert_tf.families.model_folder import save_model

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from bert_tf.libraries import forget_log_level, import_tensorflow
 from bert_tf.processes import serve
-from bert_tf.quiet_tensorflow import forget_log_level, import_tensorflow
 
 if TYPE_CHECKING:
     from bert_tf.memory.prediction import Workload

@@ -5,8 +5,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.extras import require_extra
-from bert_tf.home_folder import import_matplotlib
+from bert_tf.libraries import import_matplotlib, require_extra
 from bert_tf.training.history import Curve, draw_curve, draw_levels
 
 # Okabe and Ito 2008, "Color universal design": for the colour-blind too.

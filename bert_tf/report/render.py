@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bert_tf.extras import require_extra
+from bert_tf.libraries import require_extra
 from bert_tf.report import figures, texts
 
 if TYPE_CHECKING:

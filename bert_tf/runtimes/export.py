@@ -13,7 +13,6 @@ from keras import ops
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
-from bert_tf.extras import EXTRAS, require_extra
 from bert_tf.families.multiple_choice.answers import ChoiceModel
 from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.recipe import FinetuningRecipe
@@ -23,13 +22,15 @@ from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_model import TextModel
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import new_folder, write_text
-from bert_tf.inference.description import describe_model, describe_training
 from bert_tf.inference.saving import (
     MODEL_FILE,
 )
 from bert_tf.inference.served_folder import (
+    describe_model,
+    describe_training,
     served_model,
 )
+from bert_tf.libraries import EXTRAS, require_extra
 from bert_tf.runtimes.forward import check_model
 from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
 from bert_tf.runtimes.sentence_vectors import check_modules

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from bert_tf.extras import require_extra
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_bytes
+from bert_tf.libraries import require_extra
 from bert_tf.sources import HUGGING_FACE
 
 CARD_FILE = "README.md"

@@ -7,8 +7,8 @@ import shutil
 
 from bert_tf.checkpoints import adapter, load_checkpoint
 from bert_tf.errors import UserError
-from bert_tf.extras import require_extra
 from bert_tf.files import new_folder
+from bert_tf.libraries import require_extra
 from bert_tf.progress import log
 from bert_tf.sharing.model_card import CARD_FILE
 from bert_tf.sources import (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.quiet_tensorflow import import_tensorflow
+from bert_tf.libraries import import_tensorflow
 from bert_tf.text import unicode_tables
 from bert_tf.text.plain_tokenizer import UTF16, PlainNormalizer, PlainTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig

@@ -10,8 +10,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_tf.errors import UserError
-from bert_tf.module_list import transformer_folder
-from bert_tf.sources import local_folder
+from bert_tf.sources import local_folder, transformer_folder
 from bert_tf.text import unicode_tables
 from bert_tf.text.added_tokens import AddedTokens, Pieces
 from bert_tf.text.normalizer import (

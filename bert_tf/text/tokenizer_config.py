@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
-from bert_tf.module_list import read_transformer_settings
 from bert_tf.progress import log_once
 from bert_tf.recipe import read_json_object
+from bert_tf.sources import read_transformer_settings
 from bert_tf.text import unicode_tables
 from bert_tf.text.saved_model import lower_case_of_saved_model
 from bert_tf.text.tokenizer_files import (

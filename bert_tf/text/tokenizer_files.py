@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.errors import UserError, first_few
-from bert_tf.module_list import read_transformer_settings
 from bert_tf.progress import log_once
 from bert_tf.recipe import read_json_object
+from bert_tf.sources import read_transformer_settings
 from bert_tf.text.vocabulary import (
     CONTINUATION,
     SPECIAL_TOKENS,

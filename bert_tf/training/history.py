@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.extras import require_extra
 from bert_tf.files import write_text, written_beside
 from bert_tf.foreign_files import demand_regular
-from bert_tf.home_folder import import_matplotlib
+from bert_tf.libraries import import_matplotlib, require_extra
 from bert_tf.progress import log
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from tensorflow_serving.apis import prediction_log_pb2
 from bert_tf.errors import UserError
 from bert_tf.families.requests import Request, string_array
 from bert_tf.inference import saving
-from bert_tf.inference.description import describe_model, scripts_of
 from bert_tf.inference.saving import (
     write_saved_model,
 )
+from bert_tf.inference.served_folder import describe_model, scripts_of
 from tests.inference import serving_models as models
 
 

@@ -16,11 +16,10 @@ from bert_tf.families.token_classification.config import (
 )
 from bert_tf.finetuning import SentenceTask
 from bert_tf.inference.adapters import served_adapters
-from bert_tf.inference.description import describe_model
 from bert_tf.inference.saving import (
     save,
 )
-from bert_tf.inference.served_folder import served_model
+from bert_tf.inference.served_folder import describe_model, served_model
 from bert_tf.models import bert_classifier, bert_token_classifier, restore
 from bert_tf.server.loaded_model import LoadedModel
 from tests.finetuning.sentence_runs import model_folder, texts, tokenizer

@@ -23,9 +23,9 @@ from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
 from bert_tf.finetuning import MultiLabelTask, RegressionTask, SentenceTask
-from bert_tf.inference.description import describe_training
 from bert_tf.inference.saving import save
 from bert_tf.inference.served_folder import (
+    describe_training,
     served_model,
 )
 from bert_tf.models import (

@@ -3,8 +3,8 @@
 import collections
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.files import (
@@ -13,6 +13,16 @@ from bert_tf.files import (
     refuse_carriage_return,
 )
 from bert_tf.progress import log
+
+# What one cell holds: text, or in JSON a list of texts; None where the row of a
+# JSON-lines file lacks the key, or no row has the column.
+Cell: TypeAlias = str | tuple[str, ...] | None
+# The line that each row begins on, counted from 1, and its requested cells with
+# all of its values by column, or what is wrong with it.
+SelectedRows: TypeAlias = Iterator[
+    tuple[int, tuple[tuple[Cell, ...], Mapping[str, Any]] | Fault]
+]
+
 
 # The line that each row begins on, counted from 1, and its cells, or what is
 # wrong with it.

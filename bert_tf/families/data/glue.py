@@ -7,7 +7,6 @@ import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bert_tf.corpora.data_sets import quiet
 from bert_tf.errors import UserError
 from bert_tf.families.data.examples import Example, ParseLabel, examples_of
 from bert_tf.families.data.folders import FolderFiles
@@ -160,6 +159,9 @@ def _place(file: GlueFile) -> str:
 
 def _read_data_set(file: GlueFile) -> list[Row]:
     """The rows of a file, made by TensorFlow Datasets when first asked for."""
+    # The official files are read without it.
+    from bert_tf.corpora.data_sets import quiet
+
     data_set = file.data_set
     with quiet():
         batches = _batches(f"glue/{data_set.name}", file.data_split)

@@ -1,21 +1,18 @@
 """Lines of JSON to rows of cells."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from bert_tf.errors import Fault, excerpt
-from bert_tf.families.data.delimited import listed, without_last_blanks
+from bert_tf.families.data.delimited import (
+    Cell,
+    SelectedRows,
+    listed,
+    without_last_blanks,
+)
 from bert_tf.files import TextLine, json_object, whole_text
 
-# What one cell holds: text, or in JSON a list of texts; None where the row of a
-# JSON-lines file lacks the key, or no row has the column.
-Cell: TypeAlias = str | tuple[str, ...] | None
-# The line that each row begins on, counted from 1, and its requested cells with
-# all of its values by column, or what is wrong with it.
-SelectedRows: TypeAlias = Iterator[
-    tuple[int, tuple[tuple[Cell, ...], Mapping[str, Any]] | Fault]
-]
 # A column that a row of JSON does not have; None is a null.
 _MISSING = object()
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.families.data.delimited import (
+    Cell,
+    SelectedRows,
     columns_of,
     find_delimiter,
     has_column,
@@ -24,11 +26,6 @@ from bert_tf.families.data.delimited import (
     without_last_blanks,
 )
 from bert_tf.families.data.faults import Faults
-from bert_tf.families.data.json_rows import (
-    Cell,
-    SelectedRows,
-    read_json_rows,
-)
 from bert_tf.files import (
     TextLine,
     read_faulty_lines,
@@ -315,6 +312,9 @@ def format_of(path: str) -> str:
 def _read_json_lines(
     path: str, lines: Iterator[TextLine], wanted: Wanted, dialect: Dialect
 ) -> SelectedRows:
+    # Most tables are delimited.
+    from bert_tf.families.data.json_rows import read_json_rows
+
     return read_json_rows(path, lines, *wanted, dialect.encoding_errors)
 
 

@@ -11,13 +11,13 @@ from bert_tf.errors import UserError
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.requests import (
     Request,
+    Tensors,
     equal_rows,
     requests_of,
     sample_lengths,
     sample_text,
     unless,
 )
-from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,

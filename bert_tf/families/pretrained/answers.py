@@ -23,6 +23,7 @@ from bert_tf.families.model_folder import folder_tokenizer, restore_read_heads
 from bert_tf.families.pretrained.settings import AUTO, PER_TOKEN, POOLED
 from bert_tf.families.requests import (
     Request,
+    Tensors,
     sample_lengths,
     sample_text,
     signature,
@@ -30,7 +31,6 @@ from bert_tf.families.requests import (
     text_spec,
     unless,
 )
-from bert_tf.families.row_computer import Tensors, largest
 from bert_tf.families.sentence_vectors import SentenceVectors, pool
 from bert_tf.families.text_model import (
     EMBED_WITH_PROMPT,
@@ -40,6 +40,7 @@ from bert_tf.families.text_model import (
     Answer,
     TextModel,
     encoder_of,
+    largest,
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.text.layout import HOST, TokenIds, ragged_range, tokenize, truncate

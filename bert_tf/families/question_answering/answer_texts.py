@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import tensorflow as tf
 
 from bert_tf.families.question_answering.config import BLANKS
-from bert_tf.families.row_computer import Tensors
+from bert_tf.families.requests import Tensors
 from bert_tf.text.layout import ragged_range, text_of
 from bert_tf.text.normalizer import BertNormalizer
 from bert_tf.text.tokenizer_protocol import Tokenizer

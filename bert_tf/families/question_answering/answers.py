@@ -20,6 +20,7 @@ from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.requests import (
     QUESTIONS,
     Request,
+    Tensors,
     checked_windows,
     equal_rows,
     requests_of,
@@ -27,12 +28,12 @@ from bert_tf.families.requests import (
     sample_text,
     valid_text,
 )
-from bert_tf.families.row_computer import Tensors, largest
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
     TextModel,
     encoder_of,
+    largest,
 )
 from bert_tf.text.layout import (
     HOST,

@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.families.requests import (
     Request,
+    Tensors,
     checked_windows,
     equal_rows,
     example_bytes,
@@ -20,7 +21,6 @@ from bert_tf.families.requests import (
     signature,
     text_spec,
 )
-from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_classification.config import (
     MULTI_LABEL,
     REGRESSION,

@@ -16,6 +16,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.families.requests import (
     Request,
+    Tensors,
     checked_windows,
     requests_of,
     sample_lengths,
@@ -23,13 +24,13 @@ from bert_tf.families.requests import (
     string_array,
     valid_text,
 )
-from bert_tf.families.row_computer import Tensors, largest
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
     TextModel,
     check_outputs,
     encoder_of,
+    largest,
 )
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,

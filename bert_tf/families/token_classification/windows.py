@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf.distiller import soft_target_loss
 from bert_tf.families.rows import Outputs, Rows, RowsAround
 from bert_tf.families.task_model import LOSS, Sums, WeightedMean, weighted
 from bert_tf.families.token_classification.answers import word_windows
@@ -230,7 +229,7 @@ class TagObjective(WeightedMean):
         temperature: float,
     ) -> Any:
         """Sums the divergence of logits [B, S, C] from a teacher's."""
-        loss = soft_target_loss(
+        loss = self.divergence(
             outputs["logits"], teacher["logits"], temperature
         )
         return ops.sum(loss * batch[TAG_WEIGHTS])

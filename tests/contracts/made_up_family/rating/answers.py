@@ -10,10 +10,10 @@ from bert_tf.families.rating.config import RatingConfig
 
 from bert_tf.families.requests import (
     Request,
+    Tensors,
     requests_of,
     sample_texts,
 )
-from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,

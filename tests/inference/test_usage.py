@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bert_tf.checkpoints import load_checkpoint, save_checkpoint
-from bert_tf.families.usage import usage_of
 from bert_tf.families.usage_options import NO_OPTIONS, TASKS, UsageOptions
+from bert_tf.inference.served_folder import usage_of
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.fine_tuned_models import TAGS, TOKENS, write_folder
 from tests.user_errors import error_of
