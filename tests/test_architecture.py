@@ -77,11 +77,8 @@ PARTS = {
         "evaluation": 4,
         "report_files": 5,
         "setup": 5,
-        "card": 6,
-        "results": 6,
         "pruning": 7,
         "training": 7,
-        "seeds": 8,
         "run": 9,
     },
 }

@@ -41,8 +41,6 @@ class TaskConfig(abc.ABC):
     head: ClassVar[str]
     # What a caller may state as `UsageOptions.task` of such a model.
     tasks: ClassVar[tuple[str, ...]] = ()
-    # A key of the lines of dev_predictions.jsonl that no other family has.
-    row_key: ClassVar[str]
 
     @classmethod
     @abc.abstractmethod

@@ -24,7 +24,6 @@ from bert_tf.families.recipe import FinetuningRecipe, PruningSettings
 from bert_tf.families.task import Split, Task, TaskTemplate
 from bert_tf.families.task_model import TaskModel
 from bert_tf.files import new_folder
-from bert_tf.finetuning.card import data_set_of
 from bert_tf.finetuning.evaluation import Predictor, Scorer
 from bert_tf.finetuning.importance import importances_of, most_important
 from bert_tf.finetuning.measured import (
@@ -33,6 +32,7 @@ from bert_tf.finetuning.measured import (
     rows_per_second,
     table,
 )
+from bert_tf.finetuning.report_files import data_set_of
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_protocol import Tokenizer

@@ -1,61 +1,76 @@
-"""report.html and report.json, from what a finished fine-tuning has at hand."""
+"""The report and the model card of a finished fine-tuning, from its files.
 
-import dataclasses
+The same run gives the same bytes.
+"""
+
+import datetime
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import UserError
-from bert_tf.families import config_type, part_of
+from bert_tf.families import part_of
 from bert_tf.families.checks import Examination
 from bert_tf.families.config import TaskConfig
-from bert_tf.family_list import FAMILIES
+from bert_tf.families.model_folder import RESULTS_FILE
+from bert_tf.families.task import Task
 from bert_tf.files import write_text
+from bert_tf.finetuning.evaluation import DEV_PREDICTIONS
 from bert_tf.foreign_files import demand_regular
-from bert_tf.recipe import read_json_object
+from bert_tf.recipe import Settings, read_json_object
 from bert_tf.report.render import render
-from bert_tf.report.statistics import (
-    FinishedRun,
-    run_statistics,
-)
-from bert_tf.training.history import finite_values
+from bert_tf.sharing.model_card import CardScore, ModelCard
+from bert_tf.training.history import HISTORY_FILE, finite_values
+from bert_tf.training.run_folder import RECIPE_FILE
 
 REPORT_FILE = "report.html"
+# Numbers of results.json that are shown where they are there.
+_FACTS = (
+    "num_parameters",
+    "num_train_steps",
+    "best_step",
+    "stopped_early",
+    "threshold",
+    "train_seconds",
+    "examples_per_second",
+    "eval_examples_per_second",
+)
+_CURVE_POINTS = 400
 
 
-def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
-    """Writes report.html and report.json.
+def write_report(
+    folder: pathlib.Path,
+    config_type: type[TaskConfig],
+    recipe_type: type[Settings],
+) -> pathlib.Path:
+    """Writes report.html and report.json of a finished run into its folder.
 
-    The same run gives the same bytes. The page is one file that needs no
-    network and runs no script.
+    The page is one file that needs no network and runs no script.
 
     Args:
-      run: a finished run.
-      folder: where to.
+      folder: of the run.
+      config_type: of its family.
+      recipe_type: the settings of the task.
 
     Returns:
       The path of report.html.
 
     Raises:
-      UserError: a library is not installed, or the run has no predictions or
-        some of an unknown form.
+      UserError: a library is not installed, or a file of the run is missing
+        or is not JSON.
     """
-    config = _family(run.predictions)
-    package = config.__module__.rpartition(".")[0]
-    family: Any = part_of(config, "report")
-    run = dataclasses.replace(
-        run,
-        results=finite_values(run.results),
-        histories=finite_values(run.histories),
-    )
-    numbers = run_statistics(run, family.RECIPES)
-    numbers["predictions"] = family.statistics(run.predictions, run.results)
+    package = config_type.__module__.rpartition(".")[0]
+    family: Any = part_of(config_type, "report")
+    results = read_json_object(folder / RESULTS_FILE)
+    numbers = run_statistics(folder, results, recipe_type)
+    predictions = _read_lines(folder / DEV_PREDICTIONS)
+    numbers["predictions"] = family.statistics(predictions, results)
     html = render(
         numbers,
         f"{package.rpartition('.')[2]}.html.jinja",
         package,
-        _doctor_lines(numbers["doctor"], config),
+        _doctor_lines(numbers["doctor"], config_type),
     )
     # Lone surrogates of a text stay escapes, as in the file they came from.
     text = json.dumps(numbers, indent=1, allow_nan=False)
@@ -64,66 +79,136 @@ def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
     return folder / REPORT_FILE
 
 
-def _family(predictions: Sequence[Mapping[str, Any]]) -> type[TaskConfig]:
-    """The config of the family that such rows are of."""
-    if not predictions:
-        raise UserError("there are no predictions to report on.")
-    configs = map(config_type, FAMILIES)
-    keys = {config.row_key: config for config in configs}
-    found = [key for key in keys if key in predictions[0]]
-    if len(found) != 1:
-        raise UserError(
-            f"predictions hold {len(found) or 'none'} of the keys "
-            f"{', '.join(map(repr, keys))}; they hold one of them, by which "
-            "their kind is known."
-        )
-    return keys[found[0]]
-
-
 def _doctor_lines(
-    doctor: Mapping[str, Any], config: type[TaskConfig]
+    doctor: Mapping[str, Any], config_type: type[TaskConfig]
 ) -> Sequence[str]:
     """The findings that results.json has, or those made of its numbers."""
     if not doctor or "lines" in doctor:
         return doctor.get("lines", ())
-    checks: Any = part_of(config, "checks")
+    checks: Any = part_of(config_type, "checks")
     return Examination.of(doctor, checks.findings(doctor)).lines
 
 
-def make_report(output_dir: str | pathlib.Path) -> pathlib.Path:
-    """Writes the report of a finished run again, from the files in its folder.
+def run_statistics(
+    folder: pathlib.Path,
+    results: Mapping[str, Any],
+    recipe_type: type[Settings],
+) -> dict[str, Any]:
+    """What a report shows of any run, whatever its task.
 
     Args:
-      output_dir: the folder of the run, with results.json, recipe.json,
-        history.jsonl and dev_predictions.jsonl.
-
-    Returns:
-      The path of report.html.
-
-    Raises:
-      UserError: a file is missing or is not JSON, and see `write_report`.
+      folder: of the run.
+      results: what results.json holds.
+      recipe_type: the settings of the task.
     """
-    folder = pathlib.Path(output_dir)
-    if not folder.is_dir():
-        raise UserError(
-            f"`output_dir`={folder}: no such folder; give the folder of a "
-            "finished fine-tuning run."
-        )
-    results = read_json_object(folder / "results.json")
-    seeds = results.get("seeds", [])
-    parts = {"": "."}
-    if len(seeds) > 1:
-        parts = {str(each["seed"]): each["folder"] for each in seeds}
-    run = FinishedRun(
-        results,
-        read_json_object(folder / "recipe.json"),
+    finished = datetime.datetime.fromisoformat(results["finished"])
+    metric, seeds = results["main_metric"], results.get("seeds", [])
+    parts = {str(each["seed"]): each["folder"] for each in seeds} or {"": "."}
+    histories = {
+        seed: finite_values(_read_lines(folder / part / HISTORY_FILE))
+        for seed, part in parts.items()
+    }
+    return {
+        "task": results["task"],
+        "model": results["model"],
+        "finished": f"{finished:%Y-%m-%d %H:%M} {finished.tzname()}",
+        "main_metric": metric,
+        "main_split": next(iter(results["dev"])),
+        "labels": results["labels"],
+        "examples": results["examples"],
+        "settings": settings(
+            read_json_object(folder / RECIPE_FILE), recipe_type
+        ),
+        "doctor": results["doctor"],
+        "scores": [
+            {
+                "split": split,
+                "metric": name,
+                "value": value,
+                "majority": results["majority"][split].get(name),
+                "paper": _paper(results["paper"], split, name),
+            }
+            for split, metrics in results["dev"].items()
+            for name, value in metrics.items()
+        ],
+        "paper_note": results.get("paper_note"),
+        "curves": curves(histories, metric),
+        "seeds": seeds,
+        "summary": results.get("summary", {}),
+        "facts": {x: results[x] for x in _FACTS if results.get(x) is not None},
+        # Only of tasks that have such scores.
+        **{x: results[x] for x in ("lower_is_better",) if x in results},
+    }
+
+
+def settings(
+    recipe: Mapping[str, Any], recipe_type: type[Settings]
+) -> list[dict[str, Any]]:
+    """Every setting beside its default, those that differ first.
+
+    Args:
+      recipe: recipe.json, whose keys may be of another version.
+      recipe_type: the settings of the task.
+    """
+    defaults, fields = recipe_type().to_dict(), recipe_type.__dataclass_fields__
+    rows = [
         {
-            seed: _read_lines(folder / part / "history.jsonl")
-            for seed, part in parts.items()
-        },
-        _read_lines(folder / "dev_predictions.jsonl"),
-    )
-    return write_report(run, folder)
+            "name": name,
+            "value": value,
+            "default": defaults.get(name),
+            "help": fields[name].metadata["help"] if name in fields else "",
+            "changed": name not in defaults or value != defaults[name],
+        }
+        for name, value in recipe.items()
+    ]
+    return sorted(rows, key=lambda row: not row["changed"])
+
+
+def _paper(
+    paper: Mapping[str, Mapping[str, float]], split: str, metric: str
+) -> Mapping[str, float]:
+    """The paper's numbers by model; "accuracy_mismatched" is one split's."""
+    own = f"{metric}_{split.partition('_')[2]}"
+    return paper.get(own, paper.get(metric, {}))
+
+
+def curves(
+    histories: Mapping[str, Sequence[Mapping[str, float | None]]],
+    main_metric: str,
+) -> dict[str, list[dict[str, Any]]]:
+    """The series over the steps, one a seed; long ones as means of blocks."""
+    names = {
+        "training_loss": "loss",
+        "held_out_loss": "eval_loss",
+        "training_metric": main_metric,
+        "held_out_metric": f"eval_{main_metric}",
+    }
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for name, key in names.items():
+        for seed, rows in histories.items():
+            points = [
+                (step, value)
+                for row in rows
+                if (step := row["step"]) is not None
+                and (value := row.get(key)) is not None
+            ]
+            size = -(-len(points) // _CURVE_POINTS)
+            blocks = [
+                points[begin : begin + size]
+                for begin in range(0, len(points), size or 1)
+            ]
+            if blocks:
+                series = {
+                    "seed": seed,
+                    # The middle of a block may be no step of the run.
+                    "steps": [block[-1][0] for block in blocks],
+                    "values": [
+                        sum(value for _, value in block) / len(block)
+                        for block in blocks
+                    ],
+                }
+                found[name].append(series)
+    return found
 
 
 def _read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
@@ -137,3 +222,71 @@ def _read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines if line.strip()]
     except ValueError as error:
         raise UserError(f"{path}: not valid JSON ({error}).") from None
+
+
+def data_set_of(task: Task, recipe: Mapping[str, Any]) -> str:
+    """What huggingface.co calls a run's data; empty where they are one's own.
+
+    Args:
+      task: the task of the run.
+      recipe: its settings by name.
+    """
+    # The layout of a task's files takes other data too.
+    own_file = task.defaults.get("train_file", "")
+    is_the_tasks_own = recipe.get("train_file", "") in ("", own_file)
+    return task.hub_data_set if is_the_tasks_own else ""
+
+
+def write_card(
+    task: Task, config: TaskConfig, folder: pathlib.Path
+) -> pathlib.Path:
+    """Writes README.md of a finished run, unless a user has written one there.
+
+    Args:
+      task: the task of the run.
+      config: how the model is used.
+      folder: of the run.
+
+    Returns:
+      The path of README.md.
+
+    Raises:
+      UserError: a library is not installed.
+    """
+    results = read_json_object(folder / RESULTS_FILE)
+    numbers = run_statistics(folder, results, task.recipe_type)
+
+    def over_seeds(split: str, metric: str, statistic: str) -> float | None:
+        # Seeds are compared by the split that chooses the best model.
+        is_main = split == numbers["main_split"]
+        spread = numbers["summary"].get(metric, {}) if is_main else {}
+        return spread.get(statistic)
+
+    card = ModelCard(
+        summary=f"BERT, fine-tuned for {task.name}",
+        pipeline_tag=config.pipeline_tag,
+        question=config.sample() if task.head else {},
+        init_from=numbers["model"],
+        data_set=data_set_of(task, results["recipe"]),
+        num_rows=numbers["examples"],
+        labels=numbers["labels"],
+        scores=[
+            CardScore(
+                each["split"],
+                each["metric"],
+                each["value"],
+                each["majority"],
+                over_seeds(each["split"], each["metric"], "mean"),
+                over_seeds(each["split"], each["metric"], "standard_deviation"),
+                each["paper"],
+            )
+            for each in numbers["scores"]
+        ],
+        seeds=len(numbers["seeds"]) or 1,
+        settings={
+            each["name"]: each["value"]
+            for each in numbers["settings"]
+            if each["changed"]
+        },
+    )
+    return card.write(folder)

@@ -1,8 +1,13 @@
-"""One training of a task: one seed, one folder."""
+"""One training of a task: one seed, one folder, and what it leaves there."""
 
 import contextlib
+import datetime
 import functools
+import json
 import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,13 +15,19 @@ import tensorflow as tf
 
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
-from bert_tf.families.model_folder import save_model
+from bert_tf.families.model_folder import RESULTS_FILE, save_model
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task_model import TaskModel
-from bert_tf.files import locked
+from bert_tf.files import locked, write_text
 from bert_tf.finetuning.batches import num_steps, training_batches
-from bert_tf.finetuning.evaluation import Predictor, Scored, Scorer
-from bert_tf.finetuning.results import write_results
+from bert_tf.finetuning.evaluation import (
+    DEV_PREDICTIONS,
+    Predictor,
+    Scored,
+    Scorer,
+    summarize,
+    write_scores,
+)
 from bert_tf.finetuning.setup import (
     TrainingData,
     fingerprint,
@@ -24,8 +35,14 @@ from bert_tf.finetuning.setup import (
     lr_multipliers,
     open_teacher,
 )
-from bert_tf.report.statistics import FinishedRun
 from bert_tf.training.best_weights import BestWeights
+from bert_tf.training.history import (
+    LEARNING_CURVE,
+    History,
+    draw_curves,
+    errors_become_warnings,
+    write_numbers,
+)
 from bert_tf.training.loop import Phase, TrainingLoop
 from bert_tf.training.run_folder import (
     LOCK_FILE,
@@ -48,7 +65,7 @@ def train_once(
     recipe: FinetuningRecipe,
     run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
-) -> FinishedRun:
+) -> dict[str, Any]:
     """Trains with one seed, going on where an earlier run of it stopped.
 
     Args:
@@ -59,7 +76,7 @@ def train_once(
       strategy: the distribution strategy.
 
     Returns:
-      What is written, for the report.
+      What results.json holds.
 
     Raises:
       UserError: settings that do not fit each other or output_dir, or a step
@@ -234,3 +251,91 @@ def _announce(model: TaskModel, phase: Phase, data: TrainingData) -> None:
         f"average; {phase.num_steps:,} steps of {phase.batch_size}",
         flush=True,
     )
+
+
+# Scores of which a curve is drawn.
+_CURVES = 4
+
+
+def write_results(
+    output_dir: pathlib.Path,
+    recipe: FinetuningRecipe,
+    data: TrainingData,
+    scorer: Scorer,
+    scored: Mapping[str, Scored],
+    loop: TrainingLoop,
+    history: History,
+) -> dict[str, Any]:
+    """Writes what the best model answers and scores.
+
+    Args:
+      output_dir: the folder of the run.
+      recipe: what was run.
+      data: what was trained on.
+      scorer: of the best model, with its final config.
+      scored: split to what it predicts and scores.
+      loop: the finished loop.
+      history: the run's numbers.
+
+    Returns:
+      What results.json holds.
+    """
+    task, first = data.task, data.main_split
+    for name, found in scored.items():
+        write_scores(output_dir, name, found, len(data.dev[name].examples))
+        print(f"{task.name}, {name}: {summarize(found.scores)}")
+    dev = data.dev[first].examples
+    answers = scored[first].predictions
+    lines = task.prediction_lines(dev, answers, scorer.config)
+    text = "\n".join(map(json.dumps, lines))
+    write_text(output_dir / DEV_PREDICTIONS, text + "\n")
+    train = data.train.examples
+    counts = {name: len(split.examples) for name, split in data.dev.items()}
+    majority = {
+        name: task.baseline(train, split.examples)
+        for name, split in data.dev.items()
+    }
+    assert loop.best is not None
+    _, speeds = history.series("sequences_per_second")
+    results: dict[str, Any] = {
+        "task": task.name,
+        "model": recipe.init_from,
+        "main_metric": task.main_metric,
+        "labels": list(data.config.labels),
+        "examples": {task.train_split: len(train)} | counts,
+        "train_rows": len(data.train.rows),
+        "dev": {name: found.scores for name, found in scored.items()},
+        "dev_loss": {name: found.loss for name, found in scored.items()},
+        "majority": majority,
+        "paper": {name: dict(value) for name, value in task.paper.items()},
+        "doctor": dict(data.doctor),
+        "recipe": recipe.to_dict(),
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(),
+        "num_parameters": scorer.predictor.models[0].count_params(),
+        "num_train_steps": loop.total,
+        "best_step": loop.best.step,
+        "stopped_early": loop.best.exhausted,
+        # Of the last start of the run, the first step left out.
+        "examples_per_second": speeds[-1] if speeds else 0.0,
+        "eval_examples_per_second": scored[first].examples_per_second,
+        **scorer.config.summary(),
+    }
+    if task.lower_is_better:
+        results["lower_is_better"] = list(task.lower_is_better)
+    write_numbers(output_dir / RESULTS_FILE, results)
+    with errors_become_warnings("the learning curve", output_dir):
+        # No font has the lone surrogates of a name that is not UTF-8.
+        model = pathlib.Path(recipe.init_from).name
+        model = model.encode("utf-8", "backslashreplace").decode("utf-8")
+        draw_curves(
+            output_dir / LEARNING_CURVE,
+            history,
+            ["loss", *[*scored[first].scores][:_CURVES]],
+            {
+                name: {"without a model": value}
+                for name, value in majority[first].items()
+                if math.isfinite(value)
+            },
+            f"{task.name} from {model}",
+        )
+    return results

@@ -1,192 +1,20 @@
-"""What a report is made of, and the numbers that several task families have.
+"""The numbers of a report that several families of tasks have.
 
 Every function returns values of types that JSON knows.
 """
 
-import dataclasses
-import datetime
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_tf.recipe import Settings
-
 # Of the mistakes, the worst ones that are described.
 NUM_MISTAKES = 20
-# Numbers of results.json that are shown where they are there.
-_FACTS = (
-    "num_parameters",
-    "num_train_steps",
-    "best_step",
-    "stopped_early",
-    "threshold",
-    "train_seconds",
-    "examples_per_second",
-    "eval_examples_per_second",
-)
-_CURVE_POINTS = 400
 # Guo et al. 2017, section 4: "we use M = 15 bins".
 NUM_BINS = 15
 # What stays readable as a table of colours.
 _MATRIX_CLASSES = 30
 _CONFUSIONS = 10
-
-
-@dataclasses.dataclass(frozen=True)
-class FinishedRun:
-    """What a report is made of.
-
-    Attributes:
-      results: what results.json holds.
-      recipe: what recipe.json holds.
-      histories: the rows of history.jsonl, by seed; by "" where there is one
-        training only.
-      predictions: the rows of dev_predictions.jsonl, one or more.
-    """
-
-    results: Mapping[str, Any]
-    recipe: Mapping[str, Any]
-    histories: Mapping[str, Sequence[Mapping[str, float | None]]]
-    predictions: Sequence[Mapping[str, Any]]
-
-
-def run_statistics(
-    run: FinishedRun, recipe_types: Sequence[type[Settings]]
-) -> dict[str, Any]:
-    """What a report shows of any run, whatever its task.
-
-    Args:
-      run: the run, its numbers finite or None.
-      recipe_types: together they have the settings of all tasks of the family.
-    """
-    results = run.results
-    finished = results.get("finished")
-    if finished is not None:
-        moment = datetime.datetime.fromisoformat(finished)
-        finished = f"{moment:%Y-%m-%d %H:%M} {moment.tzname() or ''}".rstrip()
-    return {
-        "task": results["task"],
-        "model": results["model"],
-        "finished": finished,
-        "main_metric": results["main_metric"],
-        "main_split": next(iter(results["dev"])),
-        "labels": results["labels"],
-        "examples": results.get("examples", {}),
-        "settings": settings(run.recipe, recipe_types),
-        "doctor": results["doctor"],
-        "scores": [
-            {
-                "split": split,
-                "metric": metric,
-                "value": value,
-                "majority": results["majority"][split].get(metric),
-                "paper": _paper(results["paper"], split, metric),
-            }
-            for split, metrics in results["dev"].items()
-            for metric, value in metrics.items()
-        ],
-        "paper_note": results.get("paper_note"),
-        "curves": curves(run.histories, results["main_metric"]),
-        "seeds": results.get("seeds", []),
-        "summary": results.get("summary", {}),
-        "facts": {x: results[x] for x in _FACTS if results.get(x) is not None},
-        # Only of tasks that have such scores.
-        **{x: results[x] for x in ("lower_is_better",) if x in results},
-    }
-
-
-def settings(
-    recipe: Mapping[str, Any], recipe_types: Sequence[type[Settings]]
-) -> list[dict[str, Any]]:
-    """Every setting beside its default, those that differ first.
-
-    Args:
-      recipe: recipe.json, whose keys may be of another version.
-      recipe_types: of these it is the one that knows most of its keys.
-    """
-    recipe_type = max(
-        recipe_types, key=lambda kind: len(recipe.keys() & kind.kinds().keys())
-    )
-    defaults, fields = recipe_type().to_dict(), recipe_type.__dataclass_fields__
-    rows = [
-        {
-            "name": name,
-            "value": value,
-            "default": defaults.get(name),
-            "help": fields[name].metadata["help"] if name in fields else "",
-            "changed": name not in defaults or value != defaults[name],
-        }
-        for name, value in recipe.items()
-    ]
-    return sorted(rows, key=lambda row: not row["changed"])
-
-
-def _paper(
-    paper: Mapping[str, Mapping[str, float]], split: str, metric: str
-) -> Mapping[str, float]:
-    """The paper's numbers by model; "accuracy_mismatched" is one split's."""
-    own = f"{metric}_{split.partition('_')[2]}"
-    return paper.get(own, paper.get(metric, {}))
-
-
-def curves(
-    histories: Mapping[str, Sequence[Mapping[str, float | None]]],
-    main_metric: str,
-) -> dict[str, list[dict[str, Any]]]:
-    """The series over the steps, one a seed; long ones as means of blocks."""
-    names = {
-        "training_loss": "loss",
-        "held_out_loss": "eval_loss",
-        "training_metric": main_metric,
-        "held_out_metric": f"eval_{main_metric}",
-    }
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    for name, key in names.items():
-        for seed, rows in histories.items():
-            points = [
-                (step, value)
-                for row in rows
-                if (step := row["step"]) is not None
-                and (value := row.get(key)) is not None
-            ]
-            size = -(-len(points) // _CURVE_POINTS)
-            blocks = [
-                points[begin : begin + size]
-                for begin in range(0, len(points), size or 1)
-            ]
-            if blocks:
-                series = {
-                    "seed": seed,
-                    # The middle of a block may be no step of the run.
-                    "steps": [block[-1][0] for block in blocks],
-                    "values": [
-                        sum(value for _, value in block) / len(block)
-                        for block in blocks
-                    ],
-                }
-                found[name].append(series)
-    return found
-
-
-def summary(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Mean, median, spread (the sample's, n - 1) and range of each score.
-
-    Args:
-      rows: the scores of each training by name.
-    """
-    found = {}
-    for name in rows[0]:
-        values = [row[name] for row in rows]
-        found[name] = {
-            "mean": statistics.fmean(values),
-            "median": statistics.median(values),
-            "standard_deviation": statistics.stdev(values),
-            "least": min(values),
-            "most": max(values),
-        }
-    return found
 
 
 def confusion_matrix(

@@ -18,6 +18,7 @@ from bert_tf.progress import log
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+HISTORY_FILE = "history.jsonl"
 LEARNING_CURVE = "learning_curve.png"
 
 

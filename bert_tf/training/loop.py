@@ -13,7 +13,7 @@ from bert_tf.compat import has_accelerator
 from bert_tf.errors import RunStopped
 from bert_tf.progress import Progress
 from bert_tf.training.best_weights import BestWeights
-from bert_tf.training.history import History
+from bert_tf.training.history import HISTORY_FILE, History
 from bert_tf.training.recipe import TrainingRecipe
 from bert_tf.training.run_folder import CHECKPOINTS, RunFolders
 from bert_tf.training.saved_states import SavedStates
@@ -185,7 +185,7 @@ class TrainingLoop:
         """
         check_agreement(self.step.strategy, self.fingerprint)
         done, self._window = self._states.restore()
-        history = History(self.output_dir / "history.jsonl", until=done)
+        history = History(self.output_dir / HISTORY_FILE, until=done)
         if done == self.total or self._out_of_patience():
             print(f"already finished: {done:,} of {self.total:,} steps done")
             return history

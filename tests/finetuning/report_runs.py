@@ -1,5 +1,6 @@
 """Finished runs of every task family, without any training."""
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -7,8 +8,37 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.families.config import TaskConfig
+from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.recipe import FinetuningRecipe
-from bert_tf.report.statistics import FinishedRun, summary
+from bert_tf.families.text_classification.config import TextClassificationConfig
+from bert_tf.families.token_classification.config import (
+    TokenClassificationConfig,
+)
+from bert_tf.finetuning import report_files
+from bert_tf.finetuning.run import summary
+from bert_tf.training.history import finite_values
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What is written of a run.
+
+    Attributes:
+      results: results.json.
+      recipe: recipe.json.
+      histories: the rows of history.jsonl, by seed; by "" of one training.
+      predictions: the rows of dev_predictions.jsonl.
+      config_type: of its family.
+    """
+
+    results: Mapping[str, Any]
+    recipe: Mapping[str, Any]
+    histories: Mapping[str, Sequence[Mapping[str, Any]]]
+    predictions: Sequence[Mapping[str, Any]]
+    config_type: type[TaskConfig]
+
 
 WORDS = (
     "the company said its profit rose after shares fell on market fears while "
@@ -177,7 +207,8 @@ def finished(
     results: Mapping[str, Any],
     lines: Sequence[Mapping[str, Any]],
     num_seeds: int = 1,
-) -> FinishedRun:
+    config_type: type[TaskConfig] = TextClassificationConfig,
+) -> Run:
     """A run with these answers, and several trainings where asked for."""
     random = np.random.default_rng(7)
     results = dict(results)
@@ -207,11 +238,17 @@ def finished(
     else:
         histories[""] = history_rows(metric, best, random)
     recipe = FinetuningRecipe(task=results["task"], learning_rate=2e-5)
-    return FinishedRun(results, recipe.to_dict(), histories, lines)
+    return Run(results, recipe.to_dict(), histories, lines, config_type)
 
 
-def write_files(run: FinishedRun, folder: pathlib.Path) -> None:
-    """The files that such a run leaves, for a report on them alone."""
+def write_report(run: Run, folder: pathlib.Path) -> pathlib.Path:
+    """The report of a run, from its files."""
+    write_files(run, folder)
+    return report_files.write_report(folder, run.config_type, FinetuningRecipe)
+
+
+def write_files(run: Run, folder: pathlib.Path) -> None:
+    """The files that such a run leaves."""
     folders = {"": folder} | {
         str(each["seed"]): folder / each["folder"]
         for each in run.results.get("seeds", [])
@@ -219,7 +256,7 @@ def write_files(run: FinishedRun, folder: pathlib.Path) -> None:
     for seed, rows in run.histories.items():
         write_lines(folders[seed] / "history.jsonl", rows)
     write_lines(folder / "dev_predictions.jsonl", run.predictions)
-    (folder / "results.json").write_text(json.dumps(run.results))
+    (folder / "results.json").write_text(json.dumps(finite_values(run.results)))
     (folder / "recipe.json").write_text(json.dumps(run.recipe))
 
 
@@ -229,7 +266,7 @@ def write_lines(path: pathlib.Path, lines: Sequence[Mapping]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def classes_run(labels: Sequence[str], num_seeds: int = 1) -> FinishedRun:
+def classes_run(labels: Sequence[str], num_seeds: int = 1) -> Run:
     random = np.random.default_rng(3)
     lines = class_lines(labels, 408, random)
     right = sum(x["label"] == x["prediction"] for x in lines) / len(lines)
@@ -237,7 +274,7 @@ def classes_run(labels: Sequence[str], num_seeds: int = 1) -> FinishedRun:
     return finished(results_of("MRPC", labels, scores), lines, num_seeds)
 
 
-def regression_run(count: int = 1500) -> FinishedRun:
+def regression_run(count: int = 1500) -> Run:
     random = np.random.default_rng(5)
     truth = np.round(random.uniform(0, 5, count), 2)
     guess = 0.85 * truth + 0.6 + random.normal(0, 0.45, count)
@@ -252,7 +289,7 @@ def regression_run(count: int = 1500) -> FinishedRun:
     return finished(results, lines)
 
 
-def multi_label_run() -> FinishedRun:
+def multi_label_run() -> Run:
     labels = ["joy", "anger", "fear", "surprise", "disgust", "pride"]
     lines = multi_label_lines(labels, 300, np.random.default_rng(9))
     results = results_of("sentence", labels, {"micro_f1": 0.73})
@@ -370,35 +407,42 @@ DOCTOR = {"lines": ["data of it:", "  train: 3 rows", "    [UNK]: 1 %"]}
 
 
 def run_of(
+    config_type: type[TaskConfig],
     lines: Sequence[Mapping[str, Any]],
     score: str,
     labels: Sequence[str] = (),
     **changes: Any,
-) -> FinishedRun:
+) -> Run:
     """A run whose dev lines are these."""
     results = results_of("it", labels, {score: 0.5})
     results["doctor"] = DOCTOR
-    return finished(results | changes, lines)
+    return finished(results | changes, lines, config_type=config_type)
 
 
 def question_run(
     lines: Sequence[Mapping[str, Any]] = QUESTIONS, threshold: float = -0.5
-) -> FinishedRun:
+) -> Run:
     """SQuAD 2.0: two questions with an answer, two without."""
-    return run_of(lines, "best_f1", threshold=threshold)
+    return run_of(
+        QuestionAnsweringConfig, lines, "best_f1", threshold=threshold
+    )
 
 
-def plain_question_run() -> FinishedRun:
+def plain_question_run() -> Run:
     """SQuAD 1.1: no null odds, and no baseline."""
     lines = [line | {"null_odds": None} for line in QUESTIONS[:2]]
-    return run_of(lines, "f1", majority={"dev": {"f1": None}})
+    return run_of(
+        QuestionAnsweringConfig, lines, "f1", majority={"dev": {"f1": None}}
+    )
 
 
-def choice_run(lines: Sequence[Mapping[str, Any]] = CHOICES) -> FinishedRun:
+def choice_run(lines: Sequence[Mapping[str, Any]] = CHOICES) -> Run:
     """Two rows of two choices and two of four."""
-    return run_of(lines, "accuracy")
+    return run_of(MultipleChoiceConfig, lines, "accuracy")
 
 
-def tag_run(lines: Sequence[Mapping[str, Any]] = TAGS) -> FinishedRun:
+def tag_run(lines: Sequence[Mapping[str, Any]] = TAGS) -> Run:
     """Three sentences."""
-    return run_of(lines, "f1", ["O", "B-LOC", "I-LOC"])
+    return run_of(
+        TokenClassificationConfig, lines, "f1", ["O", "B-LOC", "I-LOC"]
+    )

@@ -25,7 +25,6 @@ from bert_tf.families.text_classification.kinds import (
 from bert_tf.families.text_classification.task import class_weights_of, encode
 from bert_tf.finetuning.batches import epoch_batches
 from bert_tf.finetuning.evaluation import Predictor
-from bert_tf.finetuning.report_files import make_report
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import freeze, lr_multipliers
 from bert_tf.models import bert_classifier
@@ -159,17 +158,6 @@ def test_a_second_ctrl_c_stops_at_once(recipe, tmp_path, monkeypatch):
         run_finetuning(TASK, recipe, tmp_path, ["train"])
     states = tmp_path / "checkpoints"
     assert [path.name for path in states.iterdir()] == ["step-00000000"]
-
-
-def test_the_files_of_a_run_give_its_report_again(finished, tmp_path):
-    """What the run hands over in memory is what it has written."""
-    whole = finished[0]
-    for name in ("results.json", "recipe.json", "history.jsonl"):
-        shutil.copy(whole / name, tmp_path)
-    shutil.copy(whole / "dev_predictions.jsonl", tmp_path)
-    make_report(tmp_path)
-    for name in ("report.html", "report.json"):
-        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
 
 
 def test_a_report_that_fails_is_a_warning(finished, recipe, tmp_path, capfd):

@@ -10,20 +10,12 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.families.multiple_choice import report as choices
-from bert_tf.families.recipe import (
-    FeatureRecipe,
-    FinetuningRecipe,
-    UserChoiceRecipe,
-)
-from bert_tf.families.token_classification import report as tags
-from bert_tf.finetuning.report_files import (
-    make_report,
-    write_report,
-)
-from bert_tf.report.statistics import FinishedRun, curves, settings
+from bert_tf.families.recipe import FeatureRecipe, FinetuningRecipe
+from bert_tf.finetuning import report_files
+from bert_tf.finetuning.report_files import curves, settings
 from tests.finetuning import report_runs
 from tests.finetuning.report_pages import HOSTILE, Page, numbers_of, text_of
+from tests.finetuning.report_runs import write_report
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TOPICS = [f"topic {n}" for n in range(20)]
@@ -49,7 +41,7 @@ def reports(tmp_path_factory) -> dict[str, pathlib.Path]:
     return {name: write_report(run, root / name) for name, run in RUNS.items()}
 
 
-def changed(run: FinishedRun, **changes) -> FinishedRun:
+def changed(run: report_runs.Run, **changes) -> report_runs.Run:
     """A run with other results."""
     return dataclasses.replace(run, results={**run.results, **changes})
 
@@ -83,15 +75,13 @@ def test_page_is_complete_and_needs_nothing(reports, name):
     assert "finished 2026-03-04 05:06 UTC" in page.text
 
 
-def test_the_files_of_a_run_give_the_same_bytes(tmp_path, reports):
+def test_the_same_run_gives_the_same_bytes(tmp_path, reports):
     names = ("two", "regression", "questions")
-    for name in names:
-        report_runs.write_files(RUNS[name], tmp_path / name)
     # A process of its own, so that nothing is left over from the first time.
     code = (
-        "import sys; from bert_tf.finetuning.report_files import make_report; "
-        "assert not {'tensorflow', 'keras', 'matplotlib', 'jinja2'} & "
-        "set(sys.modules); [make_report(path) for path in sys.argv[1:]]"
+        "import pathlib, sys; from tests.finetuning.test_report import *; "
+        "[write_report(RUNS[pathlib.Path(path).name], pathlib.Path(path)) "
+        "for path in sys.argv[1:]]"
     )
     folders = [tmp_path / name for name in names]
     subprocess.run([sys.executable, "-c", code, *folders], cwd=ROOT, check=True)
@@ -193,7 +183,7 @@ def test_long_curves_become_block_means():
 def test_settings_that_differ_come_first():
     rows = settings(
         {"seed": 12345, "learning_rate": 1e-3, "unknown": True},
-        [FinetuningRecipe],
+        FinetuningRecipe,
     )
     assert [(row["name"], row["changed"]) for row in rows] == [
         ("learning_rate", True),
@@ -204,18 +194,11 @@ def test_settings_that_differ_come_first():
     assert rows[0]["help"]
 
 
-@pytest.mark.parametrize(
-    ("report", "recipe", "name", "default"),
-    [
-        (choices, UserChoiceRecipe(dev_share=0.2), "dev_share", 0.1),
-        # One of two recipes that the tasks of a family have.
-        (tags, FeatureRecipe(lstm_units=5), "lstm_units", 768),
-    ],
-)
-def test_settings_of_the_family(report, recipe, name, default):
-    found = settings(recipe.to_dict(), report.RECIPES)
-    assert [row["name"] for row in found if row["changed"]] == [name]
-    assert found[0]["default"] == default
+def test_settings_of_the_family():
+    recipe = FeatureRecipe(lstm_units=5)
+    found = settings(recipe.to_dict(), FeatureRecipe)
+    assert [row["name"] for row in found if row["changed"]] == ["lstm_units"]
+    assert found[0]["default"] == 768
     assert all(row["help"] for row in found)
 
 
@@ -244,7 +227,7 @@ def hostile(value):
     return value
 
 
-def hostile_texts() -> FinishedRun:
+def hostile_texts() -> report_runs.Run:
     labels = [HOSTILE, HOSTILE + "2"]
     random = np.random.default_rng(1)
     lines = report_runs.class_lines(labels, 60, random)
@@ -257,7 +240,7 @@ def hostile_texts() -> FinishedRun:
     return dataclasses.replace(run, recipe=recipe)
 
 
-def hostile_questions() -> FinishedRun:
+def hostile_questions() -> report_runs.Run:
     text = HOSTILE * 20
     lines = [
         hostile(line)
@@ -274,7 +257,7 @@ def hostile_questions() -> FinishedRun:
     return report_runs.question_run(lines)
 
 
-def hostile_tags() -> FinishedRun:
+def hostile_tags() -> report_runs.Run:
     kinds = {"PER": HOSTILE, "LOC": "<b>", "ORG": "&"}
 
     def renamed(tags):
@@ -292,7 +275,7 @@ def hostile_tags() -> FinishedRun:
     return report_runs.tag_run(lines)
 
 
-def hostile_choices() -> FinishedRun:
+def hostile_choices() -> report_runs.Run:
     return report_runs.choice_run(hostile(report_runs.CHOICES))
 
 
@@ -335,31 +318,16 @@ def test_texts_are_whole_in_the_numbers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("predictions", "message"),
-    [
-        ([], "there are no predictions to report on"),
-        ([{"row": 2}], "hold none of the keys 'text_a', 'question'"),
-        ([{"tags": [], "choices": []}], "hold 2 of the keys"),
-    ],
-)
-def test_predictions_of_no_family(tmp_path, predictions, message):
-    run = dataclasses.replace(RUNS["tags"], predictions=predictions)
-    with pytest.raises(UserError, match=message):
-        write_report(run, tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
     "name",
     ["results.json", "recipe.json", "history.jsonl", "dev_predictions.jsonl"],
 )
 def test_missing_and_broken_files(tmp_path, name):
-    report_runs.write_files(RUNS["tags"], tmp_path)
+    run = RUNS["tags"]
+    report_runs.write_files(run, tmp_path)
+    types = run.config_type, FinetuningRecipe
     (tmp_path / name).write_bytes(b'{"step": 1}\n{"half": \xff')
     with pytest.raises(UserError, match=f"{name}.*not valid JSON"):
-        make_report(tmp_path)
+        report_files.write_report(tmp_path, *types)
     (tmp_path / name).unlink()
     with pytest.raises(UserError, match=f"{name}: no such file"):
-        make_report(tmp_path)
-    with pytest.raises(UserError, match="no such folder"):
-        make_report(tmp_path / "elsewhere")
+        report_files.write_report(tmp_path, *types)

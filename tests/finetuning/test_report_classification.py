@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from bert_tf.families.text_classification.report import statistics
-from bert_tf.finetuning.report_files import write_report
 from bert_tf.report.statistics import confusion_matrix
 from tests.finetuning.report_pages import numbers_of, text_of
 from tests.finetuning.report_runs import (
@@ -13,6 +12,7 @@ from tests.finetuning.report_runs import (
     multi_label_run,
     regression_run,
     results_of,
+    write_report,
 )
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from bert_tf.families.question_answering.report import question_word
-from bert_tf.finetuning.report_files import write_report
 from tests.finetuning.report_pages import Page, numbers_of, text_of
 from tests.finetuning.report_runs import (
     QUESTIONS,
     plain_question_run,
     question_run,
+    write_report,
 )
 
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from bert_tf.finetuning.report_files import write_report
 from tests.finetuning.report_pages import numbers_of, text_of
-from tests.finetuning.report_runs import TAGS, tag_run
+from tests.finetuning.report_runs import TAGS, tag_run, write_report
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ class MultipleChoiceConfig(TaskConfig):
 
     pipeline_tag: ClassVar[str] = "multiple-choice"
     head: ClassVar[str] = MULTIPLE_CHOICE
-    row_key: ClassVar[str] = "choices"
     tasks: ClassVar[tuple[str, ...]] = (CHOICE_TASK,)
 
     @classmethod

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.families.recipe import UserChoiceRecipe
 from bert_tf.report.statistics import (
     NUM_MISTAKES,
     class_calibration,
@@ -17,9 +16,6 @@ from bert_tf.report.statistics import (
     per_label,
     share,
 )
-
-# Together they have the settings of all tasks of the family.
-RECIPES = (UserChoiceRecipe,)
 
 Row = Mapping[str, Any]
 

@@ -44,7 +44,6 @@ class QuestionAnsweringConfig(TaskConfig):
 
     pipeline_tag: ClassVar[str] = "question-answering"
     head: ClassVar[str] = SPAN
-    row_key: ClassVar[str] = "question"
     tasks: ClassVar[tuple[str, ...]] = (QUESTION_ANSWERING,)
 
     @classmethod

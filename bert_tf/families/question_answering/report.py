@@ -11,11 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.families.recipe import SpanRecipe, UserQuestionRecipe
 from bert_tf.report.statistics import NUM_MISTAKES
-
-# Together they have the settings of all tasks of the family.
-RECIPES = (SpanRecipe, UserQuestionRecipe)
 
 Row = Mapping[str, Any]
 

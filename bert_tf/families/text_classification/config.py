@@ -50,7 +50,6 @@ class TextClassificationConfig(TaskConfig):
 
     pipeline_tag: ClassVar[str] = "text-classification"
     head: ClassVar[str] = CLASSIFIER
-    row_key: ClassVar[str] = "text_a"
     tasks: ClassVar[tuple[str, ...]] = tuple(OF_CLASSIFIERS)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.families.recipe import UserTableRecipe
 from bert_tf.report.statistics import (
     NUM_MISTAKES,
     class_calibration,
@@ -19,9 +18,6 @@ from bert_tf.report.statistics import (
     label_calibration,
     per_label,
 )
-
-# Together they have the settings of all tasks of the family.
-RECIPES = (UserTableRecipe,)
 
 _SCATTER_POINTS = 2000
 _RESIDUAL_BINS = 31

@@ -31,7 +31,6 @@ class TokenClassificationConfig(TaskConfig):
 
     pipeline_tag: ClassVar[str] = "token-classification"
     head: ClassVar[str] = TOKEN_CLASSIFIER
-    row_key: ClassVar[str] = "tags"
     tasks: ClassVar[tuple[str, ...]] = (TOKEN_CLASSIFICATION,)
 
     @classmethod

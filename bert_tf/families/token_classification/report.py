@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.families.recipe import FeatureRecipe, UserTagRecipe
 from bert_tf.families.token_classification.entities import (
     Entity,
     entities,
@@ -21,9 +20,6 @@ from bert_tf.report.statistics import (
     confusion_matrix,
     per_label,
 )
-
-# Together they have the settings of all tasks of the family.
-RECIPES = (UserTagRecipe, FeatureRecipe)
 
 _NO_ENTITY = "no entity"
 

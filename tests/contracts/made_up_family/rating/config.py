@@ -23,7 +23,6 @@ class RatingConfig(TaskConfig):
 
     pipeline_tag: ClassVar[str] = "text-classification"
     head: ClassVar[str] = "rating"
-    row_key: ClassVar[str] = "rated"
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:

@@ -3,10 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.families.recipe import UserFilesRecipe
-
-RECIPES = (UserFilesRecipe,)
-
 
 def statistics(
     rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any]
