@@ -35,7 +35,6 @@ from bert_tf.finetuning.setup import (
     lr_multipliers,
     open_teacher,
 )
-from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.history import (
     LEARNING_CURVE,
     History,
@@ -50,6 +49,7 @@ from bert_tf.training.run_folder import (
     claim,
     refuse_other_folders,
 )
+from bert_tf.training.saved_states import BestWeights
 from bert_tf.training.setup import (
     check_batch_size,
     make_step,

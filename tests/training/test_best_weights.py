@@ -5,7 +5,7 @@ import math
 import keras
 import numpy as np
 
-from bert_tf.training.best_weights import BestWeights, split_off_best
+from bert_tf.training.saved_states import BestWeights, split_off_best
 
 
 def made(patience=0, lower_is_better=False):

@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from bert_tf.training import loop
-from bert_tf.training.loop import Speed
-from bert_tf.training.stop_request import StopRequest
+from bert_tf.training.loop import Speed, StopRequest
 
 
 def test_tracing_and_pauses_do_not_count(monkeypatch):
