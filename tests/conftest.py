@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # As tools/command_line.py has it.
@@ -41,6 +41,19 @@ def shared_data() -> pathlib.Path:
     if not folder.is_dir():
         pytest.skip(f"real data sets are not at {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def finish_case(tmp_path_factory) -> Callable:
+    """A case's run by its name, once a session; see `task_cases.finish`."""
+    from tests.contracts.task_cases import finish
+
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Each worker has a folder in that of the session.
+        root = root.parent
+    (root / "cases").mkdir(exist_ok=True)
+    return lambda name: finish(name, root / "cases")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,8 +2,10 @@
 
 import csv
 import dataclasses
+import fcntl
 import json
 import pathlib
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.encoders import encoder_class
+from bert_tf.finetuning.run import run_finetuning
 from bert_tf.text.vocabulary import Vocabulary
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, TOKENS
 from tests.model_helpers import fill
@@ -218,10 +221,13 @@ class Case:
           folder: takes the files.
           start: the model to start from.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        data = folder / "MRPC" if self.task == "mrpc" else folder
-        data.mkdir(exist_ok=True)
+        data = self.train_path(folder).parent
+        data.mkdir(parents=True, exist_ok=True)
         write_files(self.write, data, self.files)
+        return self.on_files(folder, start)
+
+    def on_files(self, folder: pathlib.Path, start: pathlib.Path) -> Any:
+        """Task and recipe, where the files are written."""
         settings = SETTINGS | self.settings | {"init_from": str(start)}
         if "train_file" in settings:
             for name in ("train_file", "dev_file", "test_file"):
@@ -409,3 +415,38 @@ CASES = {
         slow=True,
     ),
 }
+
+MODES = ("train", "eval", "predict")
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """A case's whole run, for all tests of a session: nothing changes it."""
+
+    case: Case
+    task: Any
+    recipe: Any
+    files: pathlib.Path
+    folder: pathlib.Path
+    done: dict[str, Any]
+
+
+def finish(name: str, root: pathlib.Path) -> Finished:
+    """Runs a case, unless a test before or in another process has.
+
+    Args:
+      name: of the case.
+      root: a folder of the session, the same for all of its processes.
+    """
+    case, place = CASES[name], root / name
+    start, files, done = place / "start", place / "files", place / "done"
+    place.mkdir(exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            task, recipe = case.make(files, model_folder(start))
+            found = run_finetuning(task, recipe, place / "run", MODES)
+            done.write_bytes(pickle.dumps(found))
+    task, recipe = case.on_files(files, start)
+    found = pickle.loads(done.read_bytes())
+    return Finished(case, task, recipe, files, place / "run", found)

@@ -26,9 +26,10 @@ from bert_tf.finetuning.pruning import Pruning, prune
 from bert_tf.finetuning.run import run_finetuning
 from tests.contracts.task_cases import (
     CASES,
+    MODES,
     NUM_DEV,
     NUM_TRAIN,
-    Case,
+    Finished,
     model_folder,
 )
 from tests.model_helpers import fill
@@ -41,20 +42,6 @@ from tests.run_folders import (
 )
 from tests.sharing.cards import ask, read_card, scores_of, table
 from tools.task_files import load_task, task_names
-
-MODES = ["train", "eval", "predict"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Finished:
-    """A case's whole run."""
-
-    case: Case
-    task: object
-    recipe: object
-    files: pathlib.Path
-    folder: pathlib.Path
-    done: dict
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +56,8 @@ def start(tmp_path_factory) -> pathlib.Path:
         for name, case in CASES.items()
     ],
 )
-def finished(request, start, tmp_path_factory) -> Finished:
-    case = CASES[request.param]
-    place = tmp_path_factory.mktemp(request.param)
-    task, recipe = case.make(place / "files", start)
-    done = run_finetuning(task, recipe, place / "run", MODES)
-    return Finished(case, task, recipe, place / "files", place / "run", done)
+def finished(request, finish_case) -> Finished:
+    return finish_case(request.param)
 
 
 def some(*names: str) -> pytest.MarkDecorator:
@@ -296,7 +279,9 @@ def test_a_model_is_used_from_elsewhere(finished: Finished, tmp_path) -> None:
     assert done["eval"]["dev"] == pytest.approx(
         finished.done["eval"]["dev"], nan_ok=True
     )
-    assert not (tmp_path / "new" / "bert_model.safetensors").exists()
+    written = {path.name for path in (tmp_path / "new").iterdir()}
+    assert "eval_dev.json" in written
+    assert not written & {"bert_model.safetensors", "recipe.json", "task.json"}
 
 
 def test_models_of_other_tasks_are_refused(finished: Finished, start) -> None:
@@ -310,36 +295,51 @@ def test_models_of_other_tasks_are_refused(finished: Finished, start) -> None:
     assert finished.task.name in line
 
 
-def test_a_finished_run_stays(finished: Finished, capsys) -> None:
+def copied(finished: Finished, folder: pathlib.Path) -> Finished:
+    """A run and its files, for a test that changes them."""
+    place = finished.files.parent
+    shutil.copytree(place, folder)
+    for path in (folder / "run").glob("recipe.json"):
+        path.write_text(path.read_text().replace(str(place), str(folder)))
+    task, recipe = finished.case.on_files(folder / "files", folder / "start")
+    files, run = folder / "files", folder / "run"
+    return Finished(finished.case, task, recipe, files, run, finished.done)
+
+
+def test_a_finished_run_stays(finished: Finished, tmp_path, capsys) -> None:
+    """And what a killed run left, on whichever machine, is gone."""
     before = contents(finished.folder)
     stamp = (finished.folder / "bert_model.safetensors").read_bytes()
-    done = run_finetuning(
-        finished.task, finished.recipe, finished.folder, ["train"]
-    )
+    again = copied(finished, tmp_path / "copy")
+    (again.folder / "bert_model.safetensors").unlink()
+    for left in (
+        ".bert_model.safetensors.999999999.partial",
+        ".last.0123abcd-7-123.partial/.vocab.txt.0123abcd-7-1.partial",
+        "last/.task.json.0123abcd-7-123.partial",
+    ):
+        path = again.folder / left
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("half")
+    done = run_finetuning(again.task, again.recipe, again.folder, ["train"])
     assert "already finished" in capsys.readouterr().out
+    assert not list(again.folder.rglob("*.partial"))
     assert done["train"]["dev"] == finished.done["train"]["dev"]
-    assert contents(finished.folder) == before
-    assert (finished.folder / "bert_model.safetensors").read_bytes() == stamp
+    assert contents(again.folder) == before
+    assert (again.folder / "bert_model.safetensors").read_bytes() == stamp
 
 
 def test_other_settings_and_rows_do_not_resume(
     finished: Finished, tmp_path
 ) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(finished.folder, folder)
-    other = dataclasses.replace(finished.recipe, learning_rate=1e-4)
-    line = error_of(run_finetuning, finished.task, other, folder, ["train"])
+    case, copy = finished.case, copied(finished, tmp_path / "copy")
+    other = dataclasses.replace(copy.recipe, learning_rate=1e-4)
+    line = error_of(run_finetuning, copy.task, other, copy.folder, ["train"])
     assert "learning_rate was" in line
-    train = finished.case.train_path(finished.files)
-    content = train.read_bytes()
-    try:
-        finished.case.write(train, NUM_TRAIN, 9, False)
-        line = error_of(
-            run_finetuning, finished.task, finished.recipe, folder, ["train"]
-        )
-        assert "training rows" in line
-    finally:
-        train.write_bytes(content)
+    case.write(case.train_path(copy.files), NUM_TRAIN, 9, False)
+    line = error_of(
+        run_finetuning, copy.task, copy.recipe, copy.folder, ["train"]
+    )
+    assert "training rows" in line
 
 
 def test_check_writes_nothing(finished: Finished, tmp_path, capsys) -> None:
@@ -352,26 +352,25 @@ def test_check_writes_nothing(finished: Finished, tmp_path, capsys) -> None:
 
 
 def test_bad_input_gets_one_line(finished: Finished, tmp_path) -> None:
-    task, recipe = finished.task, finished.recipe
-    train = finished.case.train_path(finished.files)
+    copy = copied(finished, tmp_path / "copy")
+    task, recipe = copy.task, copy.recipe
+    train = copy.case.train_path(copy.files)
     content = train.read_bytes()
     folder = tmp_path / "run"
 
     def line() -> str:
         return error_of(run_finetuning, task, recipe, folder, ["train"])
 
-    try:
-        train.write_bytes(b"")
-        assert train.name in line()
-        train.write_bytes(content[:200] + b"\xff\xfe" + content[200:])
-        assert train.name in line()
-        train.unlink()
-        assert train.name in line()
-    finally:
-        train.write_bytes(content)
+    train.write_bytes(b"")
+    assert train.name in line()
+    train.write_bytes(content[:200] + b"\xff\xfe" + content[200:])
+    assert train.name in line()
+    train.unlink()
+    assert train.name in line()
+    train.write_bytes(content)
     recipe = dataclasses.replace(recipe, init_from="")
     assert "`init_from`" in line()
-    recipe = dataclasses.replace(finished.recipe, init_from=str(tmp_path))
+    recipe = dataclasses.replace(copy.recipe, init_from=str(tmp_path))
     assert str(tmp_path) in line()
     assert not folder.exists() or not list(folder.glob("*.json"))
 
@@ -415,10 +414,9 @@ def test_interrupted_is_uninterrupted(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    # Every kind of folder, but that of classes, which test_seeds.py looks at:
-    # the other cases leave the files of one of these.
+    # Without labels and with further files; test_seeds.py has labels alone.
     "name",
-    ["choices", "tags", "features", "questions"],
+    ["choices", "features"],
 )
 def test_seeds_keep_the_best(name: str, start, tmp_path) -> None:
     task, recipe = CASES[name].make(tmp_path / "files", start)

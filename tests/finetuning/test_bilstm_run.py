@@ -9,13 +9,15 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.recipe import FeatureRecipe
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import open_initial
 from bert_tf.inference.saving import write_saved_model
 from bert_tf.inference.served_folder import served_model
-from tests.contracts.task_cases import CASES, model_folder
+from bert_tf.models import bert_classifier, restore
+from tests.contracts.task_cases import model_folder
 from tests.finetuning.sentence_runs import small_recipe
 from tests.run_folders import answer_lines, weights
 
@@ -27,38 +29,36 @@ def start(tmp_path_factory):
     return model_folder(tmp_path_factory.mktemp("start") / "model")
 
 
-@pytest.mark.parametrize(
-    "kind", ["classes", pytest.param("questions", marks=pytest.mark.slow)]
-)
-def test_it_is_part_of_the_model(kind, start, tmp_path, capfd) -> None:
-    task, recipe = CASES[kind].make(tmp_path / "files", start)
-    recipe = recipe.override(["bilstm=true", "num_train_epochs=1"])
-    done = run_finetuning(task, recipe, tmp_path / "run", ["train", "eval"])
-    assert "no bilstm; initialized randomly" in capfd.readouterr().err
-    assert done["eval"]["dev"] == pytest.approx(
-        done["train"]["dev"]["dev"], nan_ok=True
-    )
-    folder = tmp_path / "run"
+@pytest.mark.slow
+def test_it_is_part_of_the_model(finish_case, tmp_path, capfd) -> None:
+    run = finish_case("classes_on_a_bilstm")
+    folder = run.folder
     trained = load_checkpoint(folder)
     assert trained.config.bilstm
     assert "bilstm" in trained.heads
     # A model that has one keeps it, and trains it on.
+    capfd.readouterr()
     again = dataclasses.replace(
-        recipe, bilstm=False, init_from=str(folder), num_train_epochs=0.2
+        run.recipe, bilstm=False, init_from=str(folder), num_train_epochs=0.2
     )
-    run_finetuning(task, again, tmp_path / "again", ["train"])
+    run_finetuning(run.task, again, tmp_path / "again", ["train"])
     assert "bilstm" not in capfd.readouterr().err
     before, after = weights(folder)[KERNEL], weights(tmp_path / "again")[KERNEL]
     assert 0 < np.abs(after - before).max() < 0.2
     # What is written has answered the same in a fresh process.
     version = write_saved_model(served_model(folder), tmp_path / "served")
-    if kind == "classes":
-        with (tmp_path / "files" / "dev.csv").open(encoding="utf-8") as file:
-            texts = [row["text"] for row in csv.DictReader(file)]
-        signatures = tf.saved_model.load(str(version)).signatures
-        found = signatures["serving_default"](text=tf.constant(texts))
-        answers = [line["prediction"] for line in answer_lines(folder)]
-        assert [name.decode() for name in found["label"].numpy()] == answers
+    with (run.files / "dev.csv").open(encoding="utf-8") as file:
+        texts = [row["text"] for row in csv.DictReader(file)]
+    signatures = tf.saved_model.load(str(version)).signatures
+    found = signatures["serving_default"](text=tf.constant(texts))
+    answers = [line["prediction"] for line in answer_lines(folder)]
+    assert [name.decode() for name in found["label"].numpy()] == answers
+
+
+def test_a_new_one_starts_from_random_weights(start, capfd) -> None:
+    initial, _ = open_initial(small_recipe(start, bilstm=True))
+    restore(bert_classifier(BertEncoder(initial.config), 2), initial)
+    assert "no bilstm; initialized randomly" in capfd.readouterr().err
 
 
 def test_the_setting_is_in_the_configuration_alone(start, tmp_path) -> None:

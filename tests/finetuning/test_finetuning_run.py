@@ -180,27 +180,6 @@ def test_a_report_that_fails_is_a_warning(finished, recipe, tmp_path, capfd):
     assert "warning: the learning curve could not be made" in printed
 
 
-def test_a_finished_run_says_so_and_stays(finished, recipe, tmp_path, capsys):
-    """And what a killed run left, on whichever machine, is gone."""
-    copy = tmp_path / "copy"
-    shutil.copytree(finished[0], copy)
-    (copy / "bert_model.safetensors").unlink()
-    left = [
-        copy / ".bert_model.safetensors.999999999.partial",
-        copy
-        / ".last.0123abcd-7-123.partial"
-        / ".vocab.txt.0123abcd-7-1.partial",
-        copy / "last" / ".task.json.0123abcd-7-123.partial",
-    ]
-    for path in left:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("half")
-    run_finetuning(TASK, recipe, copy, ["train"])
-    assert "already finished: 34 of 34" in capsys.readouterr().out
-    assert not list(copy.rglob("*.partial"))
-    assert_same_run(copy, finished[0])
-
-
 @pytest.mark.parametrize(
     ("scores", "best", "passes"),
     [
@@ -318,20 +297,6 @@ def test_strategies_and_accumulation_give_one_result(
     theirs = weights(tmp_path / "mirrored" / "last")
     for name, array in weights(tmp_path / "one_device" / "last").items():
         np.testing.assert_allclose(array, theirs[name], atol=2e-5)
-
-
-@pytest.mark.slow
-def test_rematerialized_is_the_same_training(finished, recipe, tmp_path):
-    recipe = recipe.override(["rematerialize=true"])
-    run_finetuning(TASK, recipe, tmp_path, ["train"])
-    losses = [
-        [row["loss"] for row in history(folder) if "loss" in row]
-        for folder in (finished[0], tmp_path)
-    ]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-3)
-    again = weights(tmp_path)
-    for name, value in weights(finished[0]).items():
-        np.testing.assert_allclose(again[name], value, atol=1e-3)
 
 
 def test_frozen_layers_stay_and_others_move(recipe, start, tmp_path):
@@ -621,10 +586,3 @@ def test_a_folder_with_other_work(recipe, start, tmp_path):
     (tmp_path / "own" / "results.json").write_text("{}")
     with pytest.raises(UserError, match="holds a results.json that no run"):
         run_finetuning(TASK, recipe, tmp_path / "own", ["train"])
-
-
-def test_eval_writes_its_scores_and_answers_alone(finished, recipe, tmp_path):
-    moved = recipe.override([f"init_from={finished[0]}"])
-    run_finetuning(TASK, moved, tmp_path / "new", ["eval"])
-    written = {path.name for path in (tmp_path / "new").iterdir()}
-    assert written == {"eval_dev.json", "predictions_dev.tsv"}

@@ -22,19 +22,21 @@ SLOW = ("pairs", "choices", "tags_on_a_bilstm", "features", "questions")
 
 
 @pytest.fixture(
+    scope="module",
     params=[
         "classes",
         *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW),
-    ]
+    ],
 )
-def prepared(request, tmp_path):
+def prepared(request, tmp_path_factory):
     """A case's training data and its recipe, without dropout."""
     off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    start = model_folder(tmp_path / "start", **off)
-    task, recipe = CASES[request.param].make(tmp_path / "files", start)
+    place = tmp_path_factory.mktemp(request.param)
+    start = model_folder(place / "start", **off)
+    task, recipe = CASES[request.param].make(place / "files", start)
     initial, tokenizer = open_initial(recipe)
     data = prepare_training(
-        task.resolve(recipe), recipe, initial, tokenizer, tmp_path / "run"
+        task.resolve(recipe), recipe, initial, tokenizer, place / "run"
     )
     return data, recipe
 

@@ -5,12 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.run import run_finetuning
 from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import litert_file, onnx_file
 from bert_tf.runtimes.export import Quantization, export_file
 from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
-from tests.contracts.task_cases import CASES, model_folder
 from tests.user_errors import error_of
 
 
@@ -24,13 +22,10 @@ from tests.user_errors import error_of
         ),
     ],
 )
-def trained(request, tmp_path_factory):
+def trained(request, finish_case):
     """A case's task and recipe, its model and scores."""
-    place = tmp_path_factory.mktemp(request.param)
-    start = model_folder(place / "start")
-    task, recipe = CASES[request.param].make(place / "files", start)
-    done = run_finetuning(task, recipe, place / "run", ["train", "eval"])
-    return task, recipe, place / "run", done["eval"]["dev"]
+    run = finish_case(request.param)
+    return run.task, run.recipe, run.folder, run.done["eval"]["dev"]
 
 
 @pytest.mark.parametrize("module", [onnx_file, litert_file])

@@ -28,7 +28,7 @@ from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import prepare_training
 from tests.as_numpy import as_numpy
-from tests.contracts.task_cases import CASES, NUM_DEV, model_folder
+from tests.contracts.task_cases import CASES, NUM_DEV
 from tests.finetuning.sentence_runs import tokenizer
 from tests.run_folders import answer_lines
 
@@ -45,21 +45,11 @@ def files(tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture(scope="module")
-def trained(files, tmp_path_factory) -> types.SimpleNamespace:
+def trained(finish_case) -> types.SimpleNamespace:
     """A run on questions that may have no answer."""
-    place = tmp_path_factory.mktemp("runs")
-    start = model_folder(place / "model")
-    task, recipe = NULL.make(files, start)
-    recipe = recipe.override(["save_checkpoints_steps=1000"])
-    folder = place / "run"
-    done = run_finetuning(task, recipe, folder, ["train", "eval", "predict"])
-    return types.SimpleNamespace(
-        task=task,
-        recipe=recipe,
-        folder=folder,
-        done=done,
-        dev=read_questions(str(files / NULL.files[1])),
-    )
+    run = finish_case("questions_without_answer")
+    dev = read_questions(str(run.files / NULL.files[1]))
+    return types.SimpleNamespace(**vars(run), dev=dev)
 
 
 def test_the_threshold_is_tuned_and_used(trained, files):
