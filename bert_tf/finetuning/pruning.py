@@ -7,7 +7,6 @@ further from its folder.
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ from bert_tf.finetuning.measured import (
 from bert_tf.finetuning.report_files import data_set_of
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.training.history import (
     errors_become_warnings,
     finite_values,
@@ -134,10 +132,12 @@ def prune(
             for each in (whole, cut)
         ]
         answered = Split(dev, task.encode(dev, tokenizer, config))
-        scorers = [
-            _scorer(task, config, tokenizer, model, recipe.eval_batch_size)
+        strategy = make_strategy("one_device")
+        predictors = [
+            Predictor([model], strategy, recipe.eval_batch_size)
             for model in models
         ]
+        scorers = [Scorer(task, config, tokenizer, each) for each in predictors]
         scored = [scorer.score(answered) for scorer in scorers]
         if task.is_tuned:
             # What was chosen by the answers of the whole model.
@@ -167,6 +167,9 @@ def prune(
         }
         write_numbers(beside / PRUNING_FILE, values)
     with errors_become_warnings("the model card", output_dir):
+        baseline = task.baseline(train, dev)
+        scores = pruning.after.scores
+        pairs = finite_values({n: (scores[n], baseline.get(n)) for n in scores})
         card = ModelCard(
             summary=f"BERT, fine-tuned for {task.name} and pruned to "
             f"{num_heads} of {whole.config.num_attention_heads} attention "
@@ -178,30 +181,11 @@ def prune(
             data_set=data_set_of(task, recipe.to_dict()),
             num_rows={task.train_split: len(train), split: len(dev)},
             labels=config.labels,
-            scores=_card_scores(pruning, task.baseline(train, dev)),
+            scores=[CardScore(split, n, *pair) for n, pair in pairs.items()],
             settings=settings.to_dict(),
         )
         card.write(output_dir)
     return pruning
-
-
-def _card_scores(
-    pruning: Pruning, baseline: Mapping[str, float]
-) -> list[CardScore]:
-    scores = pruning.after.scores
-    values = finite_values({n: (scores[n], baseline.get(n)) for n in scores})
-    return [CardScore(pruning.split, n, *pair) for n, pair in values.items()]
-
-
-def _scorer(
-    task: Task,
-    config: Any,
-    tokenizer: Tokenizer,
-    model: TaskModel,
-    batch_size: int,
-) -> Scorer:
-    predictor = Predictor([model], make_strategy("one_device"), batch_size)
-    return Scorer(task, config, tokenizer, predictor)
 
 
 def _number_kept(argument: str, share: float, number: int) -> int:
