@@ -13,7 +13,6 @@ from bert_tf.progress import log_once
 from bert_tf.recipe import read_json_object
 from bert_tf.sources import read_transformer_settings
 from bert_tf.text import unicode_tables
-from bert_tf.text.saved_model import lower_case_of_saved_model
 from bert_tf.text.tokenizer_files import (
     BERT_CLASSES,
     TOKENIZER_CONFIG_FILE,
@@ -22,6 +21,7 @@ from bert_tf.text.tokenizer_files import (
     OtherRules,
     TokenizerFiles,
     added_tokens,
+    lower_case_of_saved_model,
     read_tokenizer_files,
     vocabulary_of_file,
 )

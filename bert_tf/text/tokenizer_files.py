@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.errors import UserError, first_few
+from bert_tf.foreign_files import read_bytes
 from bert_tf.progress import log_once
 from bert_tf.recipe import read_json_object
 from bert_tf.sources import read_transformer_settings
@@ -399,3 +400,35 @@ def _check_id(number: Any, token: str, place: str) -> None:
             f"{place}: the id of {token!r} is {number!r}; it takes a whole "
             "number from 0."
         )
+
+
+# tf-models-official 2.20, official/nlp/tools/export_tfhub_lib.py: an encoder
+# keeps it as a variable; a preprocessing model computes with a tokenizer in its
+# graphs.
+_SAVED_MODEL = "saved_model.pb"
+_LOWER_CASE_KEY = "do_lower_case"
+
+
+def lower_case_of_saved_model(folder: pathlib.Path) -> bool | None:
+    """Whether a SavedModel of TensorFlow Hub lower-cases; None if none says."""
+    if not (folder / _SAVED_MODEL).is_file():
+        return None
+    prefix = folder / "variables" / "variables"
+    index = prefix.with_suffix(".index")
+    if index.is_file() and _LOWER_CASE_KEY.encode() in read_bytes(index):
+        import tensorflow as tf
+
+        try:
+            reader = tf.train.load_checkpoint(str(prefix))
+            key = f"{_LOWER_CASE_KEY}/.ATTRIBUTES/VARIABLE_VALUE"
+            return bool(reader.get_tensor(key))
+        except (tf.errors.OpError, RuntimeError, IndexError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"{index}: damaged checkpoint ({reason})."
+            ) from None
+    # The names of the operations of tensorflow_text's BertTokenizer.
+    graphs = read_bytes(folder / _SAVED_MODEL)
+    if b"CaseFoldUTF8" in graphs:
+        return True
+    return False if b"WordpieceTokenize" in graphs else None
