@@ -1,4 +1,4 @@
-"""Packed rows against `SentencePacker`, and windows by their properties."""
+"""Windows of texts, by their properties."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from bert_tf.families.data.examples import Example
 from bert_tf.families.text_classification.task import TextRows, encode
-from bert_tf.text.sentence_packer import SentencePacker
 from tests.as_numpy import as_numpy
 from tests.finetuning.sentence_runs import FILLER, GOOD, tokenizer
 
@@ -36,26 +35,6 @@ def examples_of(pairs, count=60, longest=14, seed=0):
 def row_of(rows, number):
     ids, starts = rows.arrays
     return ids[starts[number] : starts[number + 1]]
-
-
-@pytest.mark.parametrize("pairs", [False, True])
-@pytest.mark.parametrize("length", [4, 5, 9, 16, 40])
-def test_cut_rows_are_those_of_the_packer(pairs, length):
-    examples = examples_of(pairs)
-    rows = encode(examples, TOKENIZER, length)
-    second = [e.text_b for e in examples] if pairs else None
-    packed = SentencePacker(TOKENIZER, length)(
-        [e.text_a for e in examples], second
-    )
-    for number in range(len(examples)):
-        used = int(packed["input_mask"][number].numpy().sum())
-        ids = packed["input_ids"][number].numpy()[:used]
-        np.testing.assert_array_equal(row_of(rows, number), ids)
-        segments = packed["segment_ids"][number].numpy()[:used]
-        if pairs:
-            assert rows.bounds[1][0][number] == (segments == 0).sum()
-    np.testing.assert_array_equal(rows.example, np.arange(len(examples)))
-    assert set(rows.weights.numpy()) == {1.0}
 
 
 def test_what_fits_is_one_row_in_both_ways():
