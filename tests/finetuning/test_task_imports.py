@@ -46,3 +46,26 @@ def test_tasks_load_without_tensorflow():
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_answers_and_trainings_load_no_other_subject():
+    """What a classifier and a training on GLUE have no use for."""
+    parts = (
+        *("distiller", "corpora", "report", "inference.explanation"),
+        *("checkpoints.tensorflow_reader", "checkpoints.hugging_face"),
+        *("checkpoints.sentence_files", "families.data.json_rows"),
+        *("families.question_answering", "families.token_classification"),
+    )
+    code = (
+        "import sys, bert_tf.finetuning.run, bert_tf.inference.load, tasks.mrpc"
+        "\nfrom bert_tf.families.text_classification import answers\n"
+        f"print(*(x for x in {parts} if 'bert_tf.' + x in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == []
