@@ -42,15 +42,10 @@ def error_of(path, required=("a", "b"), **dialect):
     return line.removeprefix(path)
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("last", [True, False])
-@pytest.mark.parametrize("bom", ["", "\ufeff"])
-@pytest.mark.parametrize("name", ["t.tsv", "t.tsv.gz", "T.TSV"])
-def test_tsv(write, end, last, bom, name):
-    text = end.join(
-        [f"{bom}a\tb\tc", 'a "\tx\u2028y\t', '"\t"q" \x85\t7', "é\t'\t "]
-    )
-    path = write(name, text + (end if last else ""))
+@pytest.mark.parametrize("name", ["t.tsv", "T.TSV"])
+def test_tsv(write, name):
+    lines = ["a\tb\tc", 'a "\tx\u2028y\t', '"\t"q" \x85\t7', "é\t'\t "]
+    path = write(name, "\n".join(lines))
     rows = read_table(path, ["b", "a"], ["none", "c"])
     assert [row[:3] for row in rows] == [
         (2, 0, ("x\u2028y", 'a "', None, "")),
@@ -83,7 +78,6 @@ def test_csv(write):
         (4, "plain 's", "b"),
         (5, "", "c"),
     ]
-    assert cells(write("t.csv.gz", text), ["id"]) == [("1",), ("2",), ("3",)]
     other = write("export.txt", text)
     assert cells(other, ["id"], format="csv") == [("1",), ("2",), ("3",)]
     text = "word " * 60_000

@@ -132,12 +132,6 @@ def test_answers_as_the_data_sets_of_the_hub_have_them(
     path = write(tmp_path, json.dumps(row), "t.jsonl")
     (found,) = read_user_questions(path, recipe)
     assert found.answers == tuple(Answer(*each) for each in expected)
-    # The same as a list of rows.
-    path = write(tmp_path, json.dumps([row]), "t.json")
-    if isinstance(answers, str):
-        return
-    (same,) = read_user_questions(path, recipe)
-    assert same == found._replace(identifier="1")
 
 
 def test_all_faults_of_questions_are_told_at_once(tmp_path, capsys):
