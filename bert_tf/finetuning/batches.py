@@ -185,29 +185,31 @@ def prediction_batches(
         lengths = few_widths(lengths)
     chosen = list(batches_by_length(lengths, batch_size, num_devices))
 
-    def batches() -> Iterator[tuple[np.ndarray, int]]:
-        for numbers in chosen:
-            width, full = 0, num_devices
+    widths, filled = np.zeros(len(chosen), np.int32), chosen
+    if static_shapes:
+        widths = np.array([lengths[own[0]] for own in chosen], np.int32)
+    if static_shapes or num_devices > 1:
+        filled = []
+        for own, width in zip(chosen, widths.tolist(), strict=True):
+            full = num_devices
             if static_shapes:
-                width = int(lengths[numbers[0]])
                 full = rows_that_fit(width, batch_size, num_devices)
-            missing = -len(numbers) % full
-            repeated = np.repeat(numbers[-1:], missing)
-            yield np.concatenate([numbers, repeated]), width
+            filled.append(np.pad(own, (0, -len(own) % full), "edge"))
+    every = tf.constant(np.concatenate([*filled, np.zeros(0, np.int64)]))
+    ends = np.cumsum([len(own) for own in filled], dtype=np.int64)
 
-    def part(numbers: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
+    def part(
+        begin: tf.Tensor, end: tf.Tensor, width: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         # As long as those of the other workers, since outputs are joined.
-        batch = rows.batch(numbers, width)
-        own = shard.part(tf.size(numbers))
+        batch = rows.batch(every[begin:end], width)
+        if shard == WHOLE:
+            return batch
+        own = shard.part(end - begin)
         return {name: values[own] for name, values in batch.items()}
 
-    dataset = tf.data.Dataset.from_generator(
-        batches,
-        output_signature=(
-            tf.TensorSpec([None], tf.int64),
-            tf.TensorSpec([], tf.int32),
-        ),
-    )
+    begins = np.append(0, ends)[:-1]
+    dataset = tf.data.Dataset.from_tensor_slices((begins, ends, widths))
     return _dataset(dataset, part), chosen
 
 

@@ -5,7 +5,7 @@ split, in `tf.data`, and inside the graph of a SavedModel.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +19,8 @@ from bert_tf.text.vocabulary import Packing
 HOST = "/CPU:0"
 # Texts tokenized at a time where there are many.
 _TEXTS = 4096
+# Above the place of any value in its row.
+_PLACES = 2**31
 # run_squad.py `_check_is_max_context`: how much a longer window is worth.
 LENGTH_WORTH = 0.01
 
@@ -67,6 +69,8 @@ class EncodedRows:
       example: int32 [R], the example that a row is of, ascending.
       num_examples: how many examples the rows are of.
       packing: what frames the texts.
+      second_end: where in the ids the special tokens stand that end a B;
+        all from there on are of its segment.
     """
 
     first: TokenIds
@@ -75,24 +79,23 @@ class EncodedRows:
     example: tf.Tensor
     num_examples: int | tf.Tensor
     packing: Packing
-
-    @property
-    def bounds(self) -> tuple[tuple[tf.Tensor, tf.Tensor], ...]:
-        """Begin and exclusive end of A and of B in each row, int32 [R]."""
-        begin_a = tf.fill(tf.shape(self.first.count), len(self.packing.begin))
-        begin_b = end_b = end_a = begin_a + self.first.count
-        if self.second is not None:
-            middle = len(self.packing.middle)
-            if self.is_pair is not None:
-                middle *= tf.cast(self.is_pair, tf.int32)
-            begin_b = end_a + middle
-            end_b = begin_b + self.second.count
-        return (begin_a, end_a), (begin_b, end_b)
+    second_end: tf.Tensor
 
     @property
     def lengths(self) -> tf.Tensor:
         """Tokens of each row, int32 [R]."""
-        return self.bounds[1][1] + len(self.packing.end)
+        special = len(self.packing.begin) + len(self.packing.end)
+        if self.second is None:
+            return self.first.count + special
+        return self.first.count + special + self._middle + self.second.count
+
+    @property
+    def _middle(self) -> tf.Tensor | int:
+        """Tokens between A and B, int32 [R] where not all rows have a B."""
+        middle = len(self.packing.middle)
+        if self.is_pair is None:
+            return middle
+        return middle * tf.cast(self.is_pair, tf.int32)
 
     @property
     def starts(self) -> tf.Tensor:
@@ -132,59 +135,57 @@ class EncodedRows:
           chosen: whole numbers [B].
           width: S, the tokens that rows are padded to; 0 for the longest.
         """
-        rows = self.take(chosen)
-        longest = tf.reduce_max(rows.lengths)
-        return rows.padded(tf.where(tf.equal(width, 0), longest, width))
+        return self.take(chosen).padded(width)
 
-    def padded(self, width: tf.Tensor | int) -> dict[str, tf.Tensor]:
+    def padded(self, width: tf.Tensor | int = 0) -> dict[str, tf.Tensor]:
         """The encoder's inputs, int32 [R, S], of all rows.
 
         Args:
-          width: S, at least the length of the longest row.
+          width: S, at least the length of the longest row; 0 for that.
         """
-        position = tf.range(width)[tf.newaxis]
-        return self._inputs(position, lambda values: values[:, tf.newaxis])
+        lengths = self.lengths
+        if not isinstance(width, int) or not width:
+            width = tf.where(width > 0, width, tf.reduce_max(lengths))
+        return {
+            name: tf.reshape(values, [tf.size(lengths), width])
+            for name, values in self._inputs(width - lengths).items()
+        }
 
     def flat(self) -> dict[str, tf.Tensor]:
         """The encoder's inputs, int32 [T], concatenated without padding."""
-        row, position = ragged_range(self.lengths)
-        return self._inputs(position, lambda values: tf.gather(values, row))
+        return self._inputs(tf.zeros_like(self.first.count))
 
-    def _inputs(
-        self, position: tf.Tensor, of_row: Callable[[tf.Tensor], tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        """The encoder's inputs at positions of rows.
-
-        Args:
-          position: int32, [1, S] or [T].
-          of_row: broadcasts values of rows, [R], to those positions.
-        """
-        packing, (bounds_a, bounds_b) = self.packing, self.bounds
-        begin, middle, end = map(
-            len, (packing.begin, packing.middle, packing.end)
+    def _inputs(self, padding: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The encoder's inputs, int32 [T], of rows with padding, int32 [R]."""
+        packing, first, second = self.packing, self.first, self.second
+        begin, end = len(packing.begin), len(packing.end)
+        ends, pad = begin + len(packing.middle), tf.size(first.ids) - 1
+        # Ranges of the ids, see `pack_rows`, by their begins and counts.
+        ranges = [(0, begin), (first.begin, first.count)]
+        if second is not None:
+            if self.is_pair is None:
+                ends = self.second_end
+            else:
+                ends = tf.where(self.is_pair, self.second_end, ends)
+            ranges += [(begin, self._middle), (second.begin, second.count)]
+        ranges += [(ends, end), (pad, padding)]
+        shape = tf.shape(first.count)
+        begins, counts = (
+            tf.reshape(
+                tf.stack([tf.broadcast_to(each, shape) for each in of], 1), [-1]
+            )
+            for of in zip(*ranges, strict=True)
         )
-        end_a, begin_b, end_b = map(of_row, (bounds_a[1], *bounds_b))
-        # Each token is gathered from one array, see `pack_rows`.
-        place = of_row(self.first.begin - begin) + position
-        if self.second is not None:
-            shift = of_row(self.second.begin - bounds_b[0])
-            place = tf.where(position < begin_b, place, shift + position)
-            is_middle = (position >= end_a) & (position < begin_b)
-            place = tf.where(is_middle, begin + position - end_a, place)
-        in_row = position < end_b + end
-        pad = begin + middle + end
-        last = tf.where(in_row, begin + middle + position - end_b, pad)
-        place = tf.where(position < end_b, place, last)
-        place = tf.where(position < begin, position, place)
+        place = joined_ranges(begins, counts)
+        is_token = place < pad
         segments = tf.zeros_like(place)
-        if self.second is not None:
-            is_second = in_row & (position >= begin_b)
-            if self.is_pair is not None:
-                is_second &= of_row(self.is_pair)
+        if second is not None:
+            is_second = is_token & (place >= self.second_end)
             segments = packing.second_segment * tf.cast(is_second, tf.int32)
         return {
-            INPUT_IDS.name: tf.gather(self.first.ids, place),
-            INPUT_MASK.name: tf.cast(in_row, tf.int32),
+            # A row's padding is a range behind the last id, which fills rows.
+            INPUT_IDS.name: tf.gather(first.ids, tf.minimum(place, pad)),
+            INPUT_MASK.name: tf.cast(is_token, tf.int32),
             SEGMENT_IDS.name: segments,
         }
 
@@ -212,27 +213,34 @@ def pack_rows(
       is_pair: bool [R], which rows have a B, even an empty one; None for all
         if there is a `second`.
     """
-    frame = tf.constant(
-        (*packing.begin, *packing.middle, *packing.end, packing.pad_id)
-    )
-    # The ids of all texts behind the special ones, for `_inputs`.
+    # All that rows are made of, for `EncodedRows._inputs`.
+    frame = (*packing.begin, *packing.middle, *packing.end)
     source = [frame, first.ids]
-    begin = tf.size(frame)
-    begin_a, begin_b = first.begin + begin, None
+    second_end = len(frame) + tf.size(first.ids)
     if second is not None:
-        source.append(second.ids)
-        begin_b = second.begin + begin + tf.size(first.ids)
-    ids = tf.concat(source, 0)
+        source += [packing.end, second.ids]
+    source.append([packing.pad_id])
+    ids = tf.concat(
+        [
+            tf.constant(each, tf.int32) if isinstance(each, tuple) else each
+            for each in source
+        ],
+        0,
+    )
     if example is None:
         example = tf.range(tf.size(first.count))
         num_examples = tf.size(first.count)
     return EncodedRows(
-        first=TokenIds(ids, begin_a, first.count),
-        second=second and TokenIds(ids, begin_b, second.count),
+        first=TokenIds(ids, len(frame) + first.begin, first.count),
+        second=second
+        and TokenIds(
+            ids, second_end + len(packing.end) + second.begin, second.count
+        ),
         is_pair=is_pair,
         example=example,
         num_examples=num_examples,
         packing=packing,
+        second_end=second_end,
     )
 
 
@@ -288,19 +296,28 @@ def ragged_range(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     Returns:
       Both int32 [sum of counts]: 0 0 0 1 1 and 0 1 2 0 1 for counts 3 and 2.
     """
-    counts = tf.cast(counts, tf.int32)
-    row = tf.repeat(tf.range(tf.size(counts)), counts)
-    starts = tf.cumsum(counts, exclusive=True)
-    return row, tf.range(tf.size(row)) - tf.gather(starts, row)
+    # Both in one number, since `tf.repeat` would take as long as if all rows
+    # were as long as the longest.
+    row = tf.range(tf.size(counts, tf.int64)) * _PLACES
+    both = joined_ranges(row, tf.cast(counts, tf.int64))
+    return (
+        tf.cast(tf.bitwise.right_shift(both, 31), tf.int32),
+        tf.cast(tf.bitwise.bitwise_and(both, _PLACES - 1), tf.int32),
+    )
+
+
+def joined_ranges(begin: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Ranges of whole numbers, int [R], one after the other."""
+    found = tf.ragged.range(begin, begin + count, row_splits_dtype=tf.int32)
+    return found.flat_values
 
 
 def take_ranges(
     values: tf.Tensor, begin: tf.Tensor, count: tf.Tensor
 ) -> tf.Tensor:
     """Concatenates ranges of [T, ...] with whole numbers [R]."""
-    number, place = ragged_range(count)
-    begin = tf.cast(begin, tf.int32)
-    return tf.gather(values, tf.gather(begin, number) + place)
+    begin, count = tf.cast(begin, tf.int32), tf.cast(count, tf.int32)
+    return tf.gather(values, joined_ranges(begin, count))
 
 
 def text_of(

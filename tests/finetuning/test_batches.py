@@ -152,7 +152,8 @@ def test_a_batch_is_its_rows(data):
 def test_segments_of_a_pair():
     rows = encode(texts(20, 4, pairs=True), tokenizer(), 24)
     segments = rows.batch(np.arange(20))["segment_ids"].numpy()
-    lengths, (_, (first, _)) = as_numpy((rows.lengths, rows.bounds))
+    second = rows.packing.before_second(rows.first.count)
+    lengths, first = as_numpy((rows.lengths, second))
     for place in range(20):
         assert (segments[place, : first[place]] == 0).all()
         assert (segments[place, first[place] : lengths[place]] == 1).all()

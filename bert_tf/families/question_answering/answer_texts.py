@@ -8,6 +8,7 @@ tokens, or a token is unknown, the answer is whole words. Tokens are searched
 in their words from the left, and may so be found before their own place.
 """
 
+import functools
 from typing import NamedTuple, Self
 
 import tensorflow as tf
@@ -85,15 +86,15 @@ def find_words(contexts: tf.Tensor) -> Words:
     decoded = tf.strings.unicode_decode(contexts, "UTF-8")
     codes = decoded.flat_values
     row_begin = tf.cast(decoded.row_starts(), tf.int32)
-    is_blank = tf.reduce_any(
-        codes[:, tf.newaxis] == [ord(blank) for blank in BLANKS], 1
+    is_blank = functools.reduce(
+        tf.logical_or, (codes == ord(blank) for blank in BLANKS)
     )
     after_blank = tf.concat([[True], is_blank], 0)[: tf.size(codes)]
     rows = tf.cast(decoded.value_rowids(), tf.int32)
     begins_row = tf.range(tf.size(codes)) == tf.gather(row_begin, rows)
     begins = ~is_blank & (after_blank | begins_row)
-    size = 1 + tf.reduce_sum(
-        tf.cast(codes[:, tf.newaxis] >= [0x80, 0x800, 0x10000], tf.int32), 1
+    size = 1 + tf.add_n(
+        [tf.cast(codes >= first, tf.int32) for first in (0x80, 0x800, 0x10000)]
     )
     is_space = is_blank & (~after_blank | begins_row)
     size = tf.where(is_blank, tf.cast(is_space, tf.int32), size)

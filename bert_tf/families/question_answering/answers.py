@@ -310,8 +310,8 @@ def _candidates(
     Unlike there, the padding behind a window takes no place among the best
     positions.
     """
-    windows, first, second = rows
-    before = packing.before_second(first.count)
+    windows, question, second = rows
+    before = packing.before_second(question.count)
     lengths = before + second.count + len(packing.end)
     starts, ends = (
         _best_positions(each, lengths, n_best_size) for each in logits
@@ -319,15 +319,16 @@ def _candidates(
     # A window answers with what begins where it shows most context, and ends
     # in the context.
     own_begin, own_end, end = (
-        bound[:, tf.newaxis, tf.newaxis]
+        bound[:, tf.newaxis]
         for bound in (
             *(before + bound for bound in most_context(windows)),
             before + second.count,
         )
     )
-    i, j = starts[:, :, tf.newaxis], ends[:, tf.newaxis]
-    fits = (own_begin <= i) & (i < own_end) & (i <= j) & (j < end)
-    fits = tf.where(fits & (j - i < max_answer_length))
+    is_start = (own_begin <= starts) & (starts < own_end)
+    first = tf.where(is_start, starts, tf.int32.max)[:, :, tf.newaxis]
+    more = tf.where(ends < end, ends, -1)[:, tf.newaxis] - first
+    fits = tf.where((more >= 0) & (more < max_answer_length))
     window, i, j = tf.unstack(tf.cast(fits, tf.int32), num=3, axis=1)
     begin, last = _at(starts, window, i), _at(ends, window, j)
     shift = tf.gather(second.begin - before, window)
@@ -339,8 +340,9 @@ def _candidates(
         _at(logits[1], window, last),
     )
     # The order of what is equal is the original's: window, start, end.
-    found = found.take(tf.argsort(-found.score, stable=True))
-    return found.take(tf.argsort(found.question, stable=True))
+    order = tf.argsort(-found.score, stable=True)
+    question = tf.gather(found.question, order)
+    return found.take(tf.gather(order, tf.argsort(question, stable=True)))
 
 
 def _at(values: tf.Tensor, row: tf.Tensor, column: tf.Tensor) -> tf.Tensor:

@@ -46,8 +46,9 @@ from bert_tf.text.layout import (
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-# Contexts tokenised at a time, and windows decoded at a time.
-_CONTEXTS, _WINDOWS = 512, 1024
+# Contexts tokenised at a time, and windows read at a time; pairs of a start and
+# an end that are compared at a time.
+_CONTEXTS, _WINDOWS, _PAIRS = 512, 4096, 1 << 21
 # The answer where the rules leave none, as in run_squad.py.
 _NONCE = ScoredText("empty", 1.0, 0.0, 0.0)
 
@@ -141,8 +142,8 @@ class SpanWindows(RowsAround):
                 found[name][tokens] = outputs[name][row, column]
         return found
 
-    def blocks(self) -> Iterator[Block]:
-        """All questions, as many at a time as _WINDOWS hold, but at least one.
+    def blocks(self, num_windows: int = _WINDOWS) -> Iterator[Block]:
+        """All questions, as many at a time as some windows hold, at least one.
 
         Yields:
           Ranges of questions in their order.
@@ -151,7 +152,7 @@ class SpanWindows(RowsAround):
         bounds = np.searchsorted(self.rows.example, np.arange(count + 1))
         first = 0
         while first < count:
-            most = bounds[first] + _WINDOWS
+            most = bounds[first] + num_windows
             end = int(np.searchsorted(bounds, most, side="right")) - 1
             end = max(end, first + 1)
             these = slice(first, end)
@@ -241,7 +242,7 @@ def decode_answers(
     starts, lengths = rows.starts.numpy(), rows.lengths.numpy()
     pair = ContextCharacters(tokenizer)
     parts = []
-    for block in windows.blocks():
+    for block in windows.blocks(_PAIRS // n_best_size**2):
         length = lengths[block.windows]
         mask = np.arange(length.max(initial=1)) < length[:, None]
         padded = np.zeros((2, *mask.shape), np.float32)

@@ -55,7 +55,8 @@ def decode(questions, logits, lengths=LENGTHS, **kinds):
     starts, ends = (
         np.full(windows.rows.arrays[0].shape, -9, np.float32) for _ in range(2)
     )
-    first = windows.rows.bounds[1][0].numpy()
+    before = windows.rows.packing.before_second
+    first = before(windows.rows.first.count).numpy()
     for number, index in enumerate(windows.rows.example.numpy()):
         begin = windows.rows.arrays[1][number]
         for token, (start, end) in logits[index].items():
@@ -347,7 +348,7 @@ def test_blocks_of_windows_change_nothing(monkeypatch):
     whole = decode_answers(*arguments)
     for size in (1, 7, 50):
         monkeypatch.setattr(
-            "bert_tf.families.question_answering.windows._WINDOWS", size
+            "bert_tf.families.question_answering.windows._PAIRS", 400 * size
         )
         parts = decode_answers(*arguments)
         for found, expected in zip(parts.n_best, whole.n_best, strict=True):

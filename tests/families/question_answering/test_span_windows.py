@@ -56,7 +56,8 @@ def assert_as_reference(questions, pair, lengths):
     windows = make_windows(questions, tokenizer, *lengths)
     positions = answer_positions(windows, questions, tokenizer)
     rows, number = windows.rows, 0
-    (all_ids, starts), (_, (first, _)) = as_numpy((rows.arrays, rows.bounds))
+    second = rows.packing.before_second(rows.first.count)
+    (all_ids, starts), first = as_numpy((rows.arrays, second))
     of_question = rows.example.numpy()
     for index, asked in enumerate(questions):
         words, expected = reference.windows(asked, *lengths)
@@ -234,7 +235,7 @@ def test_long_questions_are_truncated():
     tokenizer, reference = tools()
     asked = [question("a b", "abc d"), question("a b", "a b c d e")]
     windows = make_windows(asked, tokenizer, 20, 5, 4)
-    assert windows.rows.bounds[1][0].numpy().tolist() == [6, 6]
+    assert windows.rows.first.count.numpy().tolist() == [4, 4]
     assert_as_reference(asked, (tokenizer, reference), (20, 5, 4))
 
 
