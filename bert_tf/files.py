@@ -15,7 +15,13 @@ import shutil
 import sys
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from typing import IO, Any, BinaryIO, NamedTuple
 
 from bert_tf.errors import Fault, UserError, excerpt
@@ -27,6 +33,8 @@ try:
 except ImportError:  # Windows has none.
     fcntl = None  # type: ignore[assignment]
 
+# What stands for standard input and output in the place of a file.
+STANDARD_STREAM = "-"
 ENCODING_ERRORS = ("strict", "replace")
 # What a process of another machine has not written to for so long is nobody's.
 _SECONDS_UNTIL_ABANDONED = 24 * 60 * 60
@@ -500,6 +508,34 @@ def refuse_filled(
             f"`{argument}`={path}: is not empty; name a folder that is not "
             "there yet."
         )
+
+
+def check_output(
+    output: str | os.PathLike,
+    endings: Sequence[str],
+    inputs: Iterable[str | os.PathLike] = (),
+) -> None:
+    """Raises `UserError` for a name that a file of answers cannot have.
+
+    Args:
+      output: the file to write.
+      endings: of which it has one.
+      inputs: files that are read for it; "-" is standard input.
+    """
+    path = pathlib.Path(output)
+    if path.suffix not in endings:
+        raise UserError(
+            f"`output`={output}: the name tells the format; end it in "
+            f"{' or '.join(endings)}."
+        )
+    if path.is_dir():
+        raise UserError(f"`output`={output}: is a folder; name a file.")
+    for source in inputs:
+        is_file = str(source) != STANDARD_STREAM
+        if is_file and path.exists() and path.samefile(source):
+            raise UserError(
+                f"`output`={output}: is the input; name another file."
+            )
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

@@ -57,12 +57,13 @@ _OUTPUT = flags.DEFINE_string(
 
 def main() -> None:
     """Explains an answer, prints a table and writes the page."""
-    from bert_tf.inference.explanation import check_output
+    from bert_tf.files import check_output
+    from bert_tf.inference.explanation import OUTPUTS
     from bert_tf.inference.load import load
 
     command_line.name_arguments({"folder": "--model"})
     if _OUTPUT.value is not None:
-        check_output(_OUTPUT.value)
+        check_output(_OUTPUT.value, OUTPUTS)
     model = load(command_line.required(_MODEL), **_USAGE.options().given)
     explanation = model.explain(
         _TEXT.value,

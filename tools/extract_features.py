@@ -81,11 +81,8 @@ _ENCODING_ERRORS = flags.DEFINE_enum(
 def main() -> None:
     """Extracts what the flags describe."""
     from bert_tf.families.pretrained.settings import Settings, parse_layers
-    from bert_tf.files import expand_inputs
-    from bert_tf.inference.features import (
-        STANDARD_STREAM,
-        extract_features,
-    )
+    from bert_tf.files import STANDARD_STREAM, expand_inputs
+    from bert_tf.inference.features import extract_features
     from bert_tf.progress import log
     from bert_tf.side_by_side import one_core_a_batch
 

@@ -215,7 +215,7 @@ def prediction_batches(
 
 def _dataset(
     chosen: tf.data.Dataset,
-    batch: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
+    batch: Callable[..., dict[str, tf.Tensor]],
 ) -> tf.data.Dataset:
     """The batches of chosen rows, of which some are made in advance."""
     options = tf.data.Options()

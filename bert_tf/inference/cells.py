@@ -7,6 +7,8 @@ from bert_tf.errors import UserError, excerpt
 from bert_tf.families.usage_options import CHOICES
 from bert_tf.text.given_texts import members
 
+# All columns that models take.
+COLUMNS = ("text", "text_b", "question", "context", CHOICES, "start")
 # What is asked of one row, by column: a text, or the texts of its choices.
 Question = Mapping[str, str | tuple[str, ...]]
 

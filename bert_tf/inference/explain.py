@@ -88,7 +88,7 @@ def explain(
     """
     forward = Forward(served.model)
     explained: Any = part_of(type(served), "explained")
-    subject = explained.subject_of(served, forward, row, answer, target)
+    subject = explained.subject_of(served, row, answer, target)
     check_size(served, subject)
     mask = served.tokenizer.vocabulary.mask_id
     ids, is_word = subject.inputs["input_ids"], subject.owner >= 0

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.files import write_text
+from bert_tf.files import check_output, write_text
 
 _PAGE = pathlib.Path(__file__).parent / "explanation.html"
 INTEGRATED_GRADIENTS = "integrated_gradients"
+# What files of explanations end in.
+OUTPUTS = (".html", ".json")
 _LISTED, _BAR = 30, 20
 # Of a notebook's frame, in pixels; a longer text is scrolled.
 _FRAME_HEIGHT = 420
@@ -179,7 +181,7 @@ class Explanation:
           UserError: it ends otherwise, or cannot be written.
         """
         path = pathlib.Path(output)
-        check_output(path)
+        check_output(path, OUTPUTS)
         if path.suffix == ".html":
             text = self.html()
         else:
@@ -206,11 +208,3 @@ class Explanation:
             for r in rows
         ]
         return values
-
-
-def check_output(output: str | os.PathLike) -> None:
-    """Raises `UserError` for a name that `Explanation.write` does not take."""
-    if pathlib.Path(output).suffix not in (".html", ".json"):
-        raise UserError(
-            f"`output`={output}: give a file that ends in .html or .json."
-        )

@@ -20,6 +20,8 @@ import tensorflow as tf
 from bert_tf.errors import UserError, excerpt
 from bert_tf.families.pretrained.settings import PER_TOKEN, Settings
 from bert_tf.files import (
+    STANDARD_STREAM,
+    check_output,
     json_object,
     read_lines,
     whole_text,
@@ -31,7 +33,6 @@ from bert_tf.progress import Progress, log
 from bert_tf.text.given_texts import Text
 from bert_tf.text.vocabulary import Vocabulary
 
-STANDARD_STREAM = "-"
 # As google-research/bert, extract_features.py, `read_examples`.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)", re.DOTALL)
 JSONL, NPZ = ".jsonl", ".npz"
@@ -148,7 +149,8 @@ def extract_features(
       UserError: the output cannot be written so, there is no text, or an
         input, the model or a setting is not as it should be.
     """
-    _check_output(output, inputs)
+    if str(output) != STANDARD_STREAM:
+        check_output(output, (JSONL, NPZ), inputs)
     if len(text_columns) not in (1, 2) or not all(text_columns):
         raise UserError(
             f"text_columns={','.join(text_columns)}: name one column, or two "
@@ -235,26 +237,6 @@ class _Source:
             f"{extractor.model.width} wide; "
             f"{self.num_texts / seconds:,.0f} texts/s."
         )
-
-
-def _check_output(
-    output: str | pathlib.Path, inputs: Sequence[str | pathlib.Path]
-) -> None:
-    path = pathlib.Path(output)
-    if str(output) == STANDARD_STREAM:
-        return
-    if path.suffix not in (JSONL, NPZ):
-        raise UserError(
-            f"`output`={output}: the name tells the format; end it in .jsonl "
-            "or .npz."
-        )
-    if path.is_dir():
-        raise UserError(f"`output`={output}: is a folder; name a file.")
-    for source in inputs:
-        if path.exists() and path.samefile(source):
-            raise UserError(
-                f"`output`={output}: is the input; name another file."
-            )
 
 
 @contextlib.contextmanager

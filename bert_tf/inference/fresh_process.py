@@ -1,10 +1,16 @@
 """A process without bert_tf that answers from a written SavedModel.
 
-No TensorFlow here: whoever starts the process early lets it import TensorFlow
-while the model is read and traced.
+Whoever starts the process early lets it import TensorFlow while the model is
+read and traced; so nothing is imported here before it is needed. The process
+runs this file by its path, without bert_tf, and loads the SavedModel as
+TensorFlow Serving does. Its standard input is, in JSON, a folder and a list of
+[signature, {input: tensor}], and the last line of its standard output a list of
+{output: tensor}, a tensor being a TensorProto in base64.
 """
 
+import base64
 import contextlib
+import gc
 import json
 import os
 import pathlib
@@ -14,16 +20,29 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any, Self
 
-from bert_tf.errors import UserError
+# Characters of an error that are shown.
+_SHOWN = 300
 
-_MAIN = pathlib.Path(__file__).with_name("fresh_main.py")
+
+def pack(array: Any) -> str:
+    """An array as a tensor of the file's docstring."""
+    import tensorflow as tf
+
+    proto = tf.make_tensor_proto(array)
+    return base64.b64encode(proto.SerializeToString()).decode()
+
+
+def unpack(packed: str) -> Any:
+    """The array that `pack` packed."""
+    import tensorflow as tf
+    from tensorflow.core.framework import tensor_pb2
+
+    data = base64.b64decode(packed)
+    return tf.make_ndarray(tensor_pb2.TensorProto.FromString(data))
 
 
 class FreshProcess:
-    """Starts when it is made, and ends with the `with` block.
-
-    Tensors are TensorProtos in base64; see `fresh_main.py`.
-    """
+    """Starts when it is made, and ends with the `with` block."""
 
     def __init__(self) -> None:
         # Run from elsewhere and with -P, so that nothing of this project can
@@ -31,7 +50,7 @@ class FreshProcess:
         self._elsewhere = tempfile.TemporaryDirectory()
         self._messages = tempfile.TemporaryFile(mode="w+", errors="replace")
         self._process = subprocess.Popen(
-            [sys.executable, "-P", _MAIN],
+            [sys.executable, "-P", __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # A pipe that nobody reads would stop it.
@@ -89,8 +108,55 @@ class FreshProcess:
         if code := self._process.wait():
             self._messages.seek(0)
             lines = self._messages.read().strip().splitlines()
+            from bert_tf.errors import UserError
+
             raise UserError(
                 f"{name}: a fresh process cannot load and run it (exit code "
                 f"{code}: {' '.join(lines[-1:])}); the export was not finished."
             )
         return json.loads(answered.splitlines()[-1])
+
+
+def _run() -> None:
+    """Answers all requests, or ends with the error in one line."""
+    # It ends soon: looking for garbage takes a tenth of its time.
+    gc.disable()
+    # Keras would import it, for pictures of images: a quarter of the start.
+    sys.modules["matplotlib"] = None  # type: ignore[assignment]
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401 - registers the ops of text models
+
+    folder, requests = json.load(sys.stdin)
+    try:
+        with tf.compat.v1.Session(graph=tf.Graph()) as session:
+            loaded = tf.compat.v1.saved_model.loader.load(
+                session, [tf.saved_model.SERVING], folder
+            )
+            answers = [
+                _answer(session, loaded.signature_def[signature], inputs)
+                for signature, inputs in requests
+            ]
+    except (tf.errors.OpError, OSError, RuntimeError, ValueError) as error:
+        # The reason stands at the end of TensorFlow's long messages.
+        text = " ".join(str(error).split())
+        sys.exit(f"{type(error).__name__}: {text[-_SHOWN:]}")
+    if "bert_tf" in sys.modules:
+        sys.exit("bert_tf was imported: the folder does not stand alone.")
+    print(json.dumps(answers))
+
+
+def _answer(
+    session: Any, signature: Any, inputs: dict[str, str]
+) -> dict[str, str]:
+    outputs = session.run(
+        {name: info.name for name, info in signature.outputs.items()},
+        {
+            signature.inputs[name].name: unpack(value)
+            for name, value in inputs.items()
+        },
+    )
+    return {name: pack(value) for name, value in outputs.items()}
+
+
+if __name__ == "__main__":
+    _run()

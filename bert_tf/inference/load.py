@@ -4,7 +4,7 @@ import functools
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from bert_tf.families.text_model import (
 from bert_tf.families.usage_options import UsageOptions, pair_task
 from bert_tf.inference.cells import (
     CHOICES,
+    COLUMNS,
     Question,
     cells_of,
     column_of,
@@ -170,15 +171,9 @@ class LoadedModel:
             or the model does not answer to a text, such as one that is too
             long for it.
         """
-        given = {
-            "text": text,
-            "text_b": text_b,
-            "question": question,
-            "context": context,
-            CHOICES: choices,
-            "start": start,
-        }
-        rows, lists = self._rows(given)
+        rows, lists = self._rows(
+            text, text_b, question, context, choices, start
+        )
         if prompt_name is not None:
             modules = self.served.modules
             if modules is None:
@@ -246,18 +241,12 @@ class LoadedModel:
           UserError: as for a call; or the model has no task, the text no word
             or too many, or an argument is none.
         """
-        given = {
-            "text": text,
-            "text_b": text_b,
-            "question": question,
-            "context": context,
-            CHOICES: choices,
-            "start": start,
-        }
         from bert_tf.inference.explain import check_settings, explain
 
         check_settings(self.served, method, steps)
-        rows, lists = self._rows(given)
+        rows, lists = self._rows(
+            text, text_b, question, context, choices, start
+        )
         if lists:
             name = next((n for n in lists if n != CHOICES), CHOICES)
             raise UserError(
@@ -363,15 +352,14 @@ class LoadedModel:
         task = pair_task(self.served.task)
         return f" Load it with `task`={task} for pairs." if task else ""
 
-    def _rows(
-        self, given: Mapping[str, Any]
-    ) -> tuple[list[Question], tuple[str, ...]]:
+    def _rows(self, *values: Any) -> tuple[list[Question], tuple[str, ...]]:
         """The rows that arguments ask, and which arguments are lists of rows.
 
         Args:
-          given: by column; None was not given.
+          *values: those of `COLUMNS`; None was not given.
         """
-        given = {name: v for name, v in given.items() if v is not None}
+        found = zip(COLUMNS, values, strict=True)
+        given = {name: value for name, value in found if value is not None}
         columns = self.served.columns
         takes = f"this model, of {self.served.task}, takes " + " and ".join(
             f"`{name}`" for name in columns

@@ -19,11 +19,16 @@ from bert_tf.errors import UserError
 from bert_tf.families.requests import Refusal
 from bert_tf.families.text_model import Answer
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
-from bert_tf.files import lock_now, sync, write_text
+from bert_tf.files import (
+    STANDARD_STREAM,
+    check_output,
+    lock_now,
+    sync,
+    write_text,
+)
 from bert_tf.foreign_files import GzipReader
 from bert_tf.inference.load import LoadedModel, load
 from bert_tf.inference.rows import (
-    STANDARD_STREAM,
     Columns,
     InputRow,
     PredictSettings,
@@ -134,17 +139,8 @@ def _check(path: str, output: pathlib.Path) -> None:
             raise UserError(f"`input`={path}: is a folder; name a file.")
         if not os.path.getsize(path):
             raise UserError(f"`input`={path}: is empty.")
-    if str(output) == STANDARD_STREAM:
-        return
-    if output.suffix not in (JSONL, CSV):
-        raise UserError(
-            f"`output`={output}: the name tells the format; end it in .jsonl "
-            "or .csv."
-        )
-    if output.is_dir():
-        raise UserError(f"`output`={output}: is a folder; name a file.")
-    if output.exists() and path != STANDARD_STREAM and output.samefile(path):
-        raise UserError(f"`output`={output}: is the input; name another file.")
+    if str(output) != STANDARD_STREAM:
+        check_output(output, (JSONL, CSV), [path])
 
 
 def _refuse_other_answers(

@@ -19,7 +19,12 @@ from bert_tf.families.data.tables import (
     texts_of,
 )
 from bert_tf.families.usage_options import pair_task
-from bert_tf.files import ENCODING_ERRORS, read_faulty_lines, whole_text
+from bert_tf.files import (
+    ENCODING_ERRORS,
+    STANDARD_STREAM,
+    read_faulty_lines,
+    whole_text,
+)
 from bert_tf.inference.cells import CHOICES, Question
 from bert_tf.recipe import Settings, read_json_object, setting
 
@@ -28,7 +33,6 @@ if TYPE_CHECKING:
     from bert_tf.families.text_model import TextModel
 
 START = "start"
-STANDARD_STREAM = "-"
 TXT = "txt"
 ALL_COLUMNS = "*"
 # What columns are called that tell rows apart.

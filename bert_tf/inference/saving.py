@@ -1,6 +1,5 @@
 """The folder of a version: written beside, checked, and then renamed."""
 
-import base64
 import contextlib
 import json
 import os
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
@@ -21,7 +19,7 @@ from bert_tf.errors import UserError, writing_failed
 from bert_tf.families.requests import Request, Tensors
 from bert_tf.families.text_model import TextModel
 from bert_tf.files import new_folder, write_text
-from bert_tf.inference.fresh_process import FreshProcess
+from bert_tf.inference.fresh_process import FreshProcess, pack, unpack
 from bert_tf.inference.served_folder import describe_model
 from bert_tf.text.layout import HOST
 from bert_tf.text.vocabulary import VOCABULARY_FILE
@@ -263,7 +261,10 @@ def _check(
       UserError: it does not load, or an answer differs.
     """
     asked = [
-        (request.signature, {n: _pack(v) for n, v in request.inputs.items()})
+        (
+            request.signature,
+            {n: pack(np.asarray(v)) for n, v in request.inputs.items()},
+        )
         for request in requests
     ]
     fresh.ask(folder, asked)
@@ -287,7 +288,7 @@ def _check(
             )
         for output, value in expected.items():
             difference = _difference(
-                value.numpy(), _unpack(given[output]), tolerance
+                value.numpy(), unpack(given[output]), tolerance
             )
             if difference:
                 raise UserError(
@@ -315,13 +316,3 @@ def _difference(
         return None
     place = tuple(np.argwhere(given != expected)[0])
     return f"{given[place]!r} in place of {expected[place]!r}"
-
-
-def _pack(array: np.ndarray) -> str:
-    proto = tf.make_tensor_proto(np.asarray(array))
-    return base64.b64encode(proto.SerializeToString()).decode()
-
-
-def _unpack(packed: str) -> np.ndarray:
-    data = base64.b64decode(packed)
-    return tf.make_ndarray(tensor_pb2.TensorProto.FromString(data))

@@ -402,7 +402,7 @@ def test_what_has_no_answer_to_explain(tmp_path):
     assert "`text`: no word that could be explained" in line
     found = explained("classes")
     line = error_of(found.write, tmp_path / "x.txt")
-    assert "ends in .html or .json" in line
+    assert "end it in .html or .json" in line
     (tmp_path / "file").touch()
     output = tmp_path / "file" / "x.html"
     line = error_of(found.write, output)

@@ -85,7 +85,7 @@ def test_another_answer_leaves_nothing(tmp_path, monkeypatch):
         ({"score": score * np.nan}, "score of the signature"),
         ({"score": score[None]}, r"float32 \[1, 1\], not float32 \[1\]"),
     ):
-        fresh.given = {name: saving._pack(v) for name, v in answer.items()}
+        fresh.given = {name: saving.pack(v) for name, v in answer.items()}
         with pytest.raises(UserError, match=message):
             write_saved_model(
                 served, tmp_path / "new", requests=[request], fresh=fresh

@@ -8,7 +8,6 @@ import tensorflow as tf
 from bert_tf.errors import UserError, excerpt
 from bert_tf.families.explained import (
     LOG_ODDS,
-    Forward,
     Subject,
     Target,
     TokenizedTexts,
@@ -23,7 +22,6 @@ from bert_tf.families.words import WordFinder
 
 def subject_of(
     served: ChoiceModel,
-    forward: Forward,
     row: Mapping[str, Any],
     answer: Answer,
     target: Target,
@@ -33,7 +31,6 @@ def subject_of(
     Raises:
       UserError: the target is none of the model's.
     """
-    del forward
     # "" stands for no choice.
     given = {n: each for n, each in enumerate(row["choices"]) if each}
     number = answer["choice"] if target is None else target

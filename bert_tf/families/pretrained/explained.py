@@ -10,7 +10,6 @@ import tensorflow as tf
 from bert_tf.errors import UserError, did_you_mean, excerpt
 from bert_tf.families.explained import (
     LOG_ODDS,
-    Forward,
     Place,
     Subject,
     Target,
@@ -21,12 +20,11 @@ from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.text_model import Answer
 from bert_tf.families.words import WordFinder
 from bert_tf.features import MASKED_LM_POSITIONS
-from bert_tf.text.layout import TokenIds, pack_rows
+from bert_tf.text.layout import pack_rows
 
 
 def subject_of(
     served: PretrainedModel,
-    forward: Forward,
     row: Mapping[str, Any],
     answer: Answer,
     target: Target,
@@ -42,7 +40,6 @@ def subject_of(
     Raises:
       UserError: the target is no token.
     """
-    del forward
     tokenizer = served.tokenizer
     vocabulary, packing = tokenizer.vocabulary, tokenizer.packing
     token = answer["masks"][0][0]["token"] if target is None else str(target)
@@ -70,24 +67,16 @@ def subject_of(
         )
         for word in found.words
     )
-    ids: list[int] = []
-    owner = [-1] * len(packing.begin)
-    tokens = np.asarray(found.tokens.ids)
-    begins = np.asarray(found.tokens.begin)
-    counts = np.asarray(found.tokens.count)
-    for number, (begin, count) in enumerate(zip(begins, counts, strict=True)):
-        if number:
-            ids.append(vocabulary.mask_id)
-            owner.append(-1)
-        ids += tokens[begin : begin + count].tolist()
-        owner += found.owner[begin : begin + count].tolist()
-    owner += [-1] * len(packing.end)
-    packed = TokenIds(
-        tf.constant(ids), tf.constant([0]), tf.constant([len(ids)])
-    )
-    inputs = pack_rows(packed, None, packing).padded(len(owner))
-    position = len(packing.begin) + int(counts[0])
-    inputs[MASKED_LM_POSITIONS.name] = tf.constant([[position]])
+    ids, places, _ = served.with_mask_ids(tf.constant([text]))
+    inputs = pack_rows(ids, None, packing).padded()
+    inputs[MASKED_LM_POSITIONS.name] = places[:, :1]
+    # All but the special tokens and the masks are of words.
+    is_word = np.ones(inputs["input_ids"].shape, bool)
+    is_word[:, : len(packing.begin)] = False
+    is_word[:, is_word.shape[1] - len(packing.end) :] = False
+    is_word[:, places[0]] = False
+    owner = np.full(is_word.shape, -1)
+    owner[is_word] = found.owner
     number, known = vocabulary.ids[token], len(vocabulary)
 
     def measure(logits: tf.Tensor) -> tf.Tensor:
@@ -98,7 +87,7 @@ def subject_of(
         {"text": text},
         words,
         inputs,
-        np.array([owner]),
+        owner,
         token,
         LOG_ODDS,
         measure,

@@ -24,7 +24,6 @@ from bert_tf.text.layout import most_context, take
 
 def subject_of(
     served: SpanModel,
-    forward: Forward,
     row: Mapping[str, Any],
     answer: Answer,
     target: Target,
@@ -55,7 +54,7 @@ def subject_of(
     if start < 0:
         # Of all windows that one where no answer is the least likely counts.
         inputs = encoder_inputs(served, rows)
-        logits = forward.in_blocks(inputs)
+        logits = Forward(served.model).in_blocks(inputs)
         window = int(tf.argmin(tf.reduce_sum(logits[:, 0], -1)))
         places_of = 0, 0
     else:

@@ -9,7 +9,6 @@ from bert_tf.errors import UserError, did_you_mean
 from bert_tf.families.explained import (
     LOG_ODDS,
     SCORE,
-    Forward,
     Subject,
     Target,
     TokenizedTexts,
@@ -27,7 +26,6 @@ from bert_tf.families.words import WordFinder
 
 def subject_of(
     served: SentenceModel,
-    forward: Forward,
     row: Mapping[str, Any],
     answer: Answer,
     target: Target,
@@ -37,7 +35,6 @@ def subject_of(
     Raises:
       UserError: the target is none of the model's.
     """
-    del forward
     names = served.columns
     find_words = WordFinder(served.tokenizer, "text")
     first = TokenizedTexts(served.tokenizer, find_words, {"text": row["text"]})

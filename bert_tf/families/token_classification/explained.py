@@ -25,7 +25,6 @@ from bert_tf.text.layout import take
 
 def subject_of(
     served: TagModel,
-    forward: Forward,
     row: Mapping[str, Any],
     answer: Answer,
     target: Target,
@@ -58,7 +57,8 @@ def subject_of(
     places = found.place.numpy()[words[window == window[0]]]
     positions = (places + len(served.tokenizer.packing.begin)).tolist()
     rows = [take(found.texts, tf.constant(window[:1])), None]
-    logits = tf.gather(forward(encoder_inputs(served, rows))[0], positions)
+    logits = Forward(served.model)(encoder_inputs(served, rows))
+    logits = tf.gather(logits[0], positions)
     tags = tf.argmax(logits, -1).numpy().tolist()
     check_others(len(served.labels))
 

@@ -1,4 +1,4 @@
-"""Served pre-trained models against `fill_mask` and `embed`."""
+"""Served pre-trained models against the model itself and `embed`."""
 
 import functools
 
@@ -8,7 +8,6 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.families.pretrained.answers import PretrainedModel
-from bert_tf.inference.fill_mask import MaskFiller
 from tests.inference import serving_models as models
 
 MASKED = [
@@ -27,22 +26,35 @@ def signatures():
     ).signatures()
 
 
-def test_masks_are_filled_as_by_fill_mask():
+def test_the_best_tokens_at_each_mask():
     found = models.ask(signatures()["fill_mask"], text=MASKED)
     assert found["tokens"].shape == found["scores"].shape == (5, 3, 4)
-    fill = MaskFiller(models.pretrainer(), models.tokenizer())
+    model, tokenizer = models.pretrainer(), models.tokenizer()
+    known, packing = tokenizer.vocabulary.tokens, tokenizer.packing
     for row, text in enumerate(MASKED):
-        wanted = fill(text, top_k=4)
-        for mask, candidates in enumerate(wanted):
+        ids, places = [*packing.begin], []
+        for part in text.split("[MASK]"):
+            ids += tokenizer.tokenize(part).numpy().tolist()
+            places.append(len(ids))
+            ids.append(tokenizer.vocabulary.mask_id)
+        # Behind the last part there is none.
+        ids, places = np.array([ids[:-1] + [*packing.end]]), places[:-1]
+        inputs = {
+            "input_ids": ids,
+            "input_mask": np.ones_like(ids),
+            "segment_ids": np.zeros_like(ids),
+            "masked_lm_positions": np.array([places]),
+        }
+        logits = model(inputs)["masked_lm_logits"][0, :, : len(known)]
+        for mask, shares in enumerate(tf.nn.softmax(logits).numpy()):
+            best = np.argsort(-shares)[:4]
             tokens = models.strings(found["tokens"][row, mask])
-            assert tokens == [c.token for c in candidates]
+            assert tokens == [known[number] for number in best]
             np.testing.assert_allclose(
-                found["scores"][row, mask],
-                [c.probability for c in candidates],
-                atol=1e-4,
+                found["scores"][row, mask], shares[best], atol=1e-4
             )
-        assert (found["tokens"][row, len(wanted) :] == b"").all()
-        assert (found["scores"][row, len(wanted) :] == 0).all()
+        assert (found["tokens"][row, len(places) :] == b"").all()
+        assert (found["scores"][row, len(places) :] == 0).all()
     best = found["tokens"][:, :, 0]
     assert len(set(best.ravel().tolist())) > 2
 
