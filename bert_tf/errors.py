@@ -48,8 +48,31 @@ def writing_failed(error: Exception, path: str | os.PathLike) -> OSError:
     return OSError(errno.EIO, " ".join(str(error).split()), os.fspath(path))
 
 
+def check_choice(
+    shown: str, value: object, choices: Iterable[str], advice: str = ""
+) -> None:
+    """Raises `UserError` unless a value is one of several.
+
+    Args:
+      shown: the argument in backticks, or file and key.
+      value: what was given, of any type.
+      choices: the valid values.
+      advice: what follows their list in the error.
+    """
+    known = [*choices]
+    if value not in known:
+        raise UserError(
+            f"{shown}={excerpt(value)}: takes one of "
+            f"{', '.join(known)}{advice}."
+        )
+
+
 def whole_number(
-    name: str, value: object, least: int, most: int | None = None
+    name: str,
+    value: object,
+    least: int,
+    most: int | None = None,
+    why: str = "",
 ) -> int:
     """A whole number that a program gives, also one of NumPy's.
 
@@ -58,6 +81,7 @@ def whole_number(
       value: what was given.
       least: the smallest that is taken.
       most: the largest; None for no limit.
+      why: the reason for the limits, for the error.
 
     Raises:
       UserError: it is something else, or out of these limits.
@@ -69,7 +93,10 @@ def whole_number(
     takes = f"of at least {least}"
     if most is not None:
         takes = f"from {least} to {most}"
-    raise UserError(f"`{name}`={excerpt(value)}: give a whole number {takes}.")
+    why = f" ({why})" if why else ""
+    raise UserError(
+        f"`{name}`={excerpt(value)}: give a whole number {takes}{why}."
+    )
 
 
 def excerpt(value: object) -> str:

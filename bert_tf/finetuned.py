@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_choice
 from bert_tf.families.in_memory import file_of
 from bert_tf.families.task import TaskTemplate
 from bert_tf.files import write_text
@@ -124,11 +124,9 @@ def finetune(
         other, or data that are none.
     """
     if isinstance(task, str):
-        if task not in _TASKS:
-            raise UserError(
-                f"`task`={task}: takes one of {', '.join(_TASKS)}, or a task, "
-                "such as TASK of a task file."
-            )
+        check_choice(
+            "`task`", task, _TASKS, ", or a task, such as TASK of a task file"
+        )
         task = _TASKS[task](name=task)
     given = {
         "text_columns": text_columns,

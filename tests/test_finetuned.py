@@ -277,7 +277,7 @@ def test_data_that_are_none_are_one_line(data, recipe_type, line):
     [
         (
             {"task": "sentense"},
-            "`task`=sentense: takes one of sentence, choice",
+            "`task`='sentense': takes one of sentence, choice",
         ),
         (
             {"settings": {"learning_rat": 1.0}},

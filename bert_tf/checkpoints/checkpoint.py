@@ -11,7 +11,7 @@ import numpy as np
 from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.checkpoints.parts import MASKED_LM
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError, check_choice
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_text, unusable
 from bert_tf.lazy_arrays import shapes_of_arrays
@@ -46,11 +46,7 @@ def read_labels(
     if isinstance(labels, dict):
         problem_type = labels.get("problem_type")
         labels = labels.get("labels")
-        if problem_type not in PROBLEM_TYPES:
-            raise UserError(
-                f"{path}: problem_type is {excerpt(problem_type)}; it takes "
-                f"one of {', '.join(PROBLEM_TYPES)}."
-            )
+        check_choice(f"{path}: problem_type", problem_type, PROBLEM_TYPES)
         if labels is None:
             return None, problem_type
     if not isinstance(labels, list) or not all(

@@ -25,7 +25,7 @@ from bert_tf.checkpoints.recognition import (
 )
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.checkpoints.task_file import with_task
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_choice
 from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.sources import local_folder, transformer_folder
@@ -206,10 +206,7 @@ def save_checkpoint(
         do not fit the arrays, a tokenizer of other rules; a folder with other
         weights in it.
     """
-    if to not in WRITTEN:
-        raise UserError(
-            f"to={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
-        )
+    check_choice("`to`", to, WRITTEN)
     has_rules = (
         checkpoint.vocabulary is None or checkpoint.lower_case is not None
     )

@@ -57,7 +57,7 @@ from bert_tf.checkpoints.pytorch_names import as_pytorch, saved_class
 from bert_tf.checkpoints.stored import Stored, read_stored, write_stored
 from bert_tf.checkpoints.tensorflow_reader import TRAINING_STATE
 from bert_tf.config import BertConfig, architecture
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_choice
 from bert_tf.files import write_text
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.progress import log
@@ -117,11 +117,7 @@ def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
         for key, (field, default) in form.keys.items()
     }
     act = ours["hidden_act"]
-    if not isinstance(act, str) or act not in _ACTIVATIONS:
-        raise UserError(
-            f"{path}: {_activation_key(form)} is {act!r}; it takes one of "
-            f"{', '.join(_ACTIVATIONS)}."
-        )
+    check_choice(f"{path}: {_activation_key(form)}", act, _ACTIVATIONS)
     ours["hidden_act"] = _ACTIVATIONS[act]
     # The body masks what comes later for a decoder, and that is all.
     ours["causal"] = values.get("is_decoder", False)

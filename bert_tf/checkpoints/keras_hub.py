@@ -24,7 +24,7 @@ from bert_tf.checkpoints.parts import Kind
 from bert_tf.checkpoints.recognition import KERAS_HUB_WEIGHTS
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.config import ARCHITECTURES, BertConfig
-from bert_tf.errors import UserError, refuse_faults
+from bert_tf.errors import UserError, check_choice, refuse_faults
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import check_kind, read_json_object
 
@@ -85,11 +85,7 @@ def _read_object(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
 
 def _read_config(path: pathlib.Path) -> BertConfig:
     name, arguments = _read_object(path)
-    if name not in _BACKBONES:
-        raise UserError(
-            f"{path}: the preset is a {name}; it takes one of "
-            f"{', '.join(_BACKBONES)}."
-        )
+    check_choice(f"{path}: class_name", name, _BACKBONES)
     config = _BACKBONES[name]
     form = names_of(config).keras_hub
     known = {*form.arguments, *_LAYER_ARGUMENTS}

@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_tf.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, num_labels
 from bert_tf.checkpoints.layout import head_shapes
-from bert_tf.errors import UserError, excerpt, first_few
+from bert_tf.errors import UserError, check_choice, excerpt, first_few
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.progress import log
 
@@ -107,13 +107,8 @@ def read_problem_type(
       path: the file, for errors.
     """
     given = values.get("problem_type")
-    if given is None:
-        return None
-    if given not in PROBLEM_TYPES:
-        raise UserError(
-            f"{path}: problem_type is {excerpt(given)}; it takes one of "
-            f"{', '.join(PROBLEM_TYPES)}."
-        )
+    if given is not None:
+        check_choice(f"{path}: problem_type", given, PROBLEM_TYPES)
     return given
 
 

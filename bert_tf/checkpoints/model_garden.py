@@ -49,7 +49,7 @@ from bert_tf.checkpoints.tensorflow_reader import (
     open_checkpoint,
 )
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_choice
 from bert_tf.lazy_arrays import LazyArrays
 
 PARAMS_FILE = "params.yaml"
@@ -130,11 +130,7 @@ def read_params(path: pathlib.Path) -> BertConfig:
     model = _part(_part(values, "task", path), "model", path, "task.")
     encoder = _part(model, "encoder", path, "task.model.")
     kind = encoder.get("type")
-    if kind not in _ENCODERS:
-        raise UserError(
-            f"{path}: task.model.encoder.type is {kind!r}; it takes one of "
-            f"{', '.join(_ENCODERS)}."
-        )
+    check_choice(f"{path}: task.model.encoder.type", kind, _ENCODERS)
     config = _encoder_config(
         _part(encoder, kind, path, "task.model.encoder."), path
     )

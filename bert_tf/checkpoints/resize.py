@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.text.plain_tokenizer import WordPieces
 from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
@@ -94,11 +94,7 @@ def resize_positions(
     mean nothing before the model is trained at that length. Returns as
     `replace_vocabulary`.
     """
-    if not 1 <= length <= _MAX_POSITIONS:
-        raise UserError(
-            f"`max_position_embeddings`={length}: must be at least 1 and at "
-            f"most {_MAX_POSITIONS}."
-        )
+    whole_number("max_position_embeddings", length, 1, _MAX_POSITIONS)
     old = checkpoint.config.max_position_embeddings
     kept, new_rows = min(old, length), max(0, length - old)
 

@@ -30,7 +30,7 @@ from bert_tf.checkpoints.sentence_modules import (
     SentenceModules,
     Step,
 )
-from bert_tf.errors import UserError, excerpt, first_few
+from bert_tf.errors import UserError, check_choice, excerpt, first_few
 from bert_tf.files import write_text
 from bert_tf.recipe import check_kind, read_json_object
 from bert_tf.sources import (
@@ -239,11 +239,7 @@ def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
             f"{', '.join(MODES)}, or a list of them."
         )
     for mode in modes:
-        if mode not in MODES:
-            raise UserError(
-                f"{path}: pooling_mode is {excerpt(mode)}, which is not "
-                f"computed here; it takes {', '.join(MODES)}. {_ALONE}"
-            )
+        check_choice(f"{path}: pooling_mode", mode, MODES, f". {_ALONE[:-1]}")
     include_prompt = _value(values, "include_prompt", bool, path)
     return tuple(modes), include_prompt is not False
 

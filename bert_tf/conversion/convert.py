@@ -43,7 +43,7 @@ from bert_tf.conversion.proof import (
     prove,
 )
 from bert_tf.conversion.sources import open_variables
-from bert_tf.errors import UserError, first_few
+from bert_tf.errors import UserError, check_choice, first_few, whole_number
 from bert_tf.families.recipe import TAGGER_FILE
 from bert_tf.files import new_folder, refuse_filled
 from bert_tf.foreign_files import demand_regular
@@ -143,12 +143,8 @@ def convert_checkpoint(
         the proof failed; nothing is written.
     """
     start = time.monotonic()
-    if to not in WRITTEN:
-        raise UserError(
-            f"`to`={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
-        )
-    if seed < 0:
-        raise UserError(f"`seed`={seed}: must be 0 or more.")
+    check_choice("`to`", to, WRITTEN)
+    whole_number("seed", seed, 0)
     refuse_filled(output_dir)
     folder = transformer_folder(local_folder(source))
     family = recognise(folder)

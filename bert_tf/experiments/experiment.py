@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 
 # At how many even steps a pre-training's model is kept, besides the last.
 KEPT_MODELS = 20
@@ -45,10 +45,7 @@ class AfterSteps:
     part: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.part <= KEPT_MODELS:
-            raise UserError(
-                f"AfterSteps: part is {self.part}; it takes 1 to {KEPT_MODELS}."
-            )
+        whole_number("part", self.part, 1, KEPT_MODELS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf.errors import UserError
+from bert_tf.errors import check_choice
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,9 +149,5 @@ def scale_named(name: str) -> Scale:
     Raises:
       UserError: there is none.
     """
-    if name not in SCALES:
-        raise UserError(
-            f"`scale`={name}: no such scale; it takes one of "
-            f"{', '.join(SCALES)}."
-        )
+    check_choice("`scale`", name, SCALES)
     return SCALES[name]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bert_tf.checkpoints import HEADS_ON_POOLER, Checkpoint
 from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.checkpoints.labels import default_labels
-from bert_tf.errors import UserError, first_few
+from bert_tf.errors import UserError, first_few, whole_number
 from bert_tf.families.usage_options import UsageOptions
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -152,9 +152,5 @@ def check_length(
     length = options.max_seq_length
     if length is None:
         return checkpoint.max_seq_length or longest
-    if not least <= length <= longest:
-        raise UserError(
-            f"`max_seq_length`={length}: {place} takes {least} to {longest} "
-            "(max_position_embeddings)."
-        )
-    return length
+    why = f"max_position_embeddings of {place}"
+    return whole_number("max_seq_length", length, least, longest, why)

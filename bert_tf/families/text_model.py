@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf.checkpoints.checkpoint import check_labels
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 from bert_tf.families.requests import (
     Request,
     Tensors,
@@ -396,8 +396,5 @@ def _check_fit(
             f"{config.vocab_size} (vocab_size); they do not belong together."
         )
     longest = config.max_position_embeddings
-    if not 3 <= max_seq_length <= longest:
-        raise UserError(
-            f"max_seq_length={max_seq_length}: it takes 3 to {longest} "
-            "(max_position_embeddings)."
-        )
+    why = "max_position_embeddings"
+    whole_number("max_seq_length", max_seq_length, 3, longest, why)

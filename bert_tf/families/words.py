@@ -8,9 +8,6 @@ import tensorflow as tf
 from bert_tf.text import unicode_tables
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-# How words are found: "text" as above, "blanks" where the text is made of the
-# words of a file with blanks between.
-WORD_RULES = ("text", "blanks")
 _APOSTROPHES = "'\u2019"
 # What stands inside a word between letters, and between figures alone.
 _INSIDE = f"-._/&@+{_APOSTROPHES}\u2010\u2011"
@@ -39,12 +36,10 @@ class WordFinder(tf.Module):
 
     Args:
       tokenizer: what makes the tokens.
-      rule: "text" or "blanks".
     """
 
-    def __init__(self, tokenizer: Tokenizer, rule: str):
+    def __init__(self, tokenizer: Tokenizer):
         super().__init__()
-        self._by_blanks = rule == "blanks"
         firsts, kinds = _kinds_of_characters(
             tokenizer.config.tokenize_chinese_chars
         )
@@ -79,17 +74,14 @@ class WordFinder(tf.Module):
         touches = (row == _shifted(row, 1, -1)) & (
             begin <= _shifted(end, 1, -1)
         )
-        if self._by_blanks:
-            glued = touches
-        else:
-            starts = tf.cast(codes.row_starts(), tf.int32)
-            before = tf.gather(starts, row)
-            glued = self._glued(
-                touches,
-                tf.gather(codes.flat_values, before + begin),
-                tf.gather(codes.flat_values, before + end - 1),
-                end - begin,
-            )
+        starts = tf.cast(codes.row_starts(), tf.int32)
+        before = tf.gather(starts, row)
+        glued = self._glued(
+            touches,
+            tf.gather(codes.flat_values, before + begin),
+            tf.gather(codes.flat_values, before + end - 1),
+            end - begin,
+        )
         number = tf.cast(tf.where(~glued)[:, 0], tf.int32)
         last = _lasts(number, tf.size(token))
         return Words(

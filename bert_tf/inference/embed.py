@@ -7,12 +7,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from bert_tf.encoders import BertEncoder
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_choice
 from bert_tf.families.pretrained.settings import (
     AUTO,
     SENTENCE_POOLINGS,
     Settings,
-    check_pooling,
 )
 from bert_tf.families.sentence_vectors import SHORTEST
 from bert_tf.inference.vectors import Extractor
@@ -48,7 +47,7 @@ class Embedder:
         precision: str = "float32",
         prompt_name: str | None = None,
     ):
-        check_pooling(pooling, SENTENCE_POOLINGS)
+        check_choice("`pooling`", pooling, SENTENCE_POOLINGS)
         settings = Settings(
             (layer,), pooling, max_seq_length, batch_size, prompt_name
         )

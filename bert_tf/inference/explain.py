@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError, whole_number
+from bert_tf.errors import UserError, check_choice, whole_number
 from bert_tf.families import part_of
 from bert_tf.families.explained import (
     TOKENS_AT_ONCE,
@@ -54,10 +54,7 @@ def check_settings(served: TextModel, method: str, steps: int | None) -> None:
             "`folder`: its model was not fine-tuned for a task, and gives no "
             "answer that could be explained."
         )
-    if method not in METHODS:
-        raise UserError(
-            f"`method`={method}: it takes one of {', '.join(METHODS)}."
-        )
+    check_choice("`method`", method, METHODS)
     if steps is None:
         return
     if method == OCCLUSION:

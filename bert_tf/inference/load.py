@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.config import PRECISIONS
 from bert_tf.encoders import BertEncoder
-from bert_tf.errors import UserError, whole_number
+from bert_tf.errors import UserError, check_choice, whole_number
 from bert_tf.families.requests import Refusal, Tensors, refusal_of
 from bert_tf.families.text_model import (
     EMBED_WITH_PROMPT,
@@ -444,11 +444,7 @@ def load(
         task.json.
     """
     batch_size = whole_number("batch_size", batch_size, 1)
-    if precision not in PRECISIONS:
-        raise UserError(
-            f"`precision`={precision}: unknown; it takes one of "
-            f"{', '.join(PRECISIONS)}."
-        )
+    check_choice("`precision`", precision, PRECISIONS)
     options = UsageOptions(task, labels, max_seq_length, threshold)
     path, place = local_folder(folder), _device(device)
     with tf.device(place):

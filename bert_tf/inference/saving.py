@@ -15,7 +15,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.checkpoints.checkpoint import write_labels
-from bert_tf.errors import UserError, writing_failed
+from bert_tf.errors import UserError, whole_number, writing_failed
 from bert_tf.families.requests import Request, Tensors
 from bert_tf.families.text_model import TextModel
 from bert_tf.files import new_folder, write_text
@@ -168,8 +168,7 @@ def _version(output_dir: pathlib.Path, version: int | None) -> int:
     ]
     if version is None:
         return max(there, default=0) + 1
-    if version < 0:
-        raise UserError(f"`version`={version}: it takes 0 or more.")
+    whole_number("version", version, 0)
     if version in there:
         raise UserError(
             f"`version`={version}: {output_dir / str(version)} exists already; "

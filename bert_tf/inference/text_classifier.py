@@ -23,7 +23,7 @@ from bert_tf.checkpoints.checkpoint import (
 )
 from bert_tf.checkpoints.labels import default_labels
 from bert_tf.encoders import BertEncoder, encoder_class
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError, excerpt, whole_number
 from bert_tf.families.model_folder import save_model
 from bert_tf.families.task_model import TaskModel
 from bert_tf.families.text_classification.config import TextClassificationConfig
@@ -109,11 +109,8 @@ class TextClassifier(keras.Model):
         config, packing = encoder.config, tokenizer.packing
         least = packing.num_special(1 + pairs) + 1
         longest = config.max_position_embeddings
-        if not least <= max_seq_length <= longest:
-            raise UserError(
-                f"`max_seq_length`={max_seq_length}: it takes {least} to "
-                f"{longest} (max_position_embeddings)."
-            )
+        why = "max_position_embeddings"
+        whole_number("max_seq_length", max_seq_length, least, longest, why)
         if pairs and config.segment_limit <= packing.second_segment:
             raise UserError(
                 "`pairs`=True: the encoder's type_vocab_size is 1, so it "

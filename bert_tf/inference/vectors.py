@@ -14,7 +14,7 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.checkpoints.sentence_files import read_sentence_modules
 from bert_tf.checkpoints.sentence_modules import MEAN, SentenceModules
 from bert_tf.config import PRECISIONS
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_choice
 from bert_tf.families.pretrained.answers import (
     PretrainedModel,
     open_pretrained,
@@ -154,11 +154,7 @@ class Extractor:
           UserError: the source is no model, has no vocabulary or, for
             pooling="pooled", no pooler; or a setting does not suit it.
         """
-        if precision not in PRECISIONS:
-            raise UserError(
-                f"`precision`={precision}: unknown; it takes one of "
-                f"{', '.join(PRECISIONS)}."
-            )
+        check_choice("`precision`", precision, PRECISIONS)
         checkpoint = load_checkpoint(source)
         modules = None
         # What is not applied is not read: it may have an unknown module.

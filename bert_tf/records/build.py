@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bert_tf.corpora.sources import CorpusFile, files_of
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 from bert_tf.files import locked, remove_partials, write_text
 from bert_tf.progress import Progress
 from bert_tf.recipe import read_json_object
@@ -102,8 +102,7 @@ def create_records(
       OSError: the disk is full, or another error of the system; what was
         finished is kept for the next run.
     """
-    if workers < 0:
-        raise UserError(f"workers is {workers}; it must be 0 or more.")
+    whole_number("workers", workers, 0)
     vocabulary, config = read_checked_vocabulary(vocab_file, recipe.lower_case)
     files = files_of(inputs, recipe)
     described = tuple(InputFile.of(file) for file in files)

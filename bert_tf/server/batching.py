@@ -13,7 +13,7 @@ from typing import TypeVar
 import grpc
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 from bert_tf.server.loaded_model import Arrays, Signature, rows_of
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.status import RequestError, invalid
@@ -50,15 +50,8 @@ class BatchingParameters:
             "max_enqueued_batches",
             "num_batch_threads",
         ):
-            if getattr(self, name) < 1:
-                raise UserError(
-                    f"{name}={getattr(self, name)}: give 1 or more."
-                )
-        if self.batch_timeout_micros < 0:
-            raise UserError(
-                f"batch_timeout_micros={self.batch_timeout_micros}: give 0 "
-                "or more."
-            )
+            whole_number(name, getattr(self, name), 1)
+        whole_number("batch_timeout_micros", self.batch_timeout_micros, 0)
         sizes = self.allowed_batch_sizes
         if sizes and (
             list(sizes) != sorted(set(sizes))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import tokenizers
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_choice
 from bert_tf.files import ENCODING_ERRORS, expand_inputs, write_text
 from bert_tf.progress import Progress
 from bert_tf.text import unicode_tables
@@ -238,11 +238,7 @@ def train_vocab(
       UserError: unreadable input, impossible values, or a text that does not
         give that many tokens; the message says how many it gives.
     """
-    if encoding_errors not in ENCODING_ERRORS:
-        raise UserError(
-            f"`encoding_errors`={encoding_errors}: "
-            f"{' or '.join(ENCODING_ERRORS)}."
-        )
+    check_choice("`encoding_errors`", encoding_errors, ENCODING_ERRORS)
     if not isinstance(input_files, str):
         input_files = ",".join(map(str, input_files))
     files = expand_inputs(input_files, "input_files")

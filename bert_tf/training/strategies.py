@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError, WorkerLost
+from bert_tf.errors import UserError, WorkerLost, check_choice, whole_number
 from bert_tf.training.cluster import DEFAULT_DEVICES, Cluster, Devices, answers
 
 STRATEGIES = ("one_device", "mirrored", "multi_worker", "tpu")
@@ -44,11 +44,7 @@ def make_strategy(
         malformed TF_CONFIG, a worker that does not come, or no TPU.
       WorkerLost: a worker was lost while the workers met.
     """
-    if name not in STRATEGIES:
-        raise UserError(
-            f"`strategy`={name}: unknown; it takes one of "
-            f"{', '.join(STRATEGIES)}."
-        )
+    check_choice("`strategy`", name, STRATEGIES)
     if devices.tpu and name != "tpu":
         raise UserError(f"`tpu`={devices.tpu}: is for `strategy`=tpu.")
     if devices.logical_cpus:
@@ -126,8 +122,7 @@ def _tpu(name: str) -> tf.distribute.Strategy:
 
 def split_cpu(count: int) -> None:
     """Splits the CPU into logical devices; TensorFlow must not use it yet."""
-    if count < 1:
-        raise UserError(f"`logical_cpus`={count}: give 1 or more.")
+    whole_number("logical_cpus", count, 1)
     try:
         tf.config.set_logical_device_configuration(
             tf.config.list_physical_devices("CPU")[0],

@@ -130,7 +130,7 @@ def test_shards_that_do_not_fit_their_index(tmp_path):
         ({"add_cross_attention": True}, "add_cross_attention is True"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads is {'0': [1]}"),
         ({"quantization_config": {}}, "quantization_config is {}"),
-        ({"hidden_act": "silu"}, "hidden_act is 'silu'; it takes one of gelu"),
+        ({"hidden_act": "silu"}, "hidden_act='silu': takes one of gelu"),
         ({"hidden_act": ["gelu"]}, "hidden_act is ['gelu']"),
         ({"is_decoder": "yes"}, "causal is 'yes'"),
         ({"hidden_size": "8"}, "hidden_size is '8'"),
@@ -258,7 +258,7 @@ def test_what_a_classifier_answers(problem_type, labels, found, tmp_path):
     )
     assert load_checkpoint(folder).problem_type == found
     changed_json(path, problem_type="classes")
-    refused(folder, "problem_type is 'classes'; it takes one of single_label")
+    refused(folder, "problem_type='classes': takes one of single_label")
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,7 @@ def test_missing_and_unexpected_arrays(copied):
 @pytest.mark.parametrize(
     ("file", "changes", "message"),
     [
-        ("config.json", "RobertaBackbone", "the preset is a RobertaBackbone;"),
+        ("config.json", "RobertaBackbone", "class_name='RobertaBackbone'"),
         ("config.json", None, "holds no class_name and config"),
         ("config.json", {"num_heads": "two"}, "json: num_heads is 'two'"),
         ("config.json", {"dropout": None}, "BertBackbone.*missing: dropout"),

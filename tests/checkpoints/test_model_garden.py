@@ -199,7 +199,7 @@ def test_reads_every_size_of_the_parameters(tmp_path):
         ("model", {"mlm_activation": "relu"}, "mlm_activation is 'relu'"),
         ("model", {"cls_heads": [3]}, r"cls_heads is \[3\]; it takes objects"),
         ("head", {"cls_token_idx": 1}, "of the head next_sentence is 1"),
-        ("encoder", {"type": "albert"}, "encoder.type is 'albert'"),
+        ("encoder", {"type": "albert"}, "encoder.type='albert'"),
     ],
 )
 def test_parameters_of_another_model(tmp_path, part, change, message):

@@ -163,6 +163,6 @@ def test_a_checkpoint_without_a_vocabulary():
 
 @pytest.mark.parametrize("length", [0, 1_000_001, 100_000_000_000])
 def test_a_length_that_no_table_has(length):
-    message = f"`max_position_embeddings`={length}: must be .* at most 1000000"
+    message = f"`max_position_embeddings`={length}: give .* from 1 to 1000000"
     with pytest.raises(UserError, match=message):
         resize_positions(checkpoint(), length)

@@ -262,11 +262,11 @@ def test_casing_can_be_overridden(source, target, capsys):
 
 def test_arguments_that_cannot_be_used(source, target, tmp_path):
     for arguments, message in (
-        ({"to": "onnx"}, "`to`=onnx: unknown layout"),
-        ({"seed": -1}, "`seed`=-1: must be 0 or more"),
+        ({"to": "onnx"}, "`to`='onnx': takes one of"),
+        ({"seed": -1}, "`seed`=-1: give a whole number"),
         (
             {"max_position_embeddings": -4},
-            "`max_position_embeddings`=-4: must be at least 1",
+            "`max_position_embeddings`=-4: give a whole number from 1",
         ),
     ):
         refused(target, message, source, **arguments)

@@ -194,6 +194,6 @@ def test_labels_file_with_a_kind(tmp_path, source):
     path = source / "labels.json"
     path.write_text('{"problem_type": "any", "labels": null}')
     line = error_of(load_checkpoint, source)
-    assert line.startswith(f"{path}: problem_type is 'any'; it takes one of si")
+    assert line.startswith(f"{path}: problem_type='any': takes one of si")
     path.write_text('{"problem_type": "regression", "labels": 3}')
     assert "holds no list of strings" in error_of(load_checkpoint, source)

@@ -8,11 +8,16 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.families.multiple_choice.answers import ChoiceModel
+from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.question_answering.answers import SpanModel
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.text_classification.answers import SentenceModel
 from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.families.token_classification.answers import TagModel
+from bert_tf.families.token_classification.config import (
+    TokenClassificationConfig,
+)
 from tests.model_helpers import fill, small_config
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -104,6 +109,34 @@ def text_model(model, **changes) -> SentenceModel:
     return SentenceModel(model, tokenizer(), text_config(**changes))
 
 
+def span_model(network=None, tokens=None, **changes) -> SpanModel:
+    """A model of spans, but for changes of how it is used."""
+    values = {
+        "max_seq_length": 40,
+        "doc_stride": 128,
+        "max_query_length": 10,
+        "max_answer_length": 30,
+        "n_best_size": 20,
+        "with_null": False,
+        "null_threshold": 0.0,
+        **changes,
+    }
+    config = QuestionAnsweringConfig(task="questions", labels=(), **values)
+    return SpanModel(network or span_labeler(), tokens or tokenizer(), config)
+
+
+def tag_model(network, labels, max_seq_length=40, doc_stride=0) -> TagModel:
+    config = TokenClassificationConfig(
+        "tags", tuple(labels), max_seq_length, "sentence", doc_stride
+    )
+    return TagModel(network, tokenizer(), config)
+
+
+def choice_model(max_seq_length=40, has_start=False) -> ChoiceModel:
+    config = MultipleChoiceConfig("choice", (), max_seq_length, has_start)
+    return ChoiceModel(chooser(), tokenizer(), config)
+
+
 KINDS = {
     "classes": lambda: text_model(classifier(), num_texts=2),
     "regression": lambda: text_model(
@@ -112,11 +145,11 @@ KINDS = {
     "several_labels": lambda: text_model(
         classifier(), label_kind="multi_label", labels=("a", "b", "c")
     ),
-    "span": lambda: SpanModel(
-        span_labeler(), tokenizer(), 40, 12, 10, null_threshold=-0.5
+    "span": lambda: span_model(
+        doc_stride=12, with_null=True, null_threshold=-0.5
     ),
-    "tags": lambda: TagModel(tagger(), tokenizer(), TAGS, 40),
-    "choice": lambda: ChoiceModel(chooser(), tokenizer(), 40, start=True),
+    "tags": lambda: tag_model(tagger(), TAGS),
+    "choice": lambda: choice_model(has_start=True),
     "pretrained": lambda: PretrainedModel(pretrainer(), tokenizer()),
     "encoder": lambda: PretrainedModel(encoder(), tokenizer(), 40),
     "bfloat16": lambda: of_policy("mixed_bfloat16"),

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.families.multiple_choice.answers import ChoiceModel
 from bert_tf.inference.explain import METHODS
 from bert_tf.inference.load import LoadedModel
 from tests.inference import serving_models as models
@@ -370,7 +369,7 @@ def test_the_page_is_no_markup_of_the_users(tmp_path):
         ("classes", {"text_b": None}, "`text_b` is missing"),
         ("classes", {"text": ["a", "b"]}, "`text` is a list of rows"),
         ("classes", {"target": "godo"}, "`target`=godo: is no label"),
-        ("classes", {"method": "lime"}, "`method`=lime: it takes one of integ"),
+        ("classes", {"method": "lime"}, "`method`='lime': takes one"),
         ("classes", {"steps": 0}, "`steps`=0: give a whole number from 1 to"),
         (
             "classes",
@@ -407,7 +406,7 @@ def test_what_has_no_answer_to_explain(tmp_path):
     output = tmp_path / "file" / "x.html"
     line = error_of(found.write, output)
     assert f"`output`={output}: cannot be written (" in line
-    served = ChoiceModel(models.chooser(), models.tokenizer(), 40)
+    served = models.choice_model()
     model = LoadedModel(served, models.HERE)
     choices = {"text": "a", "choices": ["is", "the"]}
     assert model.explain(**choices, target="1").target == "the"

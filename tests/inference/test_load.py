@@ -267,7 +267,7 @@ def test_a_folder_is_loaded_whole(tmp_path):
     [
         ({"batch_size": 0}, "`batch_size`=0: give a whole"),
         ({"batch_size": 1.5}, "`batch_size`=1.5: give a whole"),
-        ({"precision": "half"}, "`precision`=half: unknown; it takes one of"),
+        ({"precision": "half"}, "`precision`='half': takes one of"),
         ({"device": "gpu:7"}, "`device`=gpu:7: there is no such device here"),
     ],
 )

@@ -7,10 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.families.multiple_choice.answers import ChoiceModel
 from bert_tf.families.pretrained.answers import PretrainedModel
-from bert_tf.families.question_answering.answers import SpanModel
-from bert_tf.families.token_classification.answers import TagModel
 from tests.inference import serving_models as models
 
 REFUSED = tf.errors.InvalidArgumentError
@@ -222,18 +219,8 @@ def sentences(**settings):
     return models.text_model(models.classifier(), **settings)
 
 
-def span(**settings):
-    settings = {"max_seq_length": 40, "max_query_length": 10} | settings
-    return SpanModel(models.span_labeler(), models.tokenizer(), **settings)
-
-
-def tags(**settings):
-    settings = {"max_seq_length": 40, "labels": models.TAGS} | settings
-    return TagModel(models.tagger(), models.tokenizer(), **settings)
-
-
-def choice(**settings):
-    return ChoiceModel(models.chooser(), models.tokenizer(), **settings)
+def tags(labels=models.TAGS, **settings):
+    return models.tag_model(models.tagger(), labels, **settings)
 
 
 def pretrained(network=models.pretrainer, **settings):
@@ -250,17 +237,16 @@ def pretrained(network=models.pretrainer, **settings):
         (sentences, {"max_seq_length": 3, "num_texts": 2}, "at least 4"),
         (sentences, {"labels": ()}, "`labels`: are 0"),
         (sentences, {"label_kind": "sets"}, "label_kind is 'sets'"),
-        (span, {"doc_stride": 0}, "doc_stride=0"),
-        (span, {"n_best_size": 0}, "n_best_size=0"),
-        (span, {"max_query_length": 37}, "max_seq_length=40: leaves no room"),
+        (models.span_model, {"doc_stride": 0}, "doc_stride`=0"),
+        (models.span_model, {"n_best_size": 0}, "n_best_size`=0"),
+        (models.span_model, {"max_query_length": 37}, "=40: leaves no room"),
         (tags, {"labels": ("O", "B-X")}, "`labels`: are 2, .* model has 5"),
-        (tags, {"word_rule": "space"}, "word_rule is 'space'"),
-        (tags, {"doc_stride": 0}, "doc_stride=0"),
-        (choice, {"max_seq_length": 4}, "max_seq_length is 4"),
-        (pretrained, {"top_k": 0}, "top_k=0"),
-        (pretrained, {"top_k": 10_000}, "top_k=10000"),
-        (pretrained, {"max_masks": 0}, "max_masks=0"),
-        (pretrained, {"max_seq_length": 81}, "max_seq_length=81"),
+        (tags, {"doc_stride": -1}, "doc_stride`=-1"),
+        (models.choice_model, {"max_seq_length": 4}, "max_seq_length`=4"),
+        (pretrained, {"top_k": 0}, "top_k`=0"),
+        (pretrained, {"top_k": 10_000}, "top_k`=10000"),
+        (pretrained, {"max_masks": 0}, "max_masks`=0"),
+        (pretrained, {"max_seq_length": 81}, "max_seq_length`=81"),
         (pretrained, {"network": models.classifier}, "no BertPretrainer"),
     ],
 )

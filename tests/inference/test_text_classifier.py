@@ -390,10 +390,13 @@ def test_data_sets_that_do_not_fit_are_refused(folder, model):
         ({"labels": ["good"]}, "`labels` is ['good']; name two classes"),
         ({"labels": [0, 1]}, "`labels` is [0, 1]; name two classes"),
         ({"labels": ["a", "a"]}, "`labels`: the label 'a' occurs twice."),
-        ({"max_seq_length": 41}, "`max_seq_length`=41: it takes 3 to 40"),
+        (
+            {"max_seq_length": 41},
+            "`max_seq_length`=41: give a whole number from 3 to 40",
+        ),
         (
             {"max_seq_length": 3, "pairs": True},
-            "`max_seq_length`=3: it takes 4 to 40",
+            "`max_seq_length`=3: give a whole number from 4 to 40",
         ),
     ],
 )

@@ -24,7 +24,7 @@ def test_mirrored_with_one_device_says_what_would_do(monkeypatch):
 
 
 def test_bad_values():
-    with pytest.raises(UserError, match="`strategy`=many: unknown"):
+    with pytest.raises(UserError, match="`strategy`='many': takes one of"):
         make_strategy("many")
     with pytest.raises(UserError, match="`logical_cpus`=-1"):
         split_cpu(-1)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import whole_number
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.requests import (
     Request,
@@ -107,8 +107,7 @@ class ChoiceModel(TextModel):
     Args:
       model: from the encoder's inputs [B, C, S] to logits [B, C].
       tokenizer: the tokenizer it was trained with.
-      max_seq_length: the longest row.
-      start: whether choices have a common start.
+      config: how it is used.
 
     Raises:
       UserError: see `TextModel`; or no room for a token of each text.
@@ -118,17 +117,16 @@ class ChoiceModel(TextModel):
         self,
         model: keras.Model,
         tokenizer: Tokenizer,
-        max_seq_length: int = 128,
-        start: bool = False,
+        config: MultipleChoiceConfig,
     ):
-        super().__init__(model, encoder_of(model), tokenizer, max_seq_length)
+        length = config.max_seq_length
+        super().__init__(model, encoder_of(model), tokenizer, length)
         special = tokenizer.packing.num_special(2)
-        if max_seq_length < special + 2:
-            raise UserError(
-                f"max_seq_length is {max_seq_length}; special tokens and one "
-                f"of each text need {special + 2}."
-            )
-        self._start = start
+        whole_number(
+            *("max_seq_length", length, special + 2),
+            why="special tokens and one of each text",
+        )
+        self._start = config.has_start
 
     task = "multiple choice"
     # Of the inputs of `tokens`: texts, choices, positions.
@@ -250,6 +248,4 @@ def text_model(
     config: MultipleChoiceConfig, model: keras.Model, tokenizer: Tokenizer
 ) -> ChoiceModel:
     """The model that `config.build` made, as one that takes text."""
-    return ChoiceModel(
-        model, tokenizer, config.max_seq_length, config.has_start
-    )
+    return ChoiceModel(model, tokenizer, config)

@@ -47,7 +47,7 @@ def subject_of(
     place = list(given).index(number)
     start = f"{row['start']} " if "start" in row else ""
     endings = {f"choices[{n}]": start + each for n, each in given.items()}
-    find_words = WordFinder(served.tokenizer, "text")
+    find_words = WordFinder(served.tokenizer)
     first = TokenizedTexts(served.tokenizer, find_words, {"text": row["text"]})
     second = TokenizedTexts(
         served.tokenizer, find_words, endings, len(first.words)

@@ -18,7 +18,7 @@ from bert_tf.checkpoints.sentence_modules import (
     SentenceModules,
 )
 from bert_tf.encoders import encoder_class
-from bert_tf.errors import UserError, first_few
+from bert_tf.errors import UserError, first_few, whole_number
 from bert_tf.families.model_folder import folder_tokenizer, restore_read_heads
 from bert_tf.families.pretrained.settings import AUTO, PER_TOKEN, POOLED
 from bert_tf.families.requests import (
@@ -115,12 +115,8 @@ class PretrainedModel(TextModel):
                 max_seq_length = min(max_seq_length, modules.max_seq_length)
         super().__init__(model, encoder, tokenizer, max_seq_length)
         known = len(tokenizer.vocabulary)
-        if not 1 <= top_k <= known:
-            raise UserError(
-                f"top_k={top_k}: give 1 to {known}, the size of the vocabulary."
-            )
-        if max_masks < 1:
-            raise UserError(f"max_masks={max_masks}: it takes 1 or more.")
+        whole_number("top_k", top_k, 1, known, "the size of the vocabulary")
+        whole_number("max_masks", max_masks, 1)
         if model is not encoder and not isinstance(model, BertPretrainer):
             raise UserError(
                 f"the model {model.name!r} is no BertPretrainer and no "

@@ -53,7 +53,7 @@ def subject_of(
     parts = text.split(mask)
     found = TokenizedTexts(
         tokenizer,
-        WordFinder(tokenizer, "text"),
+        WordFinder(tokenizer),
         {str(number): part for number, part in enumerate(parts)},
     )
     # Where each part begins in the text, behind the masks before it.

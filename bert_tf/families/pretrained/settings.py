@@ -11,7 +11,7 @@ from bert_tf.checkpoints.sentence_modules import (
     SentenceModules,
 )
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, whole_number
+from bert_tf.errors import UserError, check_choice, whole_number
 
 PER_TOKEN, AUTO, POOLED = "none", "auto", "pooled"
 POOLINGS = (PER_TOKEN, AUTO, MEAN, CLS, MAX, POOLED)
@@ -51,7 +51,7 @@ class Settings:
     prompt_name: str | None = None
 
     def __post_init__(self) -> None:
-        check_pooling(self.pooling, POOLINGS)
+        check_choice("`pooling`", self.pooling, POOLINGS)
         sizes = {"batch_size": 1}
         if self.max_seq_length != 0:
             sizes["max_seq_length"] = 3
@@ -130,12 +130,3 @@ def parse_layers(text: str, pooling: str) -> tuple[int, ...]:
             f"`layers`={text}: give whole numbers, comma-separated, for "
             "example -1,-2."
         ) from None
-
-
-def check_pooling(pooling: str, allowed: Sequence[str]) -> None:
-    """Raises `UserError` unless a way of pooling is one of those allowed."""
-    if pooling not in allowed:
-        raise UserError(
-            f"`pooling`={pooling}: unknown; it takes one of "
-            f"{', '.join(allowed)}."
-        )

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 from bert_tf.families.question_answering.answer_texts import (
     Candidates,
     Characters,
@@ -68,13 +68,7 @@ class SpanModel(TextModel):
     Args:
       model: from the encoder's inputs to start_logits and end_logits.
       tokenizer: the tokenizer it was trained with.
-      max_seq_length: the longest row.
-      doc_stride: tokens from the start of a window to that of the next.
-      max_query_length: the longest question; longer ones are truncated.
-      max_answer_length: the most tokens of an answer.
-      n_best_size: n, and how many starts and ends of a window are tried.
-      null_threshold: a question has no answer where having none scores more
-        than this above the best answer; None where every one has an answer.
+      config: how it is used.
       max_windows: of a context; longer ones are refused.
 
     Raises:
@@ -86,37 +80,29 @@ class SpanModel(TextModel):
         self,
         model: keras.Model,
         tokenizer: Tokenizer,
-        max_seq_length: int = 384,
-        doc_stride: int = 128,
-        max_query_length: int = 64,
-        max_answer_length: int = 30,
-        n_best_size: int = 20,
-        null_threshold: float | None = None,
+        config: QuestionAnsweringConfig,
         max_windows: int = 128,
     ):
-        super().__init__(model, encoder_of(model), tokenizer, max_seq_length)
-        for name, value in (
-            ("doc_stride", doc_stride),
-            ("max_query_length", max_query_length),
-            ("max_answer_length", max_answer_length),
-            ("n_best_size", n_best_size),
-            ("max_windows", max_windows),
+        length = config.max_seq_length
+        super().__init__(model, encoder_of(model), tokenizer, length)
+        for name in (
+            "doc_stride",
+            "max_query_length",
+            "max_answer_length",
+            "n_best_size",
         ):
-            if value < 1:
-                raise UserError(f"{name}={value}: it takes 1 or more.")
-        self._room = max_seq_length - tokenizer.packing.num_special(2)
-        if self._room <= max_query_length:
+            whole_number(name, getattr(config, name), 1)
+        self._room = length - tokenizer.packing.num_special(2)
+        if self._room <= config.max_query_length:
             raise UserError(
-                f"max_seq_length={max_seq_length}: leaves no room for a "
-                f"context beside a question of {max_query_length} tokens "
+                f"max_seq_length={length}: leaves no room for a context beside "
+                f"a question of {config.max_query_length} tokens "
                 "(max_query_length) and special ones."
             )
         self._characters = ContextCharacters(tokenizer)
-        self._doc_stride, self._max_windows = doc_stride, max_windows
-        self._max_query_length = max_query_length
-        self._max_answer_length = max_answer_length
-        self._n_best_size = n_best_size
-        self.threshold = null_threshold
+        self.usage, self._max_windows = config, max_windows
+        if config.with_null:
+            self.threshold = config.null_threshold
 
     task = "question answering"
 
@@ -163,8 +149,8 @@ class SpanModel(TextModel):
                 tf.range(tf.size(context)),
                 (logits["start_logits"], logits["end_logits"]),
                 packing,
-                self._n_best_size,
-                self._max_answer_length,
+                self.usage.n_best_size,
+                self.usage.max_answer_length,
                 self.threshold is not None,
             )
             answered = found["n_best_starts"][:, 0] >= 0
@@ -192,8 +178,8 @@ class SpanModel(TextModel):
             question,
             context,
             self._room,
-            self._doc_stride,
-            self._max_query_length,
+            self.usage.doc_stride,
+            self.usage.max_query_length,
             self._max_windows,
         )
 
@@ -388,13 +374,4 @@ def text_model(
     config: QuestionAnsweringConfig, model: keras.Model, tokenizer: Tokenizer
 ) -> SpanModel:
     """The model that `config.build` made, as one that takes text."""
-    return SpanModel(
-        model,
-        tokenizer,
-        config.max_seq_length,
-        config.doc_stride,
-        config.max_query_length,
-        config.max_answer_length,
-        config.n_best_size,
-        config.null_threshold if config.with_null else None,
-    )
+    return SpanModel(model, tokenizer, config)

@@ -33,7 +33,7 @@ def subject_of(
     Raises:
       UserError: the target is none of the model's.
     """
-    find_words = WordFinder(served.tokenizer, "text")
+    find_words = WordFinder(served.tokenizer)
     question, context = row["question"], row["context"]
     first = TokenizedTexts(served.tokenizer, find_words, {"question": question})
     second = TokenizedTexts(

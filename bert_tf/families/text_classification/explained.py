@@ -36,7 +36,7 @@ def subject_of(
       UserError: the target is none of the model's.
     """
     names = served.columns
-    find_words = WordFinder(served.tokenizer, "text")
+    find_words = WordFinder(served.tokenizer)
     first = TokenizedTexts(served.tokenizer, find_words, {"text": row["text"]})
     second = None
     if len(names) == 2:

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import whole_number
 from bert_tf.families.requests import (
     Request,
     Tensors,
@@ -40,7 +40,7 @@ from bert_tf.families.token_classification.entities import (
     continues,
     tag_table,
 )
-from bert_tf.families.words import WORD_RULES, WordFinder, Words
+from bert_tf.families.words import WordFinder, Words
 from bert_tf.text.layout import (
     HOST,
     TokenIds,
@@ -186,15 +186,10 @@ class TagModel(TextModel):
     Args:
       model: from the encoder's inputs to logits [B, S, C].
       tokenizer: the tokenizer it was trained with.
-      max_seq_length: the longest row; longer texts are read through windows
-        that overlap, as in `bert_tf.families.token_classification`.
-      labels: names of the C tags: O and types with prefixes, such as B-LOC and
-        I-LOC, or labels without them, such as ADJ and LOC, where an entity is
-        a run of words with one label other than O.
-      doc_stride: tokens from one window to the next; None is half of one.
+      config: how it is used. Its labels are O and types with prefixes, such as
+        B-LOC and I-LOC, or labels without them, such as ADJ and LOC, where an
+        entity is a run of words with one label other than O.
       max_windows: of a text; longer ones are refused.
-      word_rule: "text" for raw text; "blanks" where blanks stand between the
-        words of a file, punctuation apart.
 
     Raises:
       UserError: see `TextModel`; or settings that are none.
@@ -204,26 +199,20 @@ class TagModel(TextModel):
         self,
         model: keras.Model,
         tokenizer: Tokenizer,
-        labels: Sequence[str],
-        max_seq_length: int = 128,
-        doc_stride: int | None = None,
+        config: TokenClassificationConfig,
         max_windows: int = 128,
-        word_rule: str = "text",
     ):
         super().__init__(
-            model, encoder_of(model), tokenizer, max_seq_length, labels
+            model,
+            encoder_of(model),
+            tokenizer,
+            config.max_seq_length,
+            config.labels,
         )
-        check_outputs(model.output_shape[-1], labels)
-        if word_rule not in WORD_RULES:
-            raise UserError(
-                f"word_rule is {word_rule!r}; it takes one of "
-                f"{', '.join(WORD_RULES)}."
-            )
-        if doc_stride is not None and doc_stride < 1:
-            raise UserError(f"doc_stride={doc_stride}: it takes 1 or more.")
-        self._doc_stride = doc_stride or 0
-        self._max_windows = max_windows
-        self.find_words = WordFinder(tokenizer, word_rule)
+        check_outputs(model.output_shape[-1], self.labels)
+        whole_number("doc_stride", config.doc_stride, 0)
+        self._doc_stride, self._max_windows = config.doc_stride, max_windows
+        self.find_words = WordFinder(tokenizer)
 
     task = "token classification"
 
@@ -334,8 +323,4 @@ def text_model(
     config: TokenClassificationConfig, model: keras.Model, tokenizer: Tokenizer
 ) -> TagModel:
     """The model that `config.build` made, as one that takes text."""
-    # A stride of 0 is half a window, in both.
-    stride = config.doc_stride or None
-    return TagModel(
-        model, tokenizer, config.labels, config.max_seq_length, stride
-    )
+    return TagModel(model, tokenizer, config)

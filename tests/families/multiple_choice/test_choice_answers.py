@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.families.multiple_choice.answers import (
-    ChoiceModel,
     choice_answers,
 )
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
@@ -63,7 +62,7 @@ def packed(example, length, tokens):
 
 @functools.cache
 def signature(start):
-    served = ChoiceModel(models.chooser(), models.tokenizer(), 24, start)
+    served = models.choice_model(24, start)
     return served.signatures()["serving_default"]
 
 

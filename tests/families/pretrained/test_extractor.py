@@ -204,7 +204,7 @@ def test_a_model_without_a_pooler_is_loaded_in_silence(tmp_path, capfd):
         ({"layers": (1.0,)}, "`layers`=1.0: the model has layers"),
         (
             {"pooling": "sum"},
-            "`pooling`=sum: unknown; it takes one of none,",
+            "`pooling`='sum': takes one of none,",
         ),
         ({"pooling": "pooled", "layers": (2,)}, "`layers`=2: the pooler takes"),
         (

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.families.question_answering.answers import SpanModel
 from tests.families.question_answering.reference_squad import (
     Reference,
     question,
@@ -55,7 +54,15 @@ def served(tokenizer, forward, settings, threshold):
         vocab_size=len(tokenizer.vocabulary), max_position_embeddings=400
     )
     model = bert_tf.bert_span_labeler(bert_tf.BertEncoder(config))
-    model = SpanModel(model, tokenizer, *settings, threshold)
+    names = ("max_seq_length", "doc_stride", "max_query_length")
+    names += ("max_answer_length", "n_best_size")
+    model = models.span_model(
+        model,
+        tokenizer,
+        **dict(zip(names, settings, strict=True)),
+        with_null=threshold is not None,
+        null_threshold=threshold or 0.0,
+    )
     model.forward = forward
     return model.signatures()["serving_default"]
 
