@@ -50,21 +50,24 @@ def writing_failed(error: Exception, path: str | os.PathLike) -> OSError:
 
 def check_choice(
     shown: str, value: object, choices: Iterable[str], advice: str = ""
-) -> None:
-    """Raises `UserError` unless a value is one of several.
+) -> str:
+    """One of several values, as which it is given.
 
     Args:
       shown: the argument in backticks, or file and key.
       value: what was given, of any type.
       choices: the valid values.
       advice: what follows their list in the error.
+
+    Raises:
+      UserError: it is none of them.
     """
     known = [*choices]
-    if value not in known:
-        raise UserError(
-            f"{shown}={excerpt(value)}: takes one of "
-            f"{', '.join(known)}{advice}."
-        )
+    if value in known:
+        return known[known.index(value)]
+    raise UserError(
+        f"{shown}={excerpt(value)}: takes one of {', '.join(known)}{advice}."
+    )
 
 
 def whole_number(

@@ -129,8 +129,8 @@ def read_params(path: pathlib.Path) -> BertConfig:
     values = load_params(path)
     model = _part(_part(values, "task", path), "model", path, "task.")
     encoder = _part(model, "encoder", path, "task.model.")
-    kind = encoder.get("type")
-    check_choice(f"{path}: task.model.encoder.type", kind, _ENCODERS)
+    where = f"{path}: task.model.encoder.type"
+    kind = check_choice(where, encoder.get("type"), _ENCODERS)
     config = _encoder_config(
         _part(encoder, kind, path, "task.model.encoder."), path
     )

@@ -73,6 +73,11 @@ class TaskConfig(abc.ABC):
         return self.head in HEADS_ON_POOLER
 
     @property
+    def problem_type(self) -> str | None:
+        """What a classifier's outputs are; see `Checkpoint`."""
+        return None
+
+    @property
     def num_segments(self) -> int:
         """How many texts of a row the model tells apart."""
         return 1

@@ -102,7 +102,12 @@ def read_config(folder: str | os.PathLike, task: "Task") -> Any:
     values = dataclasses.asdict(config)
     given = {key: value for key, value in values.items() if key in kinds}
     task.recipe_type.from_dict(given, str(pathlib.Path(folder) / TASK_FILE))
-    task.check_config(config, pathlib.Path(folder))
+    for key, own in task.kind.items():
+        if values[key] != own:
+            raise UserError(
+                f"{folder}: was fine-tuned with {key} {values[key]}, and this "
+                f"task has {own}; describe the data as in its training."
+            )
     return config
 
 

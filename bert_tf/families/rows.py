@@ -9,6 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from bert_tf.text.layout import EncodedRows
+
 EXAMPLE_WEIGHTS = "example_weights"
 CHOICE_MASK = "choice_mask"
 
@@ -86,6 +88,35 @@ class RowsAround:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRows(RowsAround):
+    """Rows of one text or a pair, or of the windows on a long one.
+
+    Attributes:
+      rows: the rows of N examples.
+    """
+
+    rows: "EncodedRows"
+
+    @property
+    def example(self) -> "tf.Tensor":
+        """The example that each row is of, int32 [R], ascending."""
+        return self.rows.example
+
+    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
+        """The logits of each example, those of its windows averaged."""
+        import tensorflow as tf
+
+        logits = None
+        for chosen, outputs in batches:
+            found = outputs["logits"][: len(chosen)]
+            if logits is None:
+                logits = np.zeros((len(self.rows), found.shape[1]), np.float32)
+            logits[chosen] = found
+        means = tf.math.segment_mean(logits, self.rows.example)
+        return {"logits": means.numpy()}
 
 
 @dataclasses.dataclass(frozen=True)

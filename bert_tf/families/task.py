@@ -9,7 +9,7 @@ calls the task; a task never calls the run.
 import abc
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -125,13 +125,17 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         return self.config_type.head
 
     @property
-    def is_tuned(self) -> bool:
-        """Whether `tune` chooses anything."""
-        return False
+    def kind(self) -> dict[str, Any]:
+        """Fields of task.json that all models of the task have in common."""
+        return {}
 
     @property
-    def problem_type(self) -> str | None:
-        """What its classifier's outputs are; see `Checkpoint`."""
+    def tune(self) -> Callable[[Examples, Prediction, Config], Config] | None:
+        """Returns a config with what is chosen by dev predictions of a model.
+
+        What is chosen changes what predictions are worth and how they are
+        written, not what `decode` returns. None where nothing is chosen.
+        """
         return None
 
     def resolve(self, recipe: Any) -> Self:
@@ -192,9 +196,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
 
     def check(self, examples: Examples, config: Config) -> None:
         """Raises `UserError` where examples do not fit a model."""
-
-    def check_config(self, config: Config, folder: pathlib.Path) -> None:
-        """Raises `UserError` where a fine-tuned model is of another kind."""
 
     @abc.abstractmethod
     def encode(
@@ -280,17 +281,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     ) -> Score:
         """The official scores of predictions, and their mean loss."""
 
-    def tune(
-        self, examples: Examples, predictions: Prediction, config: Config
-    ) -> Config:
-        """The config with what is chosen by the dev predictions of a model.
-
-        What is chosen changes what predictions are worth and how they are
-        written, not what `decode` returns.
-        """
-        del examples, predictions
-        return config
-
     @abc.abstractmethod
     def prediction_lines(
         self, examples: Examples, predictions: Prediction, config: Config
@@ -325,7 +315,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
           The file to show the user.
         """
 
-    @abc.abstractmethod
     def score_file(
         self,
         recipe: Any,
@@ -340,7 +329,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
           references: path of a file that is laid out as the dev file is.
           predictions: path of a file as `write_predictions` writes it.
           null_odds: path of how likely each question has no answer, for tasks
-            that know such a thing; see `refuse_null_odds`.
+            that tune a threshold for it.
 
         Returns:
           The official scores by name.
@@ -348,12 +337,15 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         Raises:
           UserError: a file is broken, or the two do not have the same rows.
         """
+        if null_odds and self.tune is None:
+            raise UserError(
+                f"`null_odds`={null_odds}: is for questions that may have no "
+                f"answer, not for {self.name}; leave it out."
+            )
+        return self.file_scores(recipe, references, predictions, null_odds)
 
-
-def refuse_null_odds(task: str, null_odds: str) -> None:
-    """Raises `UserError` if a file of null odds is given to another task."""
-    if null_odds:
-        raise UserError(
-            f"`null_odds`={null_odds}: is of use for questions that may "
-            f"have no answer, not for {task}; leave it out."
-        )
+    @abc.abstractmethod
+    def file_scores(
+        self, recipe: Any, references: str, predictions: str, null_odds: str
+    ) -> dict[str, Any]:
+        """What `score_file` returns."""

@@ -159,6 +159,7 @@ class Scorer:
 
     def tuned(self, split: Split, predictions: Any) -> "Scorer":
         """The same with a config that is chosen by predictions for a split."""
+        assert self.task.tune is not None
         config = self.task.tune(split.examples, predictions, self.config)
         return dataclasses.replace(self, config=config)
 

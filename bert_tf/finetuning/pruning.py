@@ -139,7 +139,7 @@ def prune(
         ]
         scorers = [Scorer(task, config, tokenizer, each) for each in predictors]
         scored = [scorer.score(answered) for scorer in scorers]
-        if task.is_tuned:
+        if task.tune:
             # What was chosen by the answers of the whole model.
             scorers[1] = scorers[1].tuned(answered, scored[1].predictions)
             scored[1] = scorers[1].rescored(answered, scored[1])

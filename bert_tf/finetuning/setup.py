@@ -193,7 +193,9 @@ def _place_head(
         return initial, (*unread, task.head)
     if task.head not in LABELLED_HEADS:
         return initial, unread
-    placed = place_labels(initial, task.head, config.labels, task.problem_type)
+    placed = place_labels(
+        initial, task.head, config.labels, config.problem_type
+    )
     if placed is None:
         return initial, (*unread, task.head)
     trained_for = task_of(local_folder(recipe.init_from))

@@ -124,7 +124,7 @@ def train_once(
         loop = _loop(data, recipe, step, phase, run_dirs, best)
         history = loop.run()
         last = scorer
-        if task.is_tuned:
+        if task.tune:
             last = scorer.tuned(
                 main, newest.predictions if newest else scorer.predict(main)
             )
@@ -135,7 +135,7 @@ def train_once(
         for name, split in data.dev.items():
             known = newest if split is main and best.is_newest else None
             scored[name] = known or scorer.score(split)
-        if task.is_tuned:
+        if task.tune:
             scorer = scorer.tuned(main, scored[data.main_split].predictions)
             scored = {
                 name: scorer.rescored(data.dev[name], found)

@@ -104,12 +104,6 @@ class EncodedRows:
         return tf.concat([[0], tf.cumsum(lengths)], 0)
 
     @property
-    def weights(self) -> tf.Tensor:
-        """One over the rows of its example, float32 [R]."""
-        rows = tf.math.bincount(self.example, dtype=tf.float64)
-        return tf.cast(1 / tf.gather(rows, self.example), tf.float32)
-
-    @property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What the rows are made of, for digests."""
         return self.flat()[INPUT_IDS.name].numpy(), self.starts.numpy()

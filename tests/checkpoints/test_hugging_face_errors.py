@@ -131,7 +131,7 @@ def test_shards_that_do_not_fit_their_index(tmp_path):
         ({"pruned_heads": {"0": [1]}}, "pruned_heads is {'0': [1]}"),
         ({"quantization_config": {}}, "quantization_config is {}"),
         ({"hidden_act": "silu"}, "hidden_act='silu': takes one of gelu"),
-        ({"hidden_act": ["gelu"]}, "hidden_act is ['gelu']"),
+        ({"hidden_act": ["gelu"]}, "hidden_act=['gelu']"),
         ({"is_decoder": "yes"}, "causal is 'yes'"),
         ({"hidden_size": "8"}, "hidden_size is '8'"),
         ({"num_attention_heads": 3}, "not a multiple of num_attention_heads"),

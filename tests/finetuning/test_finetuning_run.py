@@ -193,7 +193,7 @@ def test_the_best_and_the_last_model(
     """Dev is answered once an evaluation, and again if the last is not best."""
     left, asked, traced = iter(scores), [], []
     monkeypatch.setattr(
-        SentenceTask, "label_scores", lambda *_: {"accuracy": next(left, 0.0)}
+        SentenceTask, "metrics", lambda *_: {"accuracy": next(left, 0.0)}
     )
     outputs, forward = Predictor.outputs, TrainingStep._forward
 
@@ -237,7 +237,7 @@ def test_early_stopping_and_its_resume(recipe, tmp_path, monkeypatch, capsys):
     recipe = recipe.override(["early_stopping=2", "eval_steps=2"])
     scores = {2: 0.5, 4: 0.7, 6: 0.7, 8: 0.1}
 
-    def score(self, references, values, labels):
+    def score(self, references, values, labels=()):
         return {"accuracy": scores.get(current[0], 0.0)}
 
     current = [0]
@@ -247,7 +247,7 @@ def test_early_stopping_and_its_resume(recipe, tmp_path, monkeypatch, capsys):
         current[0] = number
         train(self, phase, batch, number, progress, history)
 
-    monkeypatch.setattr(SentenceTask, "label_scores", score)
+    monkeypatch.setattr(SentenceTask, "metrics", score)
     monkeypatch.setattr(TrainingLoop, "_train", follow)
     run_finetuning(TASK, recipe, tmp_path / "whole", ["train"])
     assert history(tmp_path / "whole")[-1]["step"] == 8

@@ -246,7 +246,7 @@ async def test_an_output_without_rows_cannot_be_split():
     ],
 )
 def test_wrong_parameters(wrong):
-    with pytest.raises(UserError, match=f"{list(wrong)[-1]}="):
+    with pytest.raises(UserError, match=f"{list(wrong)[-1]}`?="):
         BatchingParameters(**wrong)
 
 

@@ -1,13 +1,11 @@
 """Multiple choice: SWAG, and the user's own files."""
 
 import dataclasses
-import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.tables import named_columns
 from bert_tf.families.multiple_choice.checks import examine_choices
@@ -22,10 +20,8 @@ from bert_tf.families.multiple_choice.files import (
 )
 from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
 from bert_tf.families.row_task import RowTask
-from bert_tf.families.rows import CHOICE_MASK, LabelledRows, Outputs
+from bert_tf.families.rows import CHOICE_MASK, Outputs
 from bert_tf.families.task import (
-    Score,
-    Split,
     TaskTemplate,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -33,6 +29,7 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from bert_tf.families.task_model import ChoicesObjective
     from bert_tf.text.layout import EncodedRows
 
 
@@ -48,6 +45,11 @@ class EncodedChoices:
 
     rows: "EncodedRows"
     starts: np.ndarray
+
+    @property
+    def example(self) -> np.ndarray:
+        """The number of each example, int64 [N]."""
+        return np.arange(len(self))
 
     @property
     def counts(self) -> np.ndarray:
@@ -111,7 +113,7 @@ class EncodedChoices:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig, Outputs]):
+class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
     """A task whose answer is one of several texts.
 
     Attributes:
@@ -149,33 +151,25 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig, Outputs]):
             task=self.name,
             labels=(),
             max_seq_length=recipe.max_seq_length,
-            has_start=self.data.columns.start is not None,
+            **self.kind,
         )
 
-    def check_config(
-        self, config: MultipleChoiceConfig, folder: pathlib.Path
-    ) -> None:
-        """Refuses models whose choices began otherwise."""
-        if config.has_start != (self.data.columns.start is not None):
-            word = "a" if config.has_start else "no"
-            raise UserError(
-                f"{folder}: was fine-tuned with {word} start_column; name "
-                "columns as in its training."
-            )
+    @property
+    def kind(self) -> dict[str, Any]:
+        """Whether choices have a common beginning."""
+        return {"has_start": self.data.columns.start is not None}
 
-    def encode(
+    def rows(
         self,
         examples: list[ChoiceExample],
         tokenizer: Tokenizer,
         config: MultipleChoiceConfig,
-        labelled: bool = False,
-    ) -> EncodedChoices | LabelledRows:
+    ) -> EncodedChoices:
         """See `choice_rows`."""
         # TensorFlow takes seconds to import, and scoring a file needs none.
         import tensorflow as tf
 
         from bert_tf.families.multiple_choice.answers import choice_rows
-        from bert_tf.families.task_model import ChoicesObjective
         from bert_tf.text.layout import pack_rows
 
         most = max(len(example.choices) for example in examples)
@@ -201,87 +195,36 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig, Outputs]):
             len(examples),
         )
         begins = np.unique(example, return_index=True)[1]
-        rows = EncodedChoices(packed, np.append(begins, len(packed)))
-        if not labelled:
-            return rows
-        labels = np.array(self.references(examples), np.int32)
-        weights = np.ones(len(labels), np.float32)
-        return LabelledRows(
-            rows, weights, {ChoicesObjective.label_name: labels}
-        )
+        return EncodedChoices(packed, np.append(begins, len(packed)))
 
-    def loss(
-        self,
-        recipe: ChoiceRecipe,
-        examples: list[ChoiceExample],
-        config: MultipleChoiceConfig,
-    ) -> Any:
+    def objective(self) -> "ChoicesObjective":
         """Cross-entropy over the choices of each example."""
         from bert_tf.families.task_model import ChoicesObjective
 
         return ChoicesObjective()
 
-    def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: MultipleChoiceConfig,
-    ) -> Outputs:
-        """The logits, and what `choice_answers` makes of them."""
-        import tensorflow as tf
-
+    def answers(
+        self, logits: np.ndarray, config: MultipleChoiceConfig
+    ) -> Mapping[str, Any]:
+        """See `choice_answers`."""
         from bert_tf.families.multiple_choice.answers import choice_answers
 
-        answers = choice_answers(tf.constant(outputs["logits"]))
-        return outputs | {n: value.numpy() for n, value in answers.items()}
+        return choice_answers(logits)
 
-    def score(
-        self,
-        examples: list[ChoiceExample],
-        predictions: Outputs,
-        config: MultipleChoiceConfig,
-    ) -> Score:
-        """Accuracy, and the mean of -log of the right one's probability."""
-        from bert_tf.families.task_model import ChoicesObjective
-
-        references = self.references(examples)
-        return Score(
-            self.metrics(references, predictions["best"]),
-            ChoicesObjective().mean_loss(
-                predictions["logits"], np.array(references)
-            ),
-        )
-
-    def prediction_lines(
-        self,
-        examples: list[ChoiceExample],
-        predictions: Outputs,
-        config: MultipleChoiceConfig,
-    ) -> Iterator[dict[str, Any]]:
-        """Every row with its label, the prediction and the probabilities."""
-        for example, best, probabilities in zip(
-            examples,
-            predictions["best"].tolist(),
-            predictions["probabilities"].tolist(),
-            strict=True,
-        ):
-            yield {
-                "identifier": example.identifier,
-                "row": example.row,
-                "context": example.context,
-                "start": example.start,
-                "choices": list(example.choices),
-                "label": example.label,
-                "prediction": best,
-                "probabilities": probabilities[: len(example.choices)],
-            }
+    def predictions(
+        self, answers: Mapping[str, np.ndarray], config: MultipleChoiceConfig
+    ) -> list[int]:
+        """The numbers of the choices."""
+        return answers["best"].tolist()
 
     def metrics(
-        self, references: Sequence[int], values: Sequence[int] | np.ndarray
+        self,
+        references: Sequence[int],
+        predictions: Sequence[int],
+        labels: Sequence[str] = (),
     ) -> dict[str, float]:
         """Accuracy."""
-        correct = np.array(references) == np.array(values)
+        correct = np.array(references) == np.array(predictions)
         return {"accuracy": float(correct.mean())}
 
     def parse(self, cell: str, example: ChoiceExample, place: str) -> int:
@@ -289,10 +232,10 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig, Outputs]):
         form = self.data.columns.label_form
         return choice_number(cell, example.choices, form, place)
 
-    def cell_of(self, value: int, example: ChoiceExample) -> str:
+    def cell_of(self, prediction: int, example: ChoiceExample) -> str:
         """A choice as the files name it."""
         form = self.data.columns.label_form
-        return choice_names(example.choices, form)[value]
+        return choice_names(example.choices, form)[prediction]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

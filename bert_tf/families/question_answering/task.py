@@ -34,7 +34,6 @@ from bert_tf.families.task import (
     Split,
     Task,
     TaskConfig,
-    refuse_null_odds,
 )
 from bert_tf.progress import log
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -68,9 +67,9 @@ class QuestionAnsweringTask(
     config_type: ClassVar[type[TaskConfig]] = QuestionAnsweringConfig
 
     @property
-    def is_tuned(self) -> bool:
-        """Whether the threshold of no answer is tuned."""
-        return self.with_null
+    def tune(self) -> Any:
+        """Chooses the threshold of no answer where there may be none."""
+        return self._with_threshold if self.with_null else None
 
     @functools.cached_property
     def data(self) -> UserFiles:
@@ -232,7 +231,7 @@ class QuestionAnsweringTask(
             }
         )
 
-    def tune(
+    def _with_threshold(
         self,
         examples: list[Question],
         predictions: Answers,
@@ -320,12 +319,12 @@ class QuestionAnsweringTask(
                 ],
             }
 
-    def score_file(
+    def file_scores(
         self,
         recipe: SpanRecipe,
         references: str,
         predictions: str,
-        null_odds: str = "",
+        null_odds: str,
     ) -> dict[str, Any]:
         """The scores of the official script, from 0 to 100."""
         questions = self.read_file(references, recipe)
@@ -333,7 +332,6 @@ class QuestionAnsweringTask(
         for line in squad_metrics.coverage_lines(questions, found, predictions):
             log(line)
         if not self.with_null:
-            refuse_null_odds(self.name, null_odds)
             return squad_metrics.score_squad_v1(questions, found)
         odds = read_null_odds(null_odds) if null_odds else None
         return squad_metrics.score_squad_v2(questions, found, odds)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bert_tf.checkpoints import CLASSIFIER
 from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_choice
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import CLASSIFIER_TASKS, OF_CLASSIFIERS
 
@@ -58,11 +58,7 @@ class TextClassificationConfig(TaskConfig):
             ("label_kind", tuple(PROBLEM_TYPE_OF)),
             ("long_inputs", (CUT, WINDOWS)),
         ):
-            value = getattr(self, name)
-            if value not in known:
-                raise UserError(
-                    f"{name} is {value!r}; it takes one of {', '.join(known)}."
-                )
+            check_choice(name, getattr(self, name), known)
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:
@@ -110,6 +106,11 @@ class TextClassificationConfig(TaskConfig):
         if self.num_texts == 2:
             return {"text": "It rains.", "text_b": "It is wet."}
         return {"text": "A lovely film."}
+
+    @property
+    def problem_type(self) -> str:
+        """That of the kind of label."""
+        return PROBLEM_TYPE_OF[self.label_kind]
 
     @property
     def num_segments(self) -> int:

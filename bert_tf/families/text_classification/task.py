@@ -8,18 +8,16 @@ import abc
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.examples import (
     Example,
     Label,
-    ParseLabel,
     known_label,
     names_in,
     sorted_labels,
@@ -28,11 +26,7 @@ from bert_tf.families.data.tables import Cell
 from bert_tf.families.data.user_files import ReadRows
 from bert_tf.families.recipe import MultiLabelRecipe, SentenceRecipe
 from bert_tf.families.row_task import RowTask
-from bert_tf.families.rows import LabelledRows, Outputs, RowsAround
-from bert_tf.families.task import (
-    Score,
-    Split,
-)
+from bert_tf.families.rows import TextRows
 from bert_tf.families.text_classification.checks import examine_texts
 from bert_tf.families.text_classification.config import (
     CLASSES,
@@ -86,45 +80,6 @@ class TextData(Protocol):
         """
 
 
-@dataclasses.dataclass(frozen=True)
-class Predictions:
-    """A model's answers to N examples.
-
-    Attributes:
-      logits: float32 [N, C].
-      values: the answers, in the form of `Example.label`.
-      probabilities: float32 [N, C]; None for regression.
-    """
-
-    logits: np.ndarray
-    values: tuple[Label, ...]
-    probabilities: np.ndarray | None
-
-
-@dataclasses.dataclass(frozen=True)
-class TextRows(RowsAround):
-    """Rows of one text or a pair, or of the windows on a long one.
-
-    Attributes:
-      rows: the rows of N examples.
-    """
-
-    rows: "EncodedRows"
-
-    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
-        """The logits of each example, those of its windows averaged."""
-        import tensorflow as tf
-
-        logits = None
-        for chosen, outputs in batches:
-            found = outputs["logits"][: len(chosen)]
-            if logits is None:
-                logits = np.zeros((len(self.rows), found.shape[1]), np.float32)
-            logits[chosen] = found
-        means = tf.math.segment_mean(logits, self.rows.example)
-        return {"logits": means.numpy()}
-
-
 def encode(
     examples: Sequence[Example],
     tokenizer: Tokenizer,
@@ -161,9 +116,7 @@ def encode(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextClassificationTask(
-    RowTask[Example, TextClassificationConfig, Predictions]
-):
+class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     """A task on one text or a pair; what its answers are is up to the kind.
 
     Attributes:
@@ -203,9 +156,9 @@ class TextClassificationTask(
                 )
 
     @property
-    def problem_type(self) -> str:
-        """That of the kind."""
-        return PROBLEM_TYPE_OF[self.label_kind]
+    def kind(self) -> dict[str, Any]:
+        """What a label is."""
+        return {"label_kind": self.label_kind}
 
     def examine(
         self,
@@ -229,7 +182,6 @@ class TextClassificationTask(
             threshold = recipe.threshold
         return TextClassificationConfig(
             task=self.name,
-            label_kind=self.label_kind,
             labels=labels,
             num_outputs=max(len(labels), 1),
             num_texts=_num_texts(examples),
@@ -239,6 +191,7 @@ class TextClassificationTask(
             long_inputs=recipe.long_inputs,
             doc_stride=recipe.doc_stride,
             threshold=threshold,
+            **self.kind,
         )
 
     def check(
@@ -256,37 +209,22 @@ class TextClassificationTask(
         labelled = [e for e in examples if e.label is not None]
         self.targets(labelled, config.labels)
 
-    def check_config(
-        self, config: TextClassificationConfig, folder: pathlib.Path
-    ) -> None:
-        """Refuses models of another kind of answer."""
-        theirs = (config.label_kind, config.task)
-        if theirs != (self.label_kind, self.name):
-            raise UserError(
-                f"{folder}: was fine-tuned for {' of '.join(theirs)}, not "
-                f"{self.label_kind} of {self.name}; give that task as `task`."
-            )
-
-    def encode(
+    def rows(
         self,
         examples: list[Example],
         tokenizer: Tokenizer,
         config: TextClassificationConfig,
-        labelled: bool = False,
-    ) -> TextRows | LabelledRows:
+    ) -> TextRows:
         """Tokenises and packs; see the function `encode`."""
-        rows = encode(
-            examples,
-            tokenizer,
-            config.max_seq_length,
-            config.long_inputs,
-            config.doc_stride,
+        return TextRows(
+            encode(
+                examples,
+                tokenizer,
+                config.max_seq_length,
+                config.long_inputs,
+                config.doc_stride,
+            )
         )
-        if not labelled:
-            return TextRows(rows)
-        targets = self.targets(examples, config.labels)[rows.example.numpy()]
-        labels = {self.objective().label_name: targets}
-        return LabelledRows(rows, rows.weights.numpy(), labels)
 
     def loss(
         self,
@@ -306,46 +244,30 @@ class TextClassificationTask(
         targets = self.targets(examples, config.labels)
         return self.objective(class_weights_of(setting, targets, config.labels))
 
-    def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: TextClassificationConfig,
-    ) -> Predictions:
-        """The answers that a served model gives; see `text_answers`."""
-        from bert_tf.families.text_classification.answers import (
-            label_values,
-            text_answers,
-        )
+    def answers(
+        self, logits: np.ndarray, config: TextClassificationConfig
+    ) -> Mapping[str, Any]:
+        """See `text_answers`."""
+        from bert_tf.families.text_classification.answers import text_answers
 
-        logits = outputs["logits"]
-        found = text_answers(logits, config)
-        answers = {name: np.asarray(value) for name, value in found.items()}
-        values = self.comparable(label_values(answers, config.labels))
-        probabilities = answers.get("scores", answers.get("probabilities"))
-        return Predictions(logits, tuple(values), probabilities)
+        return text_answers(logits, config)
 
-    def score(
+    def predictions(
         self,
-        examples: list[Example],
-        predictions: Predictions,
+        answers: Mapping[str, np.ndarray],
         config: TextClassificationConfig,
-    ) -> Score:
-        """The official scores, and the loss, all classes weighing the same."""
-        values = self.label_scores(
-            self.references(examples), predictions.values, config.labels
-        )
-        targets = self.targets(examples, config.labels)
-        loss = self.objective().mean_loss(predictions.logits, targets)
-        return Score(values, loss)
+    ) -> list[Label]:
+        """See `label_values`."""
+        from bert_tf.families.text_classification.answers import label_values
+
+        return [*self.comparable(label_values(answers, config.labels))]
 
     def write_predictions(
         self,
         folder: pathlib.Path,
         split: str,
         examples: list[Example],
-        predictions: Predictions,
+        predictions: dict[str, Any],
         config: TextClassificationConfig,
     ) -> pathlib.Path:
         """Writes index and prediction, as gluebenchmark.com takes them.
@@ -361,33 +283,28 @@ class TextClassificationTask(
         write_text(folder / name, path.read_text(encoding="utf-8"))
         return folder / name
 
-    def prediction_lines(
-        self,
-        examples: list[Example],
-        predictions: Predictions,
-        config: TextClassificationConfig,
-    ) -> Iterator[dict[str, Any]]:
-        """Every row with its label, the prediction and the probabilities."""
-        shares = predictions.probabilities
-        for index, example in enumerate(examples):
-            line: dict[str, Any] = {
-                "identifier": example.identifier,
-                "row": example.row,
-                "text_a": example.text_a,
-                "text_b": example.text_b,
-                "label": example.label,
-                "prediction": predictions.values[index],
-            }
-            if shares is not None:
-                line["probabilities"] = shares[index].tolist()
-            yield line
-
     def metrics(
-        self, references: Sequence[Label], values: Sequence[Label]
+        self,
+        references: Sequence[Label],
+        predictions: Sequence[Label],
+        labels: Sequence[str] = (),
     ) -> dict[str, float]:
-        """See `label_scores`, of the task's labels or those that occur."""
-        labels = self.all_labels([*references, *values])
-        return self.label_scores(references, values, labels)
+        """The scores of the task.
+
+        Labels are numbered as the model's are, or else as those of the task or
+        those that occur.
+        """
+        labels = labels or self.all_labels([*references, *predictions])
+        gold = self.label_array(references, labels)
+        predicted = self.label_array(predictions, labels)
+        if gold.ndim == 2:
+            # Of several labels a row, those that occur.
+            there = (gold | predicted).any(axis=0)
+            gold, predicted = gold[:, there], predicted[:, there]
+        return {
+            name: float(score(gold, predicted))
+            for name, score in self.scores.items()
+        }
 
     def parse(self, cell: str, example: Example, place: str) -> Label:
         """The label in a cell."""
@@ -438,12 +355,13 @@ class TextClassificationTask(
             return task_model.RegressionObjective()
         return task_model.MultiLabelObjective()
 
-    def cell_of(self, label: Label, example: Any = None) -> str:
+    def cell_of(self, prediction: Label, example: Any = None) -> str:
         """A label as it stands in a file, a number with six decimals."""
         del example
-        if isinstance(label, tuple):
-            return self.separator.join(label)
-        return label if isinstance(label, str) else f"{label:.6f}"
+        if isinstance(prediction, tuple):
+            return self.separator.join(prediction)
+        is_name = isinstance(prediction, str)
+        return prediction if is_name else f"{prediction:.6f}"
 
     def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
         """The task's own labels, or those of the training examples.
@@ -496,24 +414,6 @@ class TextClassificationTask(
         array = self.label_array(values, labels)
         dtype = "int32" if self.label_kind == CLASSES else "float32"
         return array.astype(dtype)
-
-    def label_scores(
-        self,
-        references: Sequence[Label],
-        values: Sequence[Label],
-        labels: Sequence[str],
-    ) -> dict[str, float]:
-        """The official scores by name, of labels and answers in `labels`."""
-        gold = self.label_array(references, labels)
-        predicted = self.label_array(values, labels)
-        if gold.ndim == 2:
-            # Of several labels a row, those that occur.
-            there = (gold | predicted).any(axis=0)
-            gold, predicted = gold[:, there], predicted[:, there]
-        return {
-            name: float(score(gold, predicted))
-            for name, score in self.scores.items()
-        }
 
 
 def _num_texts(examples: Sequence[Example]) -> int:

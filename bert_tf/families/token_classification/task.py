@@ -28,7 +28,6 @@ from bert_tf.families.task import (
     Split,
     Task,
     TaskConfig,
-    refuse_null_odds,
 )
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
@@ -332,12 +331,12 @@ class TokenClassificationTask(
                 "predictions": predictions.tags[part],
             }
 
-    def score_file(
+    def file_scores(
         self,
         recipe: TagRecipe,
         references: str,
         predictions: str,
-        null_odds: str = "",
+        null_odds: str,
     ) -> dict[str, Any]:
         """Scores a file of words and tags, the last column the predicted one.
 
@@ -346,7 +345,6 @@ class TokenClassificationTask(
           type its f1, precision and recall and how many entities there are
           (wanted), were predicted (found), and are correct (right).
         """
-        refuse_null_odds(self.name, null_odds)
         found = score_tag_file(references, predictions, recipe)
         by_type = {
             kind: counts.scores()

@@ -1,5 +1,6 @@
 """Tasks on choices: files, answers, scores, the doctor; what a model gives."""
 
+import dataclasses
 import functools
 import json
 
@@ -9,6 +10,8 @@ from keras import ops
 
 from bert_tf import models
 from bert_tf.checkpoints import MULTIPLE_CHOICE, load_checkpoint
+from bert_tf.families.model_folder import TASK_FILE, read_config
+from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import (
     ChoiceColumns,
     ChoiceExample,
@@ -171,16 +174,17 @@ def predictions_of(logits):
     """Answers with the best choice of each row."""
     logits = np.float32(logits)
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    best = logits.argmax(axis=1)
-    return {"logits": logits, "best": best, "probabilities": shares}
+    best = logits.argmax(axis=1).tolist()
+    return {"logits": logits, "prediction": best, "probabilities": shares}
 
 
 def test_scores_by_hand():
     task = MultipleChoiceTask(name="swag", data=SwagFiles())
+    config = MultipleChoiceConfig("swag", (), 32, True)
     found = task.score(
         [example(0, 1, count=2), example(1, 2, count=3)],
         predictions_of([[1, 3, -np.inf], [2, -2, 0]]),
-        None,
+        config,
     )
     assert found.values == {"accuracy": 0.5}
     exp_logits = np.exp([2.0, -2.0, 0.0])
@@ -188,7 +192,7 @@ def test_scores_by_hand():
     assert found.loss == pytest.approx(np.mean(losses))
     # Scores that are far apart overflow nothing.
     far = predictions_of([[0, 1]]) | {"logits": np.float32([[1e4, -1e4]])}
-    assert task.score([example(0, 1)], far, None).loss == pytest.approx(2e4)
+    assert task.score([example(0, 1)], far, config).loss == pytest.approx(2e4)
 
 
 def test_the_baseline_is_the_commonest_position():
@@ -276,7 +280,7 @@ def test_prediction_files(tmp_path, cells, expected):
         line = error_of(task.score_file, *arguments)
         assert line.startswith(f"{tmp_path}/{expected}")
     line = error_of(task.score_file, recipe, "a", "b", "odds.json")
-    assert line.startswith("`null_odds`=odds.json: is of use for questions")
+    assert line.startswith("`null_odds`=odds.json: is for questions")
 
 
 @pytest.mark.parametrize(
@@ -334,8 +338,9 @@ def test_models_with_another_beginning_are_refused(tmp_path):
     config = USER_TASK.resolve(recipe).configure(recipe, [])
     assert (config.has_start, config.num_segments) == (True, 2)
     other = USER_TASK.resolve(recipe.override(["start_column="]))
-    line = error_of(other.check_config, config, tmp_path)
-    assert line.startswith(f"{tmp_path}: was fine-tuned with a start_column")
+    (tmp_path / TASK_FILE).write_text(json.dumps(dataclasses.asdict(config)))
+    line = error_of(read_config, tmp_path, other)
+    assert line.startswith(f"{tmp_path}: was fine-tuned with has_start True")
 
 
 @pytest.mark.slow

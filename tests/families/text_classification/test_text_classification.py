@@ -184,10 +184,10 @@ def decoded(task, logits, labels, threshold=0.5):
 def test_decoding_classes():
     task = SentenceTask(name="x", data=UserTexts(("t",)))
     found = decoded(task, [[1, 3, 2], [900, -900, 0]], ("a", "b", "c"))
-    assert found.values == ("b", "a")
+    assert found["prediction"] == ["b", "a"]
     expected = np.exp([1, 3, 2]) / np.exp([1, 3, 2]).sum()
-    np.testing.assert_allclose(found.probabilities[0], expected, rtol=1e-6)
-    np.testing.assert_array_equal(found.probabilities[1], [1, 0, 0])
+    np.testing.assert_allclose(found["probabilities"][0], expected, rtol=1e-6)
+    np.testing.assert_array_equal(found["probabilities"][1], [1, 0, 0])
 
 
 def test_numbers(tmp_path):
@@ -200,9 +200,9 @@ def test_numbers(tmp_path):
     assert targets.dtype == np.float32
     np.testing.assert_array_equal(targets, [0.5, -2, 30])
     found = decoded(task, [[1.5], [-9]], ())
-    assert found.values == (1.5, -9.0)
-    assert found.probabilities is None
-    assert task.label_scores([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], ()) == {
+    assert found["prediction"] == [1.5, -9.0]
+    assert not {"scores", "probabilities"} & found.keys()
+    assert task.metrics([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], ()) == {
         "pearson": pytest.approx(1),
         "spearman": pytest.approx(1),
     }
@@ -223,20 +223,18 @@ def test_several_labels(tmp_path):
     assert targets.dtype == np.float32
     np.testing.assert_array_equal(targets, [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
     found = decoded(task, [[-0.4, 2, -1e4], [-5, -5, -0.1]], labels, 0.4)
-    assert found.values == (("a", "b"), ("c",))
+    assert found["prediction"] == [("a", "b"), ("c",)]
     # Answers are compared with labels, which are sorted.
     other = decoded(task, [[1, 1, -1]], ("b", "a", "c"))
-    assert other.values == (("a", "b"),)
+    assert other["prediction"] == [("a", "b")]
     np.testing.assert_allclose(
-        found.probabilities[0], [1 / (1 + np.exp(0.4)), 0.880797, 0], rtol=1e-5
+        found["scores"][0], [1 / (1 + np.exp(0.4)), 0.880797, 0], rtol=1e-5
     )
-    score = task.label_scores([("a", "b"), ()], [("b",), ()], labels)
+    score = task.metrics([("a", "b"), ()], [("b",), ()], labels)
     assert score["micro_f1"] == pytest.approx(2 / 3)
     assert score["subset_accuracy"] == 0.5
     # A label that is nowhere is no label that was missed.
-    assert score == task.label_scores(
-        [("a", "b"), ()], [("b",), ()], ("a", "b")
-    )
+    assert score == task.metrics([("a", "b"), ()], [("b",), ()], ("a", "b"))
     # The commonest answer is "c" alone.
     train = labelled([("c",), ("c",), ()])
     score = task.baseline(train, labelled([("c",), ("a", "c")]))
@@ -341,7 +339,7 @@ def test_numbers_are_clipped_to_the_range_before_they_are_scored(tmp_path):
     logits = np.array([[5.25], [-0.5], [2.71828], [5.125]], np.float32)
     examples = labelled([5.0, 1.5, 2.0, 4.0])
     predictions = decoded(stsb, logits, ())
-    assert predictions.values == pytest.approx((5.0, 0.0, 2.71828, 5.0))
+    assert predictions["prediction"] == pytest.approx([5, 0, 2.71828, 5])
     path = stsb.write_predictions(tmp_path, "test", examples, predictions, None)
     assert path.name == "STS-B.tsv"
     assert path.read_text() == (
@@ -351,10 +349,10 @@ def test_numbers_are_clipped_to_the_range_before_they_are_scored(tmp_path):
     answers = read_predictions(str(path), examples, "f")
     written = [float(cell) for _, cell, _ in answers]
     gold = stsb.references(examples)
-    scores = stsb.label_scores(gold, predictions.values, ())
-    assert scores == pytest.approx(stsb.label_scores(gold, written, ()))
+    scores = stsb.metrics(gold, predictions["prediction"], ())
+    assert scores == pytest.approx(stsb.metrics(gold, written, ()))
     # Two rows beyond the range are the same once they are clipped.
-    unclipped = stsb.label_scores(gold, logits[:, 0].tolist(), ())
+    unclipped = stsb.metrics(gold, logits[:, 0].tolist(), ())
     assert scores["spearman"] != pytest.approx(unclipped["spearman"])
     assert scores["pearson"] != pytest.approx(unclipped["pearson"])
 

@@ -1,7 +1,7 @@
 """Rating texts: files, loss, answers and scores."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,8 +19,7 @@ from bert_tf.families.data.tables import Dialect, iterate_rows
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
 from bert_tf.families.recipe import UserFilesRecipe
 from bert_tf.families.row_task import RowTask
-from bert_tf.families.rows import LabelledRows, Outputs, RowsAround
-from bert_tf.families.task import Score, Split
+from bert_tf.families.rows import TextRows
 from bert_tf.families.task_model import MultiLabelObjective
 from bert_tf.text.layout import pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -38,27 +37,8 @@ class RatingObjective(MultiLabelObjective):
         return super().of_rows(logits, tf.cast(reached, tf.float32))
 
 
-@dataclasses.dataclass(frozen=True)
-class RatedRows(RowsAround):
-    """A row for each text."""
-
-    rows: Any
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each row."""
-        return self.rows.lengths.numpy()
-
-    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
-        """The logits of all texts, [N, K]."""
-        parts = [(rows, found["logits"]) for rows, found in batches]
-        order = np.argsort(np.concatenate([rows for rows, _ in parts]))
-        found = np.concatenate([logits[: len(r)] for r, logits in parts])
-        return {"logits": found[order]}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RatingTask(RowTask[Example, RatingConfig, Outputs]):
+class RatingTask(RowTask[Example, RatingConfig]):
     """Texts with a rating from 0 to `steps` in a column of that name."""
 
     steps: int = 10
@@ -115,80 +95,52 @@ class RatingTask(RowTask[Example, RatingConfig, Outputs]):
         """The length and the steps."""
         return RatingConfig(self.name, (), recipe.max_seq_length, self.steps)
 
-    def encode(
+    @property
+    def kind(self) -> dict[str, Any]:
+        """How many steps a rating has."""
+        return {"steps": self.steps}
+
+    def rows(
         self,
         examples: list[Example],
         tokenizer: Tokenizer,
         config: RatingConfig,
-        labelled: bool = False,
-    ) -> RatedRows | LabelledRows:
+    ) -> TextRows:
         """See `rating_rows`."""
         texts = tf.constant([example.text_a for example in examples])
         first = rating_rows(texts, tokenizer, config.max_seq_length)
-        rows = RatedRows(pack_rows(first, None, tokenizer.packing))
-        if not labelled:
-            return rows
-        ratings = np.array(self.references(examples), np.int32)
-        weights = np.ones(len(ratings), np.float32)
-        return LabelledRows(
-            rows, weights, {RatingObjective.label_name: ratings}
-        )
+        return TextRows(pack_rows(first, None, tokenizer.packing))
 
-    def loss(
-        self,
-        recipe: UserFilesRecipe,
-        examples: list[Example],
-        config: RatingConfig,
-    ) -> RatingObjective:
+    def objective(self) -> RatingObjective:
         """See `RatingObjective`."""
         return RatingObjective()
 
-    def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: RatingConfig,
-    ) -> Outputs:
+    def answers(
+        self, logits: np.ndarray, config: RatingConfig
+    ) -> Mapping[str, Any]:
         """See `rating_answers`."""
-        answers = rating_answers(tf.constant(outputs["logits"]))
-        return outputs | {n: value.numpy() for n, value in answers.items()}
+        return rating_answers(logits)
 
-    def score(
-        self,
-        examples: list[Example],
-        predictions: Outputs,
-        config: RatingConfig,
-    ) -> Score:
-        """How close ratings are, and the mean loss."""
-        gold = np.array(self.references(examples), np.int32)
-        loss = RatingObjective().mean_loss(predictions["logits"], gold)
-        return Score(self.metrics(gold, predictions["rating"]), loss)
+    def predictions(
+        self, answers: Mapping[str, np.ndarray], config: RatingConfig
+    ) -> list[int]:
+        """The ratings."""
+        return answers["rating"].tolist()
 
-    def metrics(self, references: Any, values: Any) -> dict[str, float]:
+    def metrics(
+        self, references: Any, predictions: Any, labels: Any = ()
+    ) -> dict[str, float]:
         """How close ratings are, and how many are right."""
-        errors = np.abs(np.array(references) - np.array(values))
+        errors = np.abs(np.array(references) - np.array(predictions))
         return {
             "closeness": float(1 - errors.mean() / self.steps),
             "accuracy": float((errors == 0).mean()),
         }
 
-    def prediction_lines(
-        self,
-        examples: list[Example],
-        predictions: Outputs,
-        config: RatingConfig,
-    ) -> Iterator[dict[str, Any]]:
+    def prediction_lines(self, *given: Any) -> Iterator[dict[str, Any]]:
         """Every row with its rating and the predicted one."""
-        ratings = predictions["rating"].tolist()
-        for example, rating in zip(examples, ratings, strict=True):
-            yield {
-                "rated": example.text_a,
-                "identifier": example.identifier,
-                "row": example.row,
-                "label": example.label,
-                "prediction": rating,
-            }
+        for line in super().prediction_lines(*given):
+            yield {"rated": line.pop("text_a"), **line}
 
     def parse(self, cell: str, example: Example, place: str) -> int | None:
         """The rating in a cell."""
