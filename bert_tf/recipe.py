@@ -160,6 +160,22 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def like(recipe: "type[Settings]", name: str, **changes: Any) -> Any:
+    """A dataclass field as other settings declare it.
+
+    Args:
+      recipe: the settings that declare it.
+      name: of the field.
+      **changes: the `default`, the `help_text` or limits that are others here.
+    """
+    field = recipe.__dataclass_fields__[name]
+    metadata = dict(field.metadata)
+    default = changes.pop("default", field.default)
+    metadata["help"] = changes.pop("help_text", metadata["help"])
+    metadata["limits"] = dataclasses.replace(metadata["limits"], **changes)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
 def _parse(source: str, name: str, kind: type, text: str) -> Any:
     try:
         if kind is bool:

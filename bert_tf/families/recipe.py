@@ -10,7 +10,7 @@ import dataclasses
 from bert_tf.config import LORA_ON, BertConfig
 from bert_tf.families.data.tables import FORMATS
 from bert_tf.files import ENCODING_ERRORS
-from bert_tf.recipe import Settings, setting
+from bert_tf.recipe import Settings, like, setting
 from bert_tf.teacher_settings import TeacherSettings
 from bert_tf.training.recipe import LARGEST_SEED, TrainingRecipe
 
@@ -292,8 +292,8 @@ class UserTableRecipe(UserFilesRecipe, MultiLabelRecipe):
 class ChoiceRecipe(UserFilesRecipe):
     """The settings of tasks on choices."""
 
-    max_seq_length: int = setting(
-        128, "longest input in tokens", at_least=SHORTEST_CHOICE
+    max_seq_length: int = like(
+        FinetuningRecipe, "max_seq_length", at_least=SHORTEST_CHOICE
     )
 
 
@@ -310,7 +310,9 @@ class UserChoiceRecipe(ChoiceRecipe):
         "columns of the choices, comma-separated, or in JSON the one that has "
         "lists of them",
     )
-    label_column: str = setting("", "column of the right choice")
+    label_column: str = like(
+        UserTableRecipe, "label_column", help_text="column of the right choice"
+    )
     label_form: str = setting(
         "number",
         "how files name a choice: number (from 0), number_from_1, letter "
@@ -323,9 +325,7 @@ class UserChoiceRecipe(ChoiceRecipe):
 class SpanRecipe(FilesRecipe, defaults={"max_seq_length": 384}):
     """What tasks on questions add."""
 
-    doc_stride: int = setting(
-        128, "tokens from the start of a window to that of the next", at_least=1
-    )
+    doc_stride: int = like(SentenceRecipe, "doc_stride", default=128)
     max_query_length: int = setting(
         64,
         "longest question in tokens",
@@ -347,8 +347,11 @@ class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
     """What own files of questions add: where they have what."""
 
     question_column: str = setting("question", "column of the question")
-    context_column: str = setting(
-        "context", "column of the text to answer it from"
+    context_column: str = like(
+        UserChoiceRecipe,
+        "context_column",
+        default="context",
+        help_text="column of the text to answer it from",
     )
     answer_column: str = setting(
         "answer",
@@ -375,10 +378,12 @@ class TagRecipe(FinetuningRecipe):
         "is room for, or the sentence alone",
         choices=CONTEXTS,
     )
-    doc_stride: int = setting(
-        0,
-        "sentences longer than a row: tokens from the start of a window to "
-        "that of the next; 0 = half of a window",
+    doc_stride: int = like(
+        SentenceRecipe,
+        "doc_stride",
+        default=0,
+        help_text="sentences longer than a row: tokens from the start of a "
+        "window to that of the next; 0 = half of a window",
         at_least=0,
     )
     token_column: int = setting(

@@ -15,7 +15,7 @@ from bert_tf.families.data.examples import (
     write_predictions,
 )
 from bert_tf.families.rows import LabelledRows, Outputs, Rows
-from bert_tf.families.task import Config, Score, Split, Task
+from bert_tf.families.task import Config, RunSplit, Score, Split, Task
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ class RowTask(
         tokenizer: Tokenizer,
         config: Config,
         labelled: bool = False,
+        run: RunSplit | None = None,
     ) -> Rows:
         """The rows; labelled, the windows on an example weigh 1 together."""
         rows = self.rows(examples, tokenizer, config)

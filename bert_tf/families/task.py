@@ -62,6 +62,23 @@ class Split:
     rows: Any
 
 
+@dataclasses.dataclass(frozen=True)
+class RunSplit:
+    """Where a run keeps what it computes of a split.
+
+    Attributes:
+      name: of the split.
+      source: the model that the run starts from or uses.
+      recipe: how to compute.
+      output_dir: the folder of the run, which may take large files.
+    """
+
+    name: str
+    source: Checkpoint
+    recipe: Any
+    output_dir: pathlib.Path
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskTemplate(abc.ABC):
     """What a name stands for: a task, or what a recipe makes one of.
@@ -204,40 +221,20 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         tokenizer: Tokenizer,
         config: Config,
         labelled: bool = False,
+        run: RunSplit | None = None,
     ) -> Rows:
-        """The examples as rows of token ids; without labels `ExampleRows`.
+        """The examples as rows of a model's inputs; unlabelled `ExampleRows`.
 
         Args:
           examples: N examples.
           tokenizer: of the model.
           config: of the model.
           labelled: whether batches hold what the model is to learn too.
+          run: the run that computes and keeps features of the rows.
 
         Raises:
           UserError: `labelled`, and an example has no label.
         """
-
-    def featurize(
-        self,
-        rows: Any,
-        split: str,
-        source: Checkpoint,
-        config: Config,
-        recipe: Any,
-        output_dir: pathlib.Path,
-    ) -> Rows:
-        """The rows as the model takes them, where these are not token ids.
-
-        Args:
-          rows: what `encode` made, labelled or not.
-          split: the name of the split.
-          source: the model, whose encoder may compute features.
-          config: of the model.
-          recipe: how to compute.
-          output_dir: the folder of the run, which may take large files.
-        """
-        del split, source, config, recipe, output_dir
-        return rows
 
     def build(
         self, encoder: "BertEncoder", config: Config, unpadded: bool = True

@@ -19,7 +19,7 @@ from bert_tf.checkpoints.checkpoint import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import RESULTS_FILE, TASK_FILE, load_model
 from bert_tf.families.recipe import FinetuningRecipe
-from bert_tf.families.task import Split, Task, TaskTemplate
+from bert_tf.families.task import RunSplit, Split, Task, TaskTemplate
 from bert_tf.files import locked, written_beside
 from bert_tf.finetuning.evaluation import (
     DEV_PREDICTIONS,
@@ -173,8 +173,10 @@ def _use_finished(
     output_dir.mkdir(parents=True, exist_ok=True)
 
     def encode(name: str, examples: Any) -> Split:
-        rows = task.encode(examples, scorer.tokenizer, config)
-        rows = task.featurize(rows, name, source, config, recipe, output_dir)
+        run = RunSplit(name, source, recipe, output_dir)
+        rows: Any = task.encode(
+            examples, scorer.tokenizer, config, labelled=False, run=run
+        )
         return Split(examples, rows)
 
     def write(name: str, examples: Any, predictions: Any) -> pathlib.Path:

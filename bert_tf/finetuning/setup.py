@@ -22,7 +22,7 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import load_model, task_of
 from bert_tf.families.recipe import FinetuningRecipe
-from bert_tf.families.task import Split, Task
+from bert_tf.families.task import RunSplit, Split, Task
 from bert_tf.families.task_model import TaskModel
 from bert_tf.progress import log
 from bert_tf.sources import local_folder
@@ -156,8 +156,8 @@ def prepare_training(
     splits = {}
     for name, examples in by_split.items():
         labelled = name == task.train_split
-        rows = task.encode(examples, tokenizer, config, labelled)
-        rows = task.featurize(rows, name, initial, config, recipe, output_dir)
+        run = RunSplit(name, initial, recipe, output_dir)
+        rows = task.encode(examples, tokenizer, config, labelled, run)
         splits[name] = Split(examples, rows)
     return TrainingData(
         task,

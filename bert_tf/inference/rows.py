@@ -6,7 +6,6 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bert_tf.config import PRECISIONS
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.families.data.delimited import has_column, listed
 from bert_tf.families.data.tables import (
@@ -18,15 +17,15 @@ from bert_tf.families.data.tables import (
     text_of,
     texts_of,
 )
-from bert_tf.families.usage_options import pair_task
-from bert_tf.files import (
-    ENCODING_ERRORS,
-    STANDARD_STREAM,
-    read_faulty_lines,
-    whole_text,
+from bert_tf.families.recipe import (
+    UserChoiceRecipe,
+    UserFilesRecipe,
+    UserQuestionRecipe,
 )
+from bert_tf.families.usage_options import pair_task
+from bert_tf.files import STANDARD_STREAM, read_faulty_lines, whole_text
 from bert_tf.inference.cells import CHOICES, Question
-from bert_tf.recipe import Settings, read_json_object, setting
+from bert_tf.recipe import Settings, like, read_json_object, setting
 
 if TYPE_CHECKING:
     # A command that shows its help needs no TensorFlow.
@@ -58,37 +57,33 @@ class PredictSettings(Settings):
         "that the model was trained with, if its folder says so, or text",
     )
     text_b_column: str = setting("", "of a pair: that of the second text")
-    question_column: str = setting("", "column of the question")
-    context_column: str = setting("", "column of the context")
-    choice_columns: str = setting(
-        "",
-        "columns of the choices, comma-separated, or in JSON the one that has "
-        "lists of them",
+    question_column: str = like(
+        UserQuestionRecipe, "question_column", default=""
     )
-    start_column: str = setting("", "column of what every choice begins with")
+    context_column: str = like(
+        UserQuestionRecipe,
+        "context_column",
+        default="",
+        help_text="column of the context",
+    )
+    choice_columns: str = like(UserChoiceRecipe, "choice_columns")
+    start_column: str = like(UserChoiceRecipe, "start_column")
     keep_columns: str = setting(
         "",
         "columns to write beside the answers, comma-separated; * is all that "
         f"the model does not read; empty is those called {' or '.join(_IDS)}",
     )
-    format: str = setting(
-        "",
-        f"{', '.join(FORMATS)}, or txt, a text a line; empty goes by the "
-        "name, and standard input is txt",
+    format: str = like(
+        UserFilesRecipe,
+        "format",
+        help_text=f"{', '.join(FORMATS)}, or txt, a text a line; empty goes by "
+        "the name, and standard input is txt",
         choices=("", *FORMATS, TXT),
     )
-    header: bool = setting(
-        True,
-        "the first row names the columns; if not, they are called 0, 1, ...",
-    )
-    encoding_errors: str = setting(
-        "strict",
-        "what becomes of bytes that are not UTF-8: strict, an error of their "
-        "row, or replace",
-        choices=ENCODING_ERRORS,
-    )
+    header: bool = like(UserFilesRecipe, "header")
+    encoding_errors: str = like(UserFilesRecipe, "encoding_errors")
     batch_size: int = setting(32, "rows that are computed together", at_least=1)
-    precision: str = setting("float32", choices=PRECISIONS)
+    precision: str = like(UserFilesRecipe, "precision")
     device: str = setting(
         "", "where to compute: cpu, gpu, gpu:1; empty is a GPU if there is one"
     )

@@ -5,8 +5,9 @@ import re
 from collections.abc import Callable
 
 from bert_tf.checkpoints import load_checkpoint
-from bert_tf.config import LORA_ON, PRECISIONS, SIZE_HELP, BertConfig
+from bert_tf.config import SIZE_HELP, BertConfig
 from bert_tf.errors import UserError
+from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.memory.prediction import (
     Workload,
     largest_batch,
@@ -14,8 +15,8 @@ from bert_tf.memory.prediction import (
     predicted_bytes,
     predicted_parts,
 )
-from bert_tf.recipe import Settings, setting
-from bert_tf.training.recipe import OPTIMIZERS
+from bert_tf.recipe import Settings, like, setting
+from bert_tf.training.recipe import TrainingRecipe
 
 OBJECTIVES = ("pretraining", "classifier")
 _UNITS = {"GB": 1e9, "GIB": 2.0**30, "MB": 1e6, "MIB": 2.0**20}
@@ -42,8 +43,8 @@ class PlanSettings(Settings):
         at_most=lambda plan: plan.max_seq_length,
         why="`max_seq_length`",
     )
-    precision: str = setting("float32", choices=PRECISIONS)
-    optimizer: str = setting("adamw", choices=OPTIMIZERS)
+    precision: str = like(TrainingRecipe, "precision")
+    optimizer: str = like(TrainingRecipe, "optimizer")
     rematerialize: bool = setting(
         False, "compute each block again in the backward pass"
     )
@@ -53,12 +54,7 @@ class PlanSettings(Settings):
     lora_rank: int = setting(
         0, "LoRA, of a classifier: rank of the updates; 0 = none", at_least=0
     )
-    lora_on: str = setting(
-        BertConfig.lora_on,
-        f"LoRA: the kernels that have updates, {' or '.join(LORA_ON)}",
-        choices=LORA_ON,
-        requires="lora_rank",
-    )
+    lora_on: str = like(FinetuningRecipe, "lora_on")
     gradient_accumulation_steps: int = setting(
         1, "slices of a device's batch", at_least=1
     )

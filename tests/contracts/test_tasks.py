@@ -21,6 +21,7 @@ from bert_tf.encoders import bert
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import load_model, read_config
 from bert_tf.families.recipe import PruningSettings
+from bert_tf.families.task import RunSplit
 from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.pruning import Pruning, prune
 from bert_tf.finetuning.run import run_finetuning
@@ -225,9 +226,8 @@ def test_answers_do_not_depend_on_batches(
     model, tokens, config = load_model(folder, task)
     # A short training leaves outputs that hardly differ.
     fill(model.network, seed=5, scale=0.5)
-    encoded = task.encode(task.load("dev", recipe), tokens, config)
-    source = load_checkpoint(folder)
-    rows = task.featurize(encoded, "dev", source, config, recipe, tmp_path)
+    run = RunSplit("dev", load_checkpoint(folder), recipe, tmp_path)
+    rows = task.encode(task.load("dev", recipe), tokens, config, run=run)
     every = np.arange(len(rows))
     one_by_one = (
         (every[n : n + 1], model(rows.batch(every[n : n + 1]))) for n in every

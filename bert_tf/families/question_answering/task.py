@@ -30,6 +30,7 @@ from bert_tf.families.question_answering.squad_files import (
 from bert_tf.families.recipe import FilesRecipe, SpanRecipe
 from bert_tf.families.rows import LabelledRows, Outputs
 from bert_tf.families.task import (
+    RunSplit,
     Score,
     Split,
     Task,
@@ -150,6 +151,7 @@ class QuestionAnsweringTask(
         tokenizer: Tokenizer,
         config: QuestionAnsweringConfig,
         labelled: bool = False,
+        run: RunSplit | None = None,
     ) -> "SpanWindows | LabelledRows":
         """See `make_windows` and `label_windows`."""
         from bert_tf.families.question_answering.windows import (

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from bert_tf.checkpoints import Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.folders import FolderFiles
@@ -24,6 +23,7 @@ from bert_tf.families.recipe import (
 )
 from bert_tf.families.rows import Outputs
 from bert_tf.families.task import (
+    RunSplit,
     Score,
     Split,
     Task,
@@ -205,6 +205,7 @@ class TokenClassificationTask(
         tokenizer: Tokenizer,
         config: TokenClassificationConfig,
         labelled: bool = False,
+        run: RunSplit | None = None,
     ) -> "WordRows":
         """See `encode_words`; a notice says if documents are not marked."""
         from bert_tf.families.token_classification.windows import encode_words
@@ -435,14 +436,13 @@ class FeatureTaggingTask(TokenClassificationTask):
             tagger_dropout=recipe.tagger_dropout,
         )
 
-    def featurize(
+    def encode(
         self,
-        rows: "WordRows",
-        split: str,
-        source: Checkpoint,
+        examples: TaggedWords,
+        tokenizer: Tokenizer,
         config: TokenClassificationConfig,
-        recipe: FeatureRecipe,
-        output_dir: pathlib.Path,
+        labelled: bool = False,
+        run: RunSplit | None = None,
     ) -> "WordRows":
         """The sentences as rows of vectors, which are computed later.
 
@@ -454,22 +454,24 @@ class FeatureTaggingTask(TokenClassificationTask):
             layers_of,
         )
 
+        rows = super().encode(examples, tokenizer, config, labelled)
+        assert run is not None
         assert isinstance(config, FeatureTaggingConfig)
-        layers = layers_of(config.features, source.config.num_hidden_layers)
-        is_training = rows.tags is not None
-        if is_training and pathlib.Path(recipe.init_from, TAGGER_FILE).exists():
+        layers = layers_of(config.features, run.source.config.num_hidden_layers)
+        recipe = run.recipe
+        if labelled and pathlib.Path(recipe.init_from, TAGGER_FILE).exists():
             log(
                 f"{recipe.init_from}: its tagger is not read; a fresh one is "
                 "trained on features of its encoder."
             )
         features = FeatureRows(
             windows=dataclasses.replace(rows, tags=None),
-            checkpoint=source,
+            checkpoint=run.source,
             layers=layers,
             precision=recipe.precision,
             batch_size=recipe.eval_batch_size,
-            folder=output_dir / "features",
-            split=split,
+            folder=run.output_dir / "features",
+            split=run.name,
         )
         return features.labelled(rows.tags)
 

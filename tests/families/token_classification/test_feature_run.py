@@ -13,6 +13,7 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import load_model
 from bert_tf.families.recipe import FEATURES
+from bert_tf.families.task import RunSplit
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
@@ -120,8 +121,8 @@ def test_a_tagger_to_start_from_is_not_read(finished, made, tmp_path, capsys):
         (recipe.init_from, True, False),
     ):
         again = dataclasses.replace(recipe, init_from=str(init_from))
-        rows = task.encode(words, tokenizer(), config, labelled)
-        task.featurize(rows, "x", initial, config, again, tmp_path)
+        run = RunSplit("x", initial, again, tmp_path)
+        task.encode(words, tokenizer(), config, labelled, run)
         assert ("its tagger is not read" in capsys.readouterr().err) is logged
 
 
