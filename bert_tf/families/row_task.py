@@ -15,7 +15,7 @@ from bert_tf.families.data.examples import (
     write_predictions,
 )
 from bert_tf.families.rows import LabelledRows, Outputs, Rows
-from bert_tf.families.task import Config, RunSplit, Score, Split, Task
+from bert_tf.families.task import Answered, Config, RunSplit, Score, Split, Task
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Example = TypeVar("Example", bound=Any)
 # The answer to each row in the form of a label, among those of `answers`.
 PREDICTION = "prediction"
+RowAnswers = Answered[list[Example], dict[str, Any], Config]
 # What makes a row the same in two files is all but its place.
 PLACE = ("identifier", "row", "path")
 
@@ -157,13 +158,9 @@ class RowTask(
         predictions = self.predictions(answers, config)
         return outputs | answers | {PREDICTION: predictions}
 
-    def score(
-        self,
-        examples: list[Example],
-        predictions: dict[str, Any],
-        config: Config,
-    ) -> Score:
+    def score(self, answered: RowAnswers[Example, Config]) -> Score:
         """The official scores, and the mean loss of an example."""
+        examples, predictions, config = answered
         labels = config.labels
         values = self.metrics(
             self.references(examples), predictions[PREDICTION], labels
@@ -173,12 +170,10 @@ class RowTask(
         return Score(values, loss)
 
     def prediction_lines(
-        self,
-        examples: list[Example],
-        predictions: dict[str, Any],
-        config: Config,
+        self, answered: RowAnswers[Example, Config]
     ) -> Iterator[dict[str, Any]]:
         """Every row with its label, the prediction and the probabilities."""
+        examples, predictions, _ = answered
         shares = predictions.get("scores", predictions.get("probabilities"))
         for number, example in enumerate(examples):
             content = {
@@ -215,9 +210,7 @@ class RowTask(
         self,
         folder: pathlib.Path,
         split: str,
-        examples: list[Example],
-        predictions: dict[str, Any],
-        config: Config,
+        answered: RowAnswers[Example, Config],
     ) -> pathlib.Path:
         """Writes the predictions of a split: index and prediction of each row.
 
@@ -227,7 +220,9 @@ class RowTask(
         cells = {
             example.identifier: self.cell_of(value, example)
             for example, value in zip(
-                examples, predictions[PREDICTION], strict=True
+                answered.examples,
+                answered.predictions[PREDICTION],
+                strict=True,
             )
         }
         path = folder / f"predictions_{split}.tsv"

@@ -15,6 +15,7 @@ from typing import (
     Any,
     ClassVar,
     Generic,
+    NamedTuple,
     Self,
     TypeVar,
 )
@@ -60,6 +61,20 @@ class Split:
 
     examples: Any
     rows: Any
+
+
+class Answered(NamedTuple, Generic[Examples, Prediction, Config]):
+    """What a model answers to examples.
+
+    Attributes:
+      examples: what the task loaded.
+      predictions: what its `decode` returned.
+      config: of the model.
+    """
+
+    examples: Examples
+    predictions: Prediction
+    config: Config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +162,9 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         return {}
 
     @property
-    def tune(self) -> Callable[[Examples, Prediction, Config], Config] | None:
+    def tune(
+        self,
+    ) -> Callable[[Answered[Examples, Prediction, Config]], Config] | None:
         """Returns a config with what is chosen by dev predictions of a model.
 
         What is chosen changes what predictions are worth and how they are
@@ -273,14 +290,12 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         """
 
     @abc.abstractmethod
-    def score(
-        self, examples: Examples, predictions: Prediction, config: Config
-    ) -> Score:
+    def score(self, answered: Answered[Examples, Prediction, Config]) -> Score:
         """The official scores of predictions, and their mean loss."""
 
     @abc.abstractmethod
     def prediction_lines(
-        self, examples: Examples, predictions: Prediction, config: Config
+        self, answered: Answered[Examples, Prediction, Config]
     ) -> Iterable[Mapping[str, Any]]:
         """The lines of dev_predictions.jsonl, of types that JSON knows."""
 
@@ -302,9 +317,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         self,
         folder: pathlib.Path,
         split: str,
-        examples: Examples,
-        predictions: Prediction,
-        config: Config,
+        answered: Answered[Examples, Prediction, Config],
     ) -> pathlib.Path:
         """Writes the predictions of a split for others to read.
 

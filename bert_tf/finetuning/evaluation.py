@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.families.rows import ExampleRows, Outputs, Rows
-from bert_tf.families.task import Split, Task
+from bert_tf.families.task import Answered, Split, Task
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.progress import Progress
 from bert_tf.side_by_side import side_by_side
@@ -109,13 +109,13 @@ class Scored:
     """A model's predictions for a split and what they are worth.
 
     Attributes:
-      predictions: as the task has them.
+      answered: the predictions and what they answer.
       scores: the task's official scores by name.
       loss: the mean loss of an example; None where it has no meaning.
       examples_per_second: speed of the prediction.
     """
 
-    predictions: Any
+    answered: Answered
     scores: dict[str, float]
     loss: float | None
     examples_per_second: float
@@ -143,30 +143,31 @@ class Scorer:
     tokenizer: Tokenizer
     predictor: Predictor
 
-    def predict(self, split: Split) -> Any:
+    def predict(self, split: Split) -> Answered:
         """The model's predictions for a split."""
         outputs = self.predictor.outputs(split.rows)
-        return self.task.decode(outputs, split, self.tokenizer, self.config)
+        found = self.task.decode(outputs, split, self.tokenizer, self.config)
+        return Answered(split.examples, found, self.config)
 
     def score(self, split: Split) -> Scored:
         """The predictions for a split with labels, and their scores."""
         started = time.monotonic()
-        predictions = self.predict(split)
+        answered = self.predict(split)
         seconds = time.monotonic() - started
-        found = self.task.score(split.examples, predictions, self.config)
+        found = self.task.score(answered)
         speed = len(split.examples) / seconds
-        return Scored(predictions, found.values, found.loss, speed)
+        return Scored(answered, found.values, found.loss, speed)
 
-    def tuned(self, split: Split, predictions: Any) -> "Scorer":
-        """The same with a config that is chosen by predictions for a split."""
+    def tuned(self, answered: Answered) -> "Scorer":
+        """The same with a config that is chosen by predictions for dev."""
         assert self.task.tune is not None
-        config = self.task.tune(split.examples, predictions, self.config)
-        return dataclasses.replace(self, config=config)
+        return dataclasses.replace(self, config=self.task.tune(answered))
 
-    def rescored(self, split: Split, scored: Scored) -> Scored:
+    def rescored(self, scored: Scored) -> Scored:
         """What the same predictions are worth by another config."""
-        found = self.task.score(split.examples, scored.predictions, self.config)
-        return dataclasses.replace(scored, scores=found.values)
+        answered = scored.answered._replace(config=self.config)
+        values = self.task.score(answered).values
+        return dataclasses.replace(scored, answered=answered, scores=values)
 
 
 def write_scores(

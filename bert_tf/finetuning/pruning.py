@@ -141,8 +141,8 @@ def prune(
         scored = [scorer.score(answered) for scorer in scorers]
         if task.tune:
             # What was chosen by the answers of the whole model.
-            scorers[1] = scorers[1].tuned(answered, scored[1].predictions)
-            scored[1] = scorers[1].rescored(answered, scored[1])
+            scorers[1] = scorers[1].tuned(scored[1].answered)
+            scored[1] = scorers[1].rescored(scored[1])
         save_model(beside, models[1], tokenizer, scorers[1].config)
         recipe.save(beside / RECIPE_FILE)
         speeds = rows_per_second(models, answered.rows, recipe.eval_batch_size)

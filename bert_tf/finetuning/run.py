@@ -179,22 +179,17 @@ def _use_finished(
         )
         return Split(examples, rows)
 
-    def write(name: str, examples: Any, predictions: Any) -> pathlib.Path:
-        return task.write_predictions(
-            output_dir, name, examples, predictions, config
-        )
-
     scores, answers = {}, {}
     for name, examples in devs.items():
         found = scorer.score(encode(name, examples))
         write_scores(output_dir, name, found, len(examples))
-        path = write(name, examples, found.predictions)
+        path = task.write_predictions(output_dir, name, found.answered)
         line = f"{name}: {summarize(found.scores)}; answers in {path}"
         print(line, flush=True)
         scores[name] = found.scores
     for name, examples in tests.items():
-        predictions = scorer.predict(encode(name, examples))
-        answers[name] = write(name, examples, predictions)
+        answered = scorer.predict(encode(name, examples))
+        answers[name] = task.write_predictions(output_dir, name, answered)
         line = f"{name}: {len(examples):,} answers in {answers[name]}"
         print(line, flush=True)
     return scores, answers

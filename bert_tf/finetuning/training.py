@@ -126,7 +126,7 @@ def train_once(
         last = scorer
         if task.tune:
             last = scorer.tuned(
-                main, newest.predictions if newest else scorer.predict(main)
+                newest.answered if newest else scorer.predict(main)
             )
         base = data.initial if recipe.lora_rank else None
         save_model(output_dir / LAST, model, data.tokenizer, last.config, base)
@@ -136,10 +136,9 @@ def train_once(
             known = newest if split is main and best.is_newest else None
             scored[name] = known or scorer.score(split)
         if task.tune:
-            scorer = scorer.tuned(main, scored[data.main_split].predictions)
+            scorer = scorer.tuned(scored[data.main_split].answered)
             scored = {
-                name: scorer.rescored(data.dev[name], found)
-                for name, found in scored.items()
+                name: scorer.rescored(found) for name, found in scored.items()
             }
         save_model(output_dir, model, data.tokenizer, scorer.config, base)
         return write_results(
@@ -284,9 +283,7 @@ def write_results(
     for name, found in scored.items():
         write_scores(output_dir, name, found, len(data.dev[name].examples))
         print(f"{task.name}, {name}: {summarize(found.scores)}")
-    dev = data.dev[first].examples
-    answers = scored[first].predictions
-    lines = task.prediction_lines(dev, answers, scorer.config)
+    lines = task.prediction_lines(scored[first].answered)
     text = "\n".join(map(json.dumps, lines))
     write_text(output_dir / DEV_PREDICTIONS, text + "\n")
     train = data.train.examples

@@ -12,7 +12,7 @@ from bert_tf.errors import UserError
 from bert_tf.families.model_folder import read_config
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import ExampleRows, Outputs
-from bert_tf.families.task import Split, TaskTemplate
+from bert_tf.families.task import Answered, Split, TaskTemplate
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -78,7 +78,7 @@ class DevSplit:
             outputs, self._split, self._tokenizer, self._config
         )
         scores = self._task.score(
-            self._split.examples, predictions, self._config
+            Answered(self._split.examples, predictions, self._config)
         )
         return scores.values[self._task.main_metric]
 

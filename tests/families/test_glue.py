@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bert_tf.families.data import glue as data_glue
+from bert_tf.families.task import Answered
 from tests.inference.serving_models import text_config
 from tests.user_errors import error_of
 
@@ -180,9 +181,8 @@ def test_submission_files(glue, tmp_path, name):
         config = text_config(label_kind=task.label_kind, labels=task.labels)
         predictions = task.decode({"logits": logits}, None, None, config)
         file, answer = SUBMISSIONS[name][split]
-        path = task.write_predictions(
-            tmp_path, split, examples, predictions, None
-        )
+        answered = Answered(examples, predictions, None)
+        path = task.write_predictions(tmp_path, split, answered)
         assert path == tmp_path / file
         for each in (path, tmp_path / f"predictions_{split}.tsv"):
             assert each.read_text() == f"index\tprediction\n0\t{answer}\n"

@@ -30,6 +30,7 @@ from bert_tf.families.question_answering.squad_files import (
 from bert_tf.families.recipe import FilesRecipe, SpanRecipe
 from bert_tf.families.rows import LabelledRows, Outputs
 from bert_tf.families.task import (
+    Answered,
     RunSplit,
     Score,
     Split,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.families.question_answering.windows import SpanWindows
 
+QuestionsAnswered = Answered[list[Question], Answers, QuestionAnsweringConfig]
 # Of the best answers, those that the report shows.
 _SHOWN_BEST = 3
 
@@ -201,17 +203,13 @@ class QuestionAnsweringTask(
             config.max_answer_length,
         )
 
-    def score(
-        self,
-        examples: list[Question],
-        predictions: Answers,
-        config: QuestionAnsweringConfig,
-    ) -> Score:
+    def score(self, answered: QuestionsAnswered) -> Score:
         """The official scores, from 0 to 1.
 
         Of SQuAD 2.0: at the threshold of the model, and (best_) at the best
         one for these questions.
         """
+        examples, predictions, config = answered
         answers = predictions.texts(config.null_threshold)
         texts = _by_identifier(examples, answers)
         if predictions.null_odds is None:
@@ -234,12 +232,10 @@ class QuestionAnsweringTask(
         )
 
     def _with_threshold(
-        self,
-        examples: list[Question],
-        predictions: Answers,
-        config: QuestionAnsweringConfig,
+        self, answered: QuestionsAnswered
     ) -> QuestionAnsweringConfig:
         """The config with the threshold of the highest F1."""
+        examples, predictions, config = answered
         assert predictions.null_odds is not None
         threshold = squad_metrics.tuned_threshold(
             examples,
@@ -274,23 +270,20 @@ class QuestionAnsweringTask(
         self,
         folder: pathlib.Path,
         split: str,
-        examples: list[Question],
-        predictions: Answers,
-        config: QuestionAnsweringConfig,
+        answered: QuestionsAnswered,
     ) -> pathlib.Path:
         """Writes the files of the official scripts; those of dev as dev_*."""
+        examples, predictions, config = answered
         prefix = "dev_" if split == "dev" else ""
         threshold = config.null_threshold
         write_answers(examples, predictions, folder, threshold, prefix)
         return folder / f"{prefix}{PREDICTIONS_FILE}"
 
     def prediction_lines(
-        self,
-        examples: list[Question],
-        predictions: Answers,
-        config: QuestionAnsweringConfig,
+        self, answered: QuestionsAnswered
     ) -> Iterator[dict[str, Any]]:
         """Every question, its answers, and what the model answers."""
+        examples, predictions, config = answered
         odds, spans = predictions.null_odds, predictions.spans.tolist()
         texts = predictions.texts(config.null_threshold)
         for number, (question, text) in enumerate(

@@ -25,7 +25,7 @@ from bert_tf.families.data.examples import (
 from bert_tf.families.data.tables import Cell
 from bert_tf.families.data.user_files import ReadRows
 from bert_tf.families.recipe import MultiLabelRecipe, SentenceRecipe
-from bert_tf.families.row_task import RowTask
+from bert_tf.families.row_task import RowAnswers, RowTask
 from bert_tf.families.rows import TextRows
 from bert_tf.families.text_classification.checks import examine_texts
 from bert_tf.families.text_classification.config import (
@@ -266,17 +266,13 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         self,
         folder: pathlib.Path,
         split: str,
-        examples: list[Example],
-        predictions: dict[str, Any],
-        config: TextClassificationConfig,
+        answered: RowAnswers[Example, TextClassificationConfig],
     ) -> pathlib.Path:
         """Writes index and prediction, as gluebenchmark.com takes them.
 
         The file for GLUE, where the split has one, is written besides.
         """
-        path = super().write_predictions(
-            folder, split, examples, predictions, config
-        )
+        path = super().write_predictions(folder, split, answered)
         if split not in self.submission_files:
             return path
         name = self.submission_files[split]

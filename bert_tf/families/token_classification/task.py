@@ -23,6 +23,7 @@ from bert_tf.families.recipe import (
 )
 from bert_tf.families.rows import Outputs
 from bert_tf.families.task import (
+    Answered,
     RunSplit,
     Score,
     Split,
@@ -105,6 +106,9 @@ class TagPredictions(NamedTuple):
 
     logits: np.ndarray
     tags: list[str]
+
+
+WordsAnswered = Answered[TaggedWords, TagPredictions, TokenClassificationConfig]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -262,12 +266,7 @@ class TokenClassificationTask(
         scheme = words.scheme if words.tags else _form_of(config)
         return TagPredictions(logits, tags_of(found_of_words, starts, scheme))
 
-    def score(
-        self,
-        examples: TaggedWords,
-        predictions: TagPredictions,
-        config: TokenClassificationConfig,
-    ) -> Score:
+    def score(self, answered: WordsAnswered) -> Score:
         """The scores of conlleval, from 0 to 1, and the mean loss of a word.
 
         Words whose tags the model does not know have no loss.
@@ -278,6 +277,7 @@ class TokenClassificationTask(
             TagObjective,
         )
 
+        examples, predictions, config = answered
         values = _scores(examples, predictions.tags)
         number = {label: place for place, label in enumerate(config.labels)}
         gold = _gold_tags(examples, config)
@@ -308,22 +308,19 @@ class TokenClassificationTask(
         self,
         folder: pathlib.Path,
         split: str,
-        examples: TaggedWords,
-        predictions: TagPredictions,
-        config: TokenClassificationConfig,
+        answered: WordsAnswered,
     ) -> pathlib.Path:
         """Writes a file that conlleval takes; see `write_tag_predictions`."""
         path = folder / f"predictions_{split}.txt"
-        write_tag_predictions(str(path), examples, predictions.tags)
+        tags = answered.predictions.tags
+        write_tag_predictions(str(path), answered.examples, tags)
         return path
 
     def prediction_lines(
-        self,
-        examples: TaggedWords,
-        predictions: TagPredictions,
-        config: TokenClassificationConfig,
+        self, answered: WordsAnswered
     ) -> Iterator[dict[str, Any]]:
         """A line for each sentence."""
+        examples, predictions, _ = answered
         for part in examples.sentences():
             yield {
                 "row": int(examples.rows[part.start]),

@@ -22,6 +22,7 @@ from bert_tf.families.multiple_choice.task import (
     UserChoiceTask,
 )
 from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
+from bert_tf.families.task import Answered
 from bert_tf.families.task_model import ChoicesObjective
 from bert_tf.finetuning.run import run_finetuning
 from tests.contracts.task_cases import CASES, model_folder
@@ -181,18 +182,18 @@ def predictions_of(logits):
 def test_scores_by_hand():
     task = MultipleChoiceTask(name="swag", data=SwagFiles())
     config = MultipleChoiceConfig("swag", (), 32, True)
-    found = task.score(
-        [example(0, 1, count=2), example(1, 2, count=3)],
-        predictions_of([[1, 3, -np.inf], [2, -2, 0]]),
-        config,
-    )
+    rows = [example(0, 1, count=2), example(1, 2, count=3)]
+    found = predictions_of([[1, 3, -np.inf], [2, -2, 0]])
+    found = task.score(Answered(rows, found, config))
     assert found.values == {"accuracy": 0.5}
     exp_logits = np.exp([2.0, -2.0, 0.0])
     losses = [np.log1p(np.exp(-2.0)), -np.log(exp_logits[2] / exp_logits.sum())]
     assert found.loss == pytest.approx(np.mean(losses))
     # Scores that are far apart overflow nothing.
     far = predictions_of([[0, 1]]) | {"logits": np.float32([[1e4, -1e4]])}
-    assert task.score([example(0, 1)], far, config).loss == pytest.approx(2e4)
+    assert task.score(
+        Answered([example(0, 1)], far, config)
+    ).loss == pytest.approx(2e4)
 
 
 def test_the_baseline_is_the_commonest_position():
@@ -301,7 +302,8 @@ def test_files_name_choices_as_they_were_given(tmp_path, form, cells):
         example(1, 2)._replace(choices=("same", "same", "other")),
     ]
     answers = predictions_of([[2, 1, -np.inf], [1, 0, 0]])
-    path = task.write_predictions(tmp_path, "dev", examples, answers, None)
+    answered = Answered(examples, answers, None)
+    path = task.write_predictions(tmp_path, "dev", answered)
     lines = [f"{row}\t{cell}" for row, cell in enumerate(cells)]
     assert path.read_text().splitlines() == ["index\tprediction", *lines]
     names = {"number": "02", "number_from_1": "13", "letter": "AC"}
@@ -318,7 +320,7 @@ def test_the_lines_of_the_report():
     examples = [example(0, 1, count=2), example(1, 2, count=3)]
     answers = predictions_of([[2, 1, -np.inf], [1, 0, 0]])
     task = USER_TASK.resolve(UserChoiceRecipe(**COLUMNS))
-    first, second = task.prediction_lines(examples, answers, None)
+    first, second = task.prediction_lines(Answered(examples, answers, None))
     shares = first.pop("probabilities")
     assert shares == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.e)])
     assert len(second["probabilities"]) == 3

@@ -33,6 +33,7 @@ from bert_tf.families.question_answering.squad_metrics import (
 from bert_tf.families.question_answering.task import (
     QuestionAnsweringTask,
 )
+from bert_tf.families.task import Answered
 
 
 def asked(identifier, *answers):
@@ -129,7 +130,7 @@ def test_one_rule_scores_a_question_wherever_it_is_scored(with_null):
     task = QuestionAnsweringTask(
         name="q", train_name="", dev_name="", with_null=False, main_metric="f1"
     )
-    lines = task.prediction_lines(questions, answers, config)
+    lines = task.prediction_lines(Answered(questions, answers, config))
     assert [(line["exact"], line["f1"]) for line in lines] == expected
 
 

@@ -11,6 +11,7 @@ import pytest
 from bert_tf.families.data.examples import Example, read_predictions
 from bert_tf.families.data.user_files import split_off_dev
 from bert_tf.families.recipe import UserTableRecipe
+from bert_tf.families.task import Answered
 from bert_tf.families.text_classification.kinds import (
     MultiLabelTask,
     RegressionTask,
@@ -325,7 +326,8 @@ def test_prediction_files(tmp_path):
     examples = labelled([None, None])
     logits = [[1, -1, 1], [-1, -1, -1]]
     predictions = decoded(task, logits, ("a", "b", "c"))
-    path = task.write_predictions(tmp_path, "dev", examples, predictions, None)
+    answered = Answered(examples, predictions, None)
+    path = task.write_predictions(tmp_path, "dev", answered)
     assert path == tmp_path / "predictions_dev.tsv"
     assert path.read_text() == "index\tprediction\n0\ta|c\n1\t\n"
     answers = read_predictions(str(path), examples, "f")
@@ -340,7 +342,8 @@ def test_numbers_are_clipped_to_the_range_before_they_are_scored(tmp_path):
     examples = labelled([5.0, 1.5, 2.0, 4.0])
     predictions = decoded(stsb, logits, ())
     assert predictions["prediction"] == pytest.approx([5, 0, 2.71828, 5])
-    path = stsb.write_predictions(tmp_path, "test", examples, predictions, None)
+    answered = Answered(examples, predictions, None)
+    path = stsb.write_predictions(tmp_path, "test", answered)
     assert path.name == "STS-B.tsv"
     assert path.read_text() == (
         "index\tprediction\n"

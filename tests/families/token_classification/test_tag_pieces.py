@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.recipe import TagRecipe
-from bert_tf.families.task import Split
+from bert_tf.families.task import Answered, Split
 from bert_tf.families.token_classification.conll_files import (
     TaggedWords,
     read_conll,
@@ -42,7 +42,9 @@ def some_words(tmp_path, count, seed) -> TaggedWords:
 def mean_loss(words, logits, config):
     """The mean loss of a word, whatever is predicted."""
     tags = ["O"] * len(words.words)
-    return TASK.score(words, TagPredictions(logits, tags), config).loss
+    return TASK.score(
+        Answered(words, TagPredictions(logits, tags), config)
+    ).loss
 
 
 @pytest.fixture
@@ -134,7 +136,7 @@ def test_labels_without_prefixes(tmp_path, text, answers):
     )
     assert found.tags == answers.split()
     if has_tags:
-        score = TASK.score(words, found, config)
+        score = TASK.score(Answered(words, found, config))
         assert score.values["accuracy"] == 3 / 4
         assert score.values["f1"] == 4 / 5
         # Of three words next to nothing, of one that misses by 9.

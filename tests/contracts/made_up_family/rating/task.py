@@ -137,9 +137,9 @@ class RatingTask(RowTask[Example, RatingConfig]):
             "accuracy": float((errors == 0).mean()),
         }
 
-    def prediction_lines(self, *given: Any) -> Iterator[dict[str, Any]]:
+    def prediction_lines(self, answered: Any) -> Iterator[dict[str, Any]]:
         """Every row with its rating and the predicted one."""
-        for line in super().prediction_lines(*given):
+        for line in super().prediction_lines(answered):
             yield {"rated": line.pop("text_a"), **line}
 
     def parse(self, cell: str, example: Example, place: str) -> int | None:
