@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bert_tf.checkpoints import HEADS_ON_POOLER, Checkpoint
 from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.checkpoints.labels import default_labels
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, first_few, whole_number
 from bert_tf.families.usage_options import UsageOptions
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -147,6 +148,15 @@ class HeadInFolder:
                     f"{self.options.shown(name)}: does not apply "
                     f"to {task}, as which {self.place} is used; leave it out."
                 )
+
+
+def check_segments(source: str, config: BertConfig, count: int) -> None:
+    """Raises `UserError` where a model cannot tell `count` texts apart."""
+    if count > config.segment_limit:
+        raise UserError(
+            f"{source}: type_vocab_size is {config.type_vocab_size}, so it "
+            "cannot tell the two texts of a row apart; choose another model."
+        )
 
 
 def check_length(

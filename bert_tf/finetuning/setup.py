@@ -20,6 +20,7 @@ from bert_tf.checkpoints import (
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
+from bert_tf.families.config import check_segments
 from bert_tf.families.model_folder import load_model, task_of
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import RunSplit, Split, Task
@@ -145,12 +146,8 @@ def prepare_training(
 ) -> TrainingData:
     """Reads and encodes the training and dev rows, in the run's folder."""
     by_split, config, numbers = load_and_check(task, recipe, tokenizer)
-    if config.num_segments > initial.config.segment_limit:
-        raise UserError(
-            f"`init_from`={recipe.init_from}: type_vocab_size is "
-            f"{initial.config.type_vocab_size}, so it cannot tell the two "
-            "texts of a pair apart; choose another model."
-        )
+    source = f"`init_from`={recipe.init_from}"
+    check_segments(source, initial.config, config.num_segments)
     objective = task.loss(recipe, by_split[task.train_split], config)
     initial, fresh = _place_head(task, recipe, initial, config)
     splits = {}

@@ -27,7 +27,12 @@ from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families import config_type, part_of
-from bert_tf.families.config import HeadInFolder, TaskConfig, check_length
+from bert_tf.families.config import (
+    HeadInFolder,
+    TaskConfig,
+    check_length,
+    check_segments,
+)
 from bert_tf.families.model_folder import (
     RESULTS_FILE,
     TASK_FILE,
@@ -191,12 +196,7 @@ def usage_of(
         return config
     found = HeadInFolder(place, checkpoint, options, tokenizer)
     config = config_type(head).of_head(found)
-    if config.num_segments > checkpoint.config.segment_limit:
-        raise UserError(
-            f"{place}: type_vocab_size is {checkpoint.config.type_vocab_size}, "
-            "so it cannot tell the two texts of a row apart, which "
-            f"{config.task} needs."
-        )
+    check_segments(place, checkpoint.config, config.num_segments)
     return config
 
 

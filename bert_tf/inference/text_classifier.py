@@ -24,6 +24,7 @@ from bert_tf.checkpoints.checkpoint import (
 from bert_tf.checkpoints.labels import default_labels
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError, excerpt, whole_number
+from bert_tf.families.config import check_segments
 from bert_tf.families.model_folder import save_model
 from bert_tf.families.task_model import TaskModel
 from bert_tf.families.text_classification.config import TextClassificationConfig
@@ -111,11 +112,8 @@ class TextClassifier(keras.Model):
         longest = config.max_position_embeddings
         why = "max_position_embeddings"
         whole_number("max_seq_length", max_seq_length, least, longest, why)
-        if pairs and config.segment_limit <= packing.second_segment:
-            raise UserError(
-                "`pairs`=True: the encoder's type_vocab_size is 1, so it "
-                "cannot tell two texts apart; choose another model."
-            )
+        if pairs:
+            check_segments("`pairs`=True", config, packing.second_segment + 1)
         super().__init__(network.input, network.output, name=name)
         self.encoder = encoder
         self.labels = names

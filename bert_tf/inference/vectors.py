@@ -15,6 +15,7 @@ from bert_tf.checkpoints.sentence_files import read_sentence_modules
 from bert_tf.checkpoints.sentence_modules import MEAN, SentenceModules
 from bert_tf.config import PRECISIONS
 from bert_tf.errors import UserError, check_choice
+from bert_tf.families.config import check_segments
 from bert_tf.families.pretrained.answers import (
     PretrainedModel,
     open_pretrained,
@@ -282,13 +283,13 @@ class Extractor:
 
     def _check_pairs(self, number: int) -> None:
         """Refuses a pair, the text `number`, that the model cannot read."""
-        types = self.model.encoder.config.segment_limit
-        packing = self.model.tokenizer.packing
-        if types <= packing.second_segment:
-            raise UserError(
-                f"texts[{number}]: is a pair, and the model's type_vocab_size "
-                f"is {types}, so it cannot tell the two texts apart."
-            )
+        config, packing = (
+            self.model.encoder.config,
+            self.model.tokenizer.packing,
+        )
+        source = f"texts[{number}] is a pair"
+        config = self.model.encoder.config
+        check_segments(source, config, packing.second_segment + 1)
         least = packing.num_special(2) + 1
         length = self.model.max_seq_length
         if length < least:
