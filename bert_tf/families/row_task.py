@@ -66,14 +66,6 @@ class RowTask(
     ) -> list[Any]:
         """The answers in the form of labels."""
 
-    def load(self, split: str, recipe: Any) -> list[Example]:
-        """The examples of a split of `data`; those to predict need no label."""
-
-        def read_rows(path: str, labelled: bool) -> list[Example]:
-            return self.read_file(path, recipe, labelled)
-
-        return self.data.read(split, recipe, read_rows)
-
     @abc.abstractmethod
     def metrics(
         self,
@@ -117,10 +109,6 @@ class RowTask(
         """What the model is to learn of N examples, [N, ...]."""
         del labels
         return np.array(self.references(examples), np.int32)
-
-    def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
-        """The splits of `data` that are there."""
-        return self.data.present(names, recipe)
 
     def encode(
         self,
@@ -241,15 +229,3 @@ class RowTask(
             )
         ]
         return self.metrics(self.references(examples), values)
-
-    @abc.abstractmethod
-    def read_file(
-        self, path: str, recipe: Any, labelled: bool = True
-    ) -> list[Example]:
-        """The examples of a file that is laid out as the dev file is.
-
-        Args:
-          path: the file.
-          recipe: how to read it.
-          labelled: whether every row must have a label.
-        """

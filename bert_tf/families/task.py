@@ -144,6 +144,12 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     test_splits: tuple[str, ...] = ("test",)
     hub_data_set: str = ""
 
+    if TYPE_CHECKING:
+        # A field of each family, in the place that its signature has it.
+        @property
+        def data(self) -> Any:
+            """Where its examples come from; see `UserFiles`."""
+
     # What task.json holds of its models.
     config_type: ClassVar[type[TaskConfig]]
     # Files of a model folder besides those that every model has.
@@ -177,7 +183,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         del recipe
         return self
 
-    @abc.abstractmethod
     def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
         """The splits that are there; a line names each that is not.
 
@@ -188,21 +193,38 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         Raises:
           UserError: none of them is there.
         """
+        return self.data.present(names, recipe)
 
-    @abc.abstractmethod
     def load(self, split: str, recipe: Any) -> Examples:
         """Reads the examples of a split.
 
         Args:
           split: `train_split` or one of `dev_splits` and `test_splits`.
-          recipe: says where the data are and how to read them.
+          recipe: states where the data are and how to read them.
 
         Returns:
-          N examples, of which `len` tells the number.
+          N examples, of which `len` is the number.
 
         Raises:
           UserError: the data are missing or broken, or a label is; the line
             names file and row.
+        """
+
+        def read_rows(path: str, labelled: bool) -> Examples:
+            return self.read_file(path, recipe, labelled)
+
+        return self.data.read(split, recipe, read_rows)
+
+    @abc.abstractmethod
+    def read_file(
+        self, path: str, recipe: Any, labelled: bool = True
+    ) -> Examples:
+        """The examples of a file that is laid out as the dev file is.
+
+        Args:
+          path: the file.
+          recipe: how to read it.
+          labelled: whether every row must have a label.
         """
 
     @abc.abstractmethod

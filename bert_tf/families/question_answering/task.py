@@ -27,7 +27,7 @@ from bert_tf.families.question_answering.squad_files import (
     split_off_questions,
     trainable,
 )
-from bert_tf.families.recipe import FilesRecipe, SpanRecipe
+from bert_tf.families.recipe import SpanRecipe
 from bert_tf.families.rows import LabelledRows, Outputs
 from bert_tf.families.task import (
     Answered,
@@ -80,29 +80,20 @@ class QuestionAnsweringTask(
         names = {"train": self.train_name, "dev": self.dev_name}
         return UserFiles(split_off_questions, "questions", names)
 
-    def splits(
-        self, names: Sequence[str], recipe: FilesRecipe
-    ) -> tuple[str, ...]:
-        """The splits that there are files for; see `UserFiles`."""
-        return self.data.present(names, recipe)
-
     def read_file(
-        self, path: str, recipe: Any, split: str = "dev"
+        self, path: str, recipe: Any, labelled: bool = True, unique: bool = True
     ) -> list[Question]:
-        """The questions of a file, as it has them."""
-        return read_questions(
-            path,
-            answers_needed=split != "test",
-            unique_identifiers=split != "train",
-            encoding_errors=recipe.encoding_errors,
-        )
+        """The questions of a file, as it has them; see `read_questions`."""
+        return read_questions(path, labelled, unique, recipe.encoding_errors)
 
     def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
         """Reads the questions of a split; notices say what is skipped."""
+
+        def read_rows(path: str, labelled: bool) -> list[Question]:
+            return self.read_file(path, recipe, labelled, split != "train")
+
         path = self.data.path(split, recipe)
-        questions = self.data.read(
-            split, recipe, lambda path, _: self.read_file(path, recipe, split)
-        )
+        questions = self.data.read(split, recipe, read_rows)
         located = located_answers(questions)
         lines = oddity_lines(questions, located, path, split == "train")
         if split == "train":

@@ -199,7 +199,7 @@ class UserQuestionAnsweringTask(QuestionAnsweringTask):
         )
 
     def read_file(
-        self, path: str, recipe: Any, split: str = "dev"
+        self, path: str, recipe: Any, labelled: bool = True, unique: bool = True
     ) -> list[Question]:
         """See `read_user_questions`."""
-        return read_user_questions(path, recipe, split != "test")
+        return read_user_questions(path, recipe, labelled)

@@ -18,6 +18,7 @@ from bert_tf.families.checks import Examination
 from bert_tf.families.data.examples import (
     Example,
     Label,
+    ParseLabel,
     known_label,
     names_in,
     sorted_labels,

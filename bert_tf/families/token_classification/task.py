@@ -134,23 +134,15 @@ class TokenClassificationTask(
     config_type: ClassVar[type[TaskConfig]] = TokenClassificationConfig
 
     def resolve(self, recipe: Any) -> Self:
-        """The task of one run, with one notice of unmarked documents."""
-        del recipe
-        return dataclasses.replace(self)
+        """The task of one run; test is for eval where it has tags."""
+        splits = self.dev_splits if recipe.score_test else ("dev",)
+        return dataclasses.replace(self, dev_splits=splits)
 
-    def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
-        """Says which splits are there; test is for eval where it has tags."""
-        if names == self.dev_splits and not recipe.score_test:
-            names = [name for name in names if name != "test"]
-        return self.data.present(names, recipe)
-
-    def load(self, split: str, recipe: Any) -> TaggedWords:
-        """Reads the words of a split."""
-
-        def read_rows(path: str, tags_needed: bool) -> TaggedWords:
-            return read_conll(path, recipe, tags_needed or recipe.score_test)
-
-        return self.data.read(split, recipe, read_rows)
+    def read_file(
+        self, path: str, recipe: Any, labelled: bool = True
+    ) -> TaggedWords:
+        """See `read_conll`."""
+        return read_conll(path, recipe, labelled or recipe.score_test)
 
     def examine(
         self,
@@ -384,9 +376,8 @@ class UserTokenClassificationTask(TokenClassificationTask):
 
     def resolve(self, recipe: Any) -> Self:
         """The task of one run, in which a file is read once."""
-        del recipe
         data = UserFiles(split_off_documents, "sentences")
-        return dataclasses.replace(self, data=data)
+        return dataclasses.replace(super().resolve(recipe), data=data)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -131,7 +131,8 @@ def test_test_is_left_alone_unless_it_is_to_be_scored(
     task, recipe = trained.task, trained.recipe
     settings = [f"init_from={trained.folder}", f"data_dir={path.parent}"]
     recipe = recipe.override([*settings, "score_test=no"])
-    assert task.splits(task.dev_splits, recipe) == ("dev",)
+    resolved = task.resolve(recipe)
+    assert resolved.splits(resolved.dev_splits, recipe) == ("dev",)
     done = run_finetuning(task, recipe, tmp_path / "run", ["eval", "predict"])
     assert list(done["eval"]) == ["dev"]
     assert list(done["predict"]) == ["test"]
@@ -140,7 +141,8 @@ def test_test_is_left_alone_unless_it_is_to_be_scored(
     assert words == ["no", "here"]
     path.unlink()
     recipe = recipe.override(["score_test=yes"])
-    assert task.splits(task.dev_splits, recipe) == ("dev",)
+    resolved = task.resolve(recipe)
+    assert resolved.splits(resolved.dev_splits, recipe) == ("dev",)
     assert "eng.testb nor conll2003/test.txt; continuing with dev alone." in (
         capsys.readouterr().err
     )
