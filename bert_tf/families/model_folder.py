@@ -102,7 +102,7 @@ def read_config(folder: str | os.PathLike, task: "Task") -> Any:
     values = dataclasses.asdict(config)
     given = {key: value for key, value in values.items() if key in kinds}
     task.recipe_type.from_dict(given, str(pathlib.Path(folder) / TASK_FILE))
-    for key, own in task.kind.items():
+    for key, own in task.fixed_config.items():
         if values[key] != own:
             raise UserError(
                 f"{folder}: was fine-tuned with {key} {values[key]}, and this "

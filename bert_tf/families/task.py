@@ -163,7 +163,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         return self.config_type.head
 
     @property
-    def kind(self) -> dict[str, Any]:
+    def fixed_config(self) -> dict[str, Any]:
         """Fields of task.json that all models of the task have in common."""
         return {}
 

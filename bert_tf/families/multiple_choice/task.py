@@ -151,11 +151,11 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
             task=self.name,
             labels=(),
             max_seq_length=recipe.max_seq_length,
-            **self.kind,
+            **self.fixed_config,
         )
 
     @property
-    def kind(self) -> dict[str, Any]:
+    def fixed_config(self) -> dict[str, Any]:
         """Whether choices have a common beginning."""
         return {"has_start": self.data.columns.start is not None}
 

@@ -157,7 +157,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
                 )
 
     @property
-    def kind(self) -> dict[str, Any]:
+    def fixed_config(self) -> dict[str, Any]:
         """What a label is."""
         return {"label_kind": self.label_kind}
 
@@ -192,7 +192,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
             long_inputs=recipe.long_inputs,
             doc_stride=recipe.doc_stride,
             threshold=threshold,
-            **self.kind,
+            **self.fixed_config,
         )
 
     def check(

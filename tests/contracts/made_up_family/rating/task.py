@@ -96,7 +96,7 @@ class RatingTask(RowTask[Example, RatingConfig]):
         return RatingConfig(self.name, (), recipe.max_seq_length, self.steps)
 
     @property
-    def kind(self) -> dict[str, Any]:
+    def fixed_config(self) -> dict[str, Any]:
         """How many steps a rating has."""
         return {"steps": self.steps}
 
