@@ -19,7 +19,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 from bert_tf.families.config import check_segments
 from bert_tf.families.model_folder import load_model, task_of
 from bert_tf.families.recipe import FinetuningRecipe
@@ -102,17 +102,12 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
             "or fit the model to this one with tools.convert_checkpoint "
             "`vocab_file`."
         )
-    if recipe.max_seq_length > config.max_position_embeddings:
-        raise UserError(
-            f"max_seq_length={recipe.max_seq_length}: is above "
-            f"max_position_embeddings {config.max_position_embeddings} of "
-            f"{source}; choose at most that, with windows for longer texts."
-        )
-    if recipe.freeze_layers > config.num_hidden_layers:
-        raise UserError(
-            f"freeze_layers={recipe.freeze_layers}: {source} has "
-            f"{config.num_hidden_layers} layers; choose at most that."
-        )
+    for name, least, size in (
+        ("max_seq_length", 1, "max_position_embeddings"),
+        ("freeze_layers", -1, "num_hidden_layers"),
+    ):
+        most, why = getattr(config, size), f"{size} of {source}"
+        whole_number(name, getattr(recipe, name), least, most, why)
     added: dict[str, Any] = {"bilstm": True} if recipe.bilstm else {}
     if recipe.lora_rank:
         for name in ("lora_rank", "lora_alpha", "lora_on"):

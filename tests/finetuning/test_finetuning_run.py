@@ -473,8 +473,8 @@ SEVERAL = MultiLabelTask(name="mood", data=data())
     ("task", "mode", "settings", "message"),
     [
         (TASK, "train", "init_from=", "`init_from`: name the model"),
-        (TASK, "train", "max_seq_length=41", "is above max_position_embeddin"),
-        (TASK, "train", "freeze_layers=3", "has 2 layers; choose at most that"),
+        (TASK, "train", "max_seq_length=41", "max_position_embeddings of"),
+        (TASK, "train", "freeze_layers=3", "to 2 .num_hidden_layers of"),
         (
             TASK,
             "train",

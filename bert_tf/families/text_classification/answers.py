@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import whole_number
 from bert_tf.families.requests import (
     Request,
     Tensors,
@@ -227,11 +227,10 @@ class SentenceModel(TextModel):
             check_outputs(count, config.labels)
         special = tokenizer.packing.num_special(config.num_texts)
         self._room = config.max_seq_length - special
-        if self._room < 1:
-            raise UserError(
-                f"max_seq_length={config.max_seq_length}: a row needs at least "
-                f"{special + 1}, for special tokens and one other."
-            )
+        whole_number(
+            *("max_seq_length", config.max_seq_length, special + 1),
+            why="special tokens and one other",
+        )
         self.usage = config
         self._max_windows = max_windows
         self._names = ("text", "text_b") if pairs else ("text",)
