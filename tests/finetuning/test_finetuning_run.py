@@ -417,7 +417,7 @@ def test_bucketed_batches_have_the_loss_of_padded_ones(start):
     total = {"bucketed": 0.0, "padded": 0.0}
     for chosen in epoch_batches(len(rows), 4, 1, 0):
         batch = as_numpy(rows.batch(chosen))
-        batch[EXAMPLE_WEIGHTS] = rows.weights.numpy()[chosen]
+        batch[EXAMPLE_WEIGHTS] = np.ones(len(chosen), np.float32)
         wide = {
             name: np.pad(value, [(0, 0), (0, 32 - value.shape[1])])
             if value.ndim == 2

@@ -232,11 +232,11 @@ def pretrained(network=models.pretrainer, **settings):
     [
         (sentences, {"labels": ("a", "b")}, "`labels`: are 2, .* model has 3"),
         (sentences, {"labels": ("a", "b", "a")}, "'a' occurs twice"),
-        (sentences, {"long_inputs": "split"}, "long_inputs is 'split'"),
+        (sentences, {"long_inputs": "split"}, "long_inputs='split'"),
         (sentences, {"max_seq_length": 90}, "3 to 80"),
         (sentences, {"max_seq_length": 3, "num_texts": 2}, "at least 4"),
         (sentences, {"labels": ()}, "`labels`: are 0"),
-        (sentences, {"label_kind": "sets"}, "label_kind is 'sets'"),
+        (sentences, {"label_kind": "sets"}, "label_kind='sets'"),
         (models.span_model, {"doc_stride": 0}, "doc_stride`=0"),
         (models.span_model, {"n_best_size": 0}, "n_best_size`=0"),
         (models.span_model, {"max_query_length": 37}, "=40: leaves no room"),
