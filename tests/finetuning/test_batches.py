@@ -30,7 +30,9 @@ def data():
     examples = texts(83, 4)
     rows = encode(examples, tokenizer(), 24)
     labels = np.arange(83, dtype=np.int32)
-    return LabelledRows(rows, rows.weights.numpy(), {"label_ids": labels})
+    return LabelledRows(
+        rows, np.ones(len(rows), np.float32), {"label_ids": labels}
+    )
 
 
 def lengths_of(count, seed=0):
@@ -124,7 +126,7 @@ def test_batch_k_is_the_same_wherever_one_starts(data, bucket_by_length):
 
 def test_with_fewer_rows_than_a_batch_too(data):
     rows = encode(texts(3, 4), tokenizer(), 24)
-    few = LabelledRows(rows, rows.weights.numpy(), data.labels)
+    few = LabelledRows(rows, np.ones(len(rows), np.float32), data.labels)
     whole = taken(few, 0, 9)
     for start in (1, 2, 5):
         for mine, other in zip(
