@@ -93,9 +93,9 @@ CASES = [
     ),
     (
         lambda: convert_checkpoint("in", "onnx", "out"),
-        "`to`=onnx: unknown layout",
+        "`to`='onnx': takes one of",
         "convert_checkpoint --input=in --to=onnx --output_dir=out",
-        "--to=onnx: unknown layout",
+        "--to='onnx': takes one of",
     ),
     (
         lambda: parse_layers("a", "none"),
