@@ -219,5 +219,5 @@ def test_null_odds_are_of_questions_without_answer(files):
     dev, answers = (str(files / f) for f in ("dev-v1.1.json", "answers.json"))
     names = [q.identifier for q in read_questions(dev)]
     pathlib.Path(answers).write_text(json.dumps(dict.fromkeys(names, "x")))
-    with pytest.raises(UserError, match="`null_odds`=x: is of use for quest"):
+    with pytest.raises(UserError, match="`null_odds`=x: is for questions"):
         task.score_file(recipe, dev, answers, "x")
