@@ -141,10 +141,10 @@ CASES = [
     ),
     (
         lambda: finetune("sentence", text_columns="a,", init_from="m"),
-        "`text_columns`=a,: name one",
+        "`text_columns`=a,: name the column",
         "run_finetuning --task=sentence --output_dir=out --init_from=m --set "
         "text_columns=a,",
-        "--set text_columns=a,: name one",
+        "--set text_columns=a,: name the column",
     ),
 ]
 
