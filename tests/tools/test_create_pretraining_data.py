@@ -85,7 +85,7 @@ def test_warnings_go_to_standard_error(
         ({"input": ""}, "--input: give one or more"),
         ({"vocab_file": "/nowhere"}, "/nowhere: no such vocabulary file"),
         ({"max_seq_length": 3}, "max_seq_length is 3"),
-        ({"workers": -1}, "workers`=-1"),
+        ({"workers": -1}, "workers`?=-1"),
         ({"beam_options": "--x"}, "--beam_options=--x: is for --runner=beam"),
         (
             {"runner": "beam", "workers": 2},
