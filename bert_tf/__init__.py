@@ -7,9 +7,13 @@ neither TensorFlow nor Keras.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bert_tf.architectures.distilbert import DistilBertConfig
+    from bert_tf.architectures.electra import ElectraConfig
     from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
-    from bert_tf.config import BertConfig, DistilBertConfig, ElectraConfig
-    from bert_tf.encoders import BertEncoder, DistilBertEncoder, ElectraEncoder
+    from bert_tf.config import BertConfig
+    from bert_tf.encoders import BertEncoder
+    from bert_tf.encoders.distilbert import DistilBertEncoder
+    from bert_tf.encoders.electra import ElectraEncoder
     from bert_tf.errors import UserError
     from bert_tf.finetuned import FinetuningRun, finetune
     from bert_tf.inference.embed import embed
@@ -41,10 +45,10 @@ _HOME = {
     "BertPretrainer": "bert_tf.pretraining.pretrainer",
     "BertTokenizer": "bert_tf.text.tokenizer",
     "Checkpoint": "bert_tf.checkpoints",
-    "DistilBertConfig": "bert_tf.config",
-    "DistilBertEncoder": "bert_tf.encoders",
-    "ElectraConfig": "bert_tf.config",
-    "ElectraEncoder": "bert_tf.encoders",
+    "DistilBertConfig": "bert_tf.architectures.distilbert",
+    "DistilBertEncoder": "bert_tf.encoders.distilbert",
+    "ElectraConfig": "bert_tf.architectures.electra",
+    "ElectraEncoder": "bert_tf.encoders.electra",
     "ElectraPretrainer": "bert_tf.pretraining.electra",
     "FinetuningRun": "bert_tf.finetuned",
     "LoadedModel": "bert_tf.inference.load",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
+from bert_tf.architecture_list import find_architecture
 from bert_tf.errors import UserError
 from bert_tf.recipe import Settings, check_kind, setting
 
@@ -44,9 +45,9 @@ _MAX_LAYERS = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig(Settings):
-    """Architecture of a BERT; the fields are the keys of bert_config.json.
+    """Sizes of a BERT; the fields are the keys of bert_config.json.
 
-    Those of BERT's relatives are subclasses.
+    Those of other architectures are subclasses; see `bert_tf.architectures`.
     """
 
     # By which files tell architectures apart; BERT's do not say.
@@ -62,36 +63,51 @@ class BertConfig(Settings):
     has_pooler: ClassVar[bool] = True
     # Layers and hidden size by name.
     sizes: ClassVar[Mapping[str, tuple[int, int]]] = SIZES
-    # Fields that may be 0.
-    _may_be_zero: ClassVar[tuple[str, ...]] = ("attention_head_size",)
 
     vocab_size: int = setting(
-        dataclasses.MISSING, "number of WordPiece tokens, V"
+        dataclasses.MISSING, "number of WordPiece tokens, V", at_least=1
     )
-    hidden_size: int = setting(768, "width of the encoder, H")
-    num_hidden_layers: int = setting(12, "Transformer blocks, L")
-    num_attention_heads: int = setting(12, "attention heads, N")
-    intermediate_size: int = setting(3072, "width of the feed-forward layer")
+    hidden_size: int = setting(768, "width of the encoder, H", at_least=1)
+    num_hidden_layers: int = setting(
+        12, "Transformer blocks, L", at_least=1, at_most=_MAX_LAYERS
+    )
+    num_attention_heads: int = setting(12, "attention heads, N", at_least=1)
+    intermediate_size: int = setting(
+        3072, "width of the feed-forward layer", at_least=1
+    )
     hidden_act: str = setting(
-        "gelu", f"feed-forward activation, one of {', '.join(ACTIVATIONS)}"
+        "gelu",
+        f"feed-forward activation, one of {', '.join(ACTIVATIONS)}",
+        choices=ACTIVATIONS,
     )
     hidden_dropout_prob: float = setting(
-        0.1, "dropout on embeddings and on each sub-layer's output"
+        0.1,
+        "dropout on embeddings and on each sub-layer's output",
+        at_least=0,
+        below=1,
     )
     attention_probs_dropout_prob: float = setting(
-        0.1, "dropout on attention probabilities"
+        0.1, "dropout on attention probabilities", at_least=0, below=1
     )
-    max_position_embeddings: int = setting(512, "longest input, in tokens")
-    type_vocab_size: int = setting(2, "number of segments")
+    max_position_embeddings: int = setting(
+        512, "longest input, in tokens", at_least=1
+    )
+    type_vocab_size: int = setting(2, "number of segments", at_least=1)
     initializer_range: float = setting(
-        0.02, "standard deviation of the truncated normal initializer"
+        0.02, "standard deviation of the truncated normal initializer", above=0
     )
-    layer_norm_eps: float = setting(1e-12, "epsilon of layer normalisation")
+    layer_norm_eps: float = setting(
+        1e-12, "epsilon of layer normalisation", above=0
+    )
     masked_lm_act: str = setting(
-        "", "activation of the masked LM head; empty takes hidden_act"
+        "",
+        "activation of the masked LM head; empty takes hidden_act",
+        choices=("", *ACTIVATIONS),
     )
     masked_lm_layer_norm_eps: float = setting(
-        0.0, "epsilon in the masked LM head; 0 takes layer_norm_eps"
+        0.0,
+        "epsilon in the masked LM head; 0 takes layer_norm_eps",
+        at_least=0,
     )
     causal: bool = setting(
         False,
@@ -107,82 +123,39 @@ class BertConfig(Settings):
         0,
         "rank of the low-rank updates of kernels (LoRA), which are trained in "
         "place of all else in embeddings and blocks; 0 = there are none",
+        at_least=0,
+        at_most=lambda config: config.hidden_size,
+        why="hidden_size is {hidden_size}",
     )
     lora_alpha: float = setting(
-        16.0, "a low-rank update is multiplied by lora_alpha / lora_rank"
+        16.0,
+        "a low-rank update is multiplied by lora_alpha / lora_rank",
+        above=0,
     )
     lora_on: str = setting(
-        QUERY_VALUE, f"the updated kernels, one of {', '.join(LORA_ON)}"
+        QUERY_VALUE,
+        f"the updated kernels, one of {', '.join(LORA_ON)}",
+        choices=LORA_ON,
     )
     attention_head_size: int = setting(
-        0, "width of an attention head, D; 0 takes H / N"
+        0, "width of an attention head, D; 0 takes H / N", at_least=0
     )
 
     def __post_init__(self) -> None:
         for name, kind in self.kinds().items():
-            value = check_kind(name, kind, getattr(self, name), "BertConfig")
-            if kind is float and not math.isfinite(value):
-                raise UserError(f"{name} is {value}; it must be a number.")
-            least = 0 if name in self._may_be_zero else 1
-            # lora_rank has limits of its own.
-            if kind is int and name != "lora_rank" and value < least:
-                raise UserError(
-                    f"{name} is {value}; it must be at least {least}."
-                )
-        if self.num_hidden_layers > _MAX_LAYERS:
-            raise UserError(
-                f"num_hidden_layers is {self.num_hidden_layers}; it must be "
-                f"at most {_MAX_LAYERS}."
-            )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise UserError(f"{name} is {value}; it must lie in [0, 1).")
-        for name in ("initializer_range", "layer_norm_eps"):
-            if not getattr(self, name) > 0:
-                raise UserError(
-                    f"{name} is {getattr(self, name)}; it must be above 0."
-                )
-        if self.masked_lm_layer_norm_eps < 0:
-            raise UserError(
-                f"masked_lm_layer_norm_eps is {self.masked_lm_layer_norm_eps}; "
-                "it must be above 0, or 0 to take layer_norm_eps."
-            )
-        uneven = self.hidden_size % self.num_attention_heads
-        if uneven and not self.attention_head_size:
-            raise UserError(
-                f"hidden_size {self.hidden_size} is not a multiple of "
-                f"num_attention_heads {self.num_attention_heads}."
-            )
-        if self.bilstm and self.hidden_size % 2:
-            raise UserError(
-                f"hidden_size {self.hidden_size} is odd, and bilstm is true: "
-                "each direction takes half of it."
-            )
-        if not 0 <= self.lora_rank <= self.hidden_size:
-            raise UserError(
-                f"lora_rank is {self.lora_rank}; it must lie between 0 and "
-                f"hidden_size {self.hidden_size}."
-            )
-        if not self.lora_alpha > 0:
-            raise UserError(
-                f"lora_alpha is {self.lora_alpha}; it must be above 0."
-            )
-        if self.lora_on not in LORA_ON:
-            raise UserError(
-                f"lora_on is {self.lora_on!r}; it takes one of "
-                f"{', '.join(LORA_ON)}."
-            )
-        if self.hidden_act not in ACTIVATIONS:
-            raise UserError(
-                f"hidden_act is {self.hidden_act!r}; it takes one of "
-                f"{', '.join(ACTIVATIONS)}."
-            )
-        if self.masked_lm_act not in ("", *ACTIVATIONS):
-            raise UserError(
-                f"masked_lm_act is {self.masked_lm_act!r}; it takes one of "
-                f"{', '.join(ACTIVATIONS)}, or nothing to take hidden_act."
-            )
+            check_kind(name, kind, getattr(self, name), "BertConfig")
+        super().__post_init__()
+        heads, hidden = self.num_attention_heads, self.hidden_size
+        self._check(
+            "hidden_size",
+            bool(self.attention_head_size) or hidden % heads == 0,
+            f"a multiple of num_attention_heads {heads}",
+        )
+        self._check(
+            "hidden_size",
+            not self.bilstm or hidden % 2 == 0,
+            "an even number where bilstm is true: each direction takes half",
+        )
 
     @property
     def embedding_size(self) -> int:
@@ -248,7 +221,7 @@ class BertConfig(Settings):
         """
         rest = dict(values)
         name = rest.pop("model_type", BertConfig.model_type)
-        named = architecture(name, source)
+        named = find_architecture(name, source).config
         # Not named.from_dict, which is this method.
         return cast(Self, super(BertConfig, named).from_dict(rest, source))
 
@@ -319,162 +292,3 @@ class BertConfig(Settings):
             )
         except UserError as error:
             raise UserError(f"`size`={size}: {error}") from None
-
-
-@dataclasses.dataclass(frozen=True)
-class DistilBertConfig(BertConfig):
-    """Architecture of a DistilBERT (Sanh et al. 2019, section 3).
-
-    A BERT of half the layers without segments and pooler. Classifiers put a
-    layer with ReLU in the pooler's place, so that is what ours is here.
-    """
-
-    model_type: ClassVar[str] = "distilbert"
-    pooler_act: ClassVar[str] = "relu"
-    has_pooler: ClassVar[bool] = False
-    _may_be_zero: ClassVar[tuple[str, ...]] = (
-        *BertConfig._may_be_zero,
-        "type_vocab_size",
-    )
-
-    num_hidden_layers: int = setting(6, "Transformer blocks, L")
-    hidden_act: str = setting(
-        "gelu_erf", f"feed-forward activation, one of {', '.join(ACTIVATIONS)}"
-    )
-    type_vocab_size: int = setting(0, "number of segments: none")
-    seq_classif_dropout: float = setting(
-        0.2, "dropout on what classes and choices are scored by"
-    )
-    qa_dropout: float = setting(0.1, "dropout on what spans are scored by")
-
-    @property
-    def pooled_dropout(self) -> float:
-        """Dropout on what classes and choices are scored by."""
-        return self.seq_classif_dropout
-
-    @property
-    def span_dropout(self) -> float:
-        """Dropout on what spans are scored by."""
-        return self.qa_dropout
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.type_vocab_size:
-            raise UserError(
-                f"type_vocab_size is {self.type_vocab_size}; a distilbert has "
-                "no segments, so it must be 0."
-            )
-        for name in ("seq_classif_dropout", "qa_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(
-                    f"{name} is {getattr(self, name)}; it must lie in [0, 1)."
-                )
-
-
-@dataclasses.dataclass(frozen=True)
-class ElectraConfig(BertConfig):
-    """Architecture of an ELECTRA (Clark et al. 2020, section 3 and table 6).
-
-    Of its discriminator or of its generator: a BERT whose embeddings may be
-    narrower than its blocks, without pooler. Classifiers put a layer with GELU
-    in the pooler's place, so that is what ours is here.
-    """
-
-    model_type: ClassVar[str] = "electra"
-    pooler_act: ClassVar[str] = "gelu_erf"
-    decay_above_blocks: ClassVar[int] = 2
-    warmup_times_decay: ClassVar[bool] = True
-    has_pooler: ClassVar[bool] = False
-    sizes: ClassVar[Mapping[str, tuple[int, int]]] = {
-        "small": (12, 256),
-        "base": (12, 768),
-        "large": (24, 1024),
-    }
-    _may_be_zero: ClassVar[tuple[str, ...]] = (
-        *BertConfig._may_be_zero,
-        "embedding_size",
-    )
-
-    # google-research/electra, modeling.py, gelu.
-    hidden_act: str = setting(
-        "gelu_erf", f"feed-forward activation, one of {', '.join(ACTIVATIONS)}"
-    )
-    embedding_size: int = setting(0, "width of the embeddings, E; 0 takes H")
-
-    @property
-    def pooler_dropout(self) -> float:
-        """Dropout on the token that is pooled."""
-        return self.hidden_dropout_prob
-
-    @property
-    def pooled_dropout(self) -> float:
-        """Dropout on what classes and choices are scored by."""
-        return self.hidden_dropout_prob
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.embedding_size:
-            object.__setattr__(self, "embedding_size", self.hidden_size)
-
-    def generator(self, share: float) -> Self:
-        """The configuration of a generator for this discriminator.
-
-        Clark et al. 2020, section 3.2: as deep and with the same embeddings,
-        but narrower. Heads are 64 wide.
-
-        Args:
-          share: its width, of the discriminator's.
-
-        Raises:
-          UserError: no generator is that wide.
-        """
-        width = round(share * self.hidden_size)
-        heads = max(1, width // 64)
-        try:
-            return dataclasses.replace(
-                self,
-                hidden_size=width,
-                num_attention_heads=heads,
-                attention_head_size=0,
-                intermediate_size=4 * width,
-            )
-        except UserError as error:
-            raise UserError(
-                f"`generator_size`={share}: of a hidden_size of "
-                f"{self.hidden_size} it makes {width}: {error}"
-            ) from None
-
-    @classmethod
-    def from_size(cls, size: str, vocab_size: int) -> Self:
-        """The configuration of a size, as `BertConfig.from_size`.
-
-        "small" has embeddings of width 128.
-        """
-        config = super().from_size(size, vocab_size)
-        if size == "small":
-            return dataclasses.replace(config, embedding_size=128)
-        return config
-
-
-ARCHITECTURES: dict[str, type[BertConfig]] = {
-    config.model_type: config
-    for config in (BertConfig, DistilBertConfig, ElectraConfig)
-}
-
-
-def architecture(model_type: object, source: str) -> type[BertConfig]:
-    """The configuration's class of an architecture.
-
-    Args:
-      model_type: its name.
-      source: what names it, for the error.
-
-    Raises:
-      UserError: it is not known.
-    """
-    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
-        raise UserError(
-            f"{source}: model_type is {model_type!r}; it takes one of "
-            f"{', '.join(ARCHITECTURES)}."
-        )
-    return ARCHITECTURES[model_type]

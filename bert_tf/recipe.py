@@ -69,6 +69,8 @@ class Limits:
             return "at least one character"
         if self.at_least is not None and self.at_most is not None:
             ranges = [f"{self.at_least} to {self.at_most}"]
+            if self.at_least == self.at_most:
+                ranges = [str(self.at_least)]
         else:
             bounds = {
                 "{} or more": self.at_least,

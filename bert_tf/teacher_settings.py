@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Self
 
-from bert_tf.config import ARCHITECTURES, SIZE_HELP
+from bert_tf.architecture_list import ARCHITECTURES
+from bert_tf.config import SIZE_HELP
 from bert_tf.errors import UserError
 from bert_tf.recipe import Settings, setting
 

@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The ground floor is one room: its files may use each other.
 GROUND = (
     *(
+        "architecture_list",
         "errors",
         "family_list",
         "files",
@@ -33,17 +34,17 @@ LEVELS = {
     **dict.fromkeys(GROUND, 0),
     **dict.fromkeys(("layers", "text", "optimization"), 1),
     **dict.fromkeys(("partly_trained", "teacher_settings"), 1),
-    "distiller": 2,
-    **dict.fromkeys(("checkpoints", "corpora"), 2),
-    **dict.fromkeys(("named_weights", "records", "sharing"), 3),
-    "encoders": 4,
-    **dict.fromkeys(("models", "training"), 5),
-    **dict.fromkeys(("pretraining", "report"), 6),
-    "families": 7,
-    **dict.fromkeys(("finetuning", "server", "conversion"), 8),
-    **dict.fromkeys(("memory", "distillation", "inference"), 9),
-    **dict.fromkeys(("experiments", "runtimes"), 10),
-    "finetuned": 11,
+    **dict.fromkeys(("architectures", "corpora", "distiller"), 2),
+    "checkpoints": 3,
+    **dict.fromkeys(("named_weights", "records", "sharing"), 4),
+    "encoders": 5,
+    **dict.fromkeys(("models", "training"), 6),
+    **dict.fromkeys(("pretraining", "report"), 7),
+    "families": 8,
+    **dict.fromkeys(("finetuning", "server", "conversion"), 9),
+    **dict.fromkeys(("memory", "distillation", "inference"), 10),
+    **dict.fromkeys(("experiments", "runtimes"), 11),
+    "finetuned": 12,
 }
 # The parts of the rooms that several files depend on. Families are peers.
 PARTS = {

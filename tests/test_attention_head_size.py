@@ -110,6 +110,9 @@ def test_another_width_is_another_model(tmp_path) -> None:
 
 def test_impossible_widths() -> None:
     line = error_of(config_of, 2, -1)
-    assert line == "attention_head_size is -1; it must be at least 0."
+    assert line == "attention_head_size is -1; it takes 0 or more."
     line = error_of(small_config, num_attention_heads=5)
-    assert line == "hidden_size 24 is not a multiple of num_attention_heads 5."
+    assert (
+        line
+        == "hidden_size is 24; it takes a multiple of num_attention_heads 5."
+    )

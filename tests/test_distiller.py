@@ -10,7 +10,7 @@ from model_helpers import fill, numpy, pretraining_batch, small_config
 from packed_batches import packed as packed_rows
 from user_errors import error_of
 
-from bert_tf.config import DistilBertConfig
+from bert_tf.architectures.distilbert import DistilBertConfig
 from bert_tf.distiller import (
     DistillationObjective,
     Distiller,

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import (
     CLASSIFIER,
     REPLACED_TOKENS,
@@ -20,9 +21,10 @@ from bert_tf.checkpoints import (
     save_adapter,
     save_checkpoint,
 )
-from bert_tf.config import BertConfig, ElectraConfig
+from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.encoders import BertEncoder, ElectraEncoder
+from bert_tf.encoders import BertEncoder
+from bert_tf.encoders.electra import ElectraEncoder
 from bert_tf.finetuning.setup import lr_multipliers
 from bert_tf.layers import ReplacedTokensHead
 from bert_tf.memory.prediction import Workload

@@ -1,20 +1,6 @@
 """Model folders of every family: reading and writing named arrays."""
 
-from bert_tf.checkpoints.array_file import (
-    open_arrays,
-    read_arrays,
-    write_arrays,
-)
-from bert_tf.checkpoints.checkpoint import Checkpoint
-from bert_tf.checkpoints.folder import (
-    base_folder,
-    load_checkpoint,
-    save_adapter,
-    save_checkpoint,
-)
-from bert_tf.checkpoints.labels import place_labels
-from bert_tf.checkpoints.layout import head_shapes
-from bert_tf.checkpoints.parts import (
+from bert_tf.architectures.parts import (
     BILSTM,
     CLASSIFIER,
     HEADS_ON_POOLER,
@@ -29,6 +15,20 @@ from bert_tf.checkpoints.parts import (
     TASK_HEADS,
     TOKEN_CLASSIFIER,
 )
+from bert_tf.checkpoints.array_file import (
+    open_arrays,
+    read_arrays,
+    write_arrays,
+)
+from bert_tf.checkpoints.checkpoint import Checkpoint
+from bert_tf.checkpoints.folder import (
+    base_folder,
+    load_checkpoint,
+    save_adapter,
+    save_checkpoint,
+)
+from bert_tf.checkpoints.labels import place_labels
+from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.checkpoints.recognition import recognise
 
 __all__ = [

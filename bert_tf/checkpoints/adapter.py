@@ -20,16 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.checkpoints import low_rank
-from bert_tf.checkpoints.array_file import open_arrays, write_arrays
-from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
-from bert_tf.checkpoints.hugging_face import stored_as_theirs
-from bert_tf.checkpoints.layout import (
-    encoder_shapes,
-    head_shapes,
-    names_of,
-)
-from bert_tf.checkpoints.parts import (
+from bert_tf.architectures.parts import (
     BILSTM,
     CLASSIFIER,
     HEADS_ON_POOLER,
@@ -39,6 +30,15 @@ from bert_tf.checkpoints.parts import (
     SPAN,
     TASK_HEADS,
     TOKEN_CLASSIFIER,
+)
+from bert_tf.checkpoints import low_rank
+from bert_tf.checkpoints.array_file import open_arrays, write_arrays
+from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
+from bert_tf.checkpoints.hugging_face import stored_as_theirs
+from bert_tf.checkpoints.layout import (
+    encoder_shapes,
+    head_shapes,
+    names_of,
 )
 from bert_tf.checkpoints.recognition import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from bert_tf.checkpoints.stored import (
@@ -249,7 +249,7 @@ def _check(
 
 def _choice(config: BertConfig) -> dict[str, str]:
     """The class of a choice between texts, as peft names it."""
-    classes = names_of(type(config)).hugging_face.classes
+    classes = names_of(config).hugging_face.classes
     (name,) = (n for n, heads in classes.items() if heads == (MULTIPLE_CHOICE,))
     kind = config.model_type
     library = f"transformers.models.{kind}.modeling_{kind}"
@@ -260,7 +260,7 @@ def _lora_on(
     config: BertConfig, values: Mapping[str, Any], path: pathlib.Path
 ) -> str:
     given = values.get("target_modules")
-    all_targets = names_of(type(config)).hugging_face.targets
+    all_targets = names_of(config).hugging_face.targets
     for lora_on, targets in all_targets.items():
         if isinstance(given, list) and sorted(given) == sorted(targets):
             return lora_on
@@ -284,7 +284,7 @@ def write(
     (head,) = (head for head in TASK_HEADS if head in checkpoint.heads)
     whole = [head, *([POOLER] if head in HEADS_ON_POOLER else [])]
     heads, table = head_shapes(config), _stored(config, head)
-    names = names_of(type(config))
+    names = names_of(config)
     parts = [LORA, *whole, *([BILSTM] if config.bilstm else [])]
     arrays = {n: checkpoint.arrays[n] for part in parts for n in heads[part]}
     write_arrays(

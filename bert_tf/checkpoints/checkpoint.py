@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.architectures.parts import MASKED_LM
 from bert_tf.checkpoints.layout import head_shapes
-from bert_tf.checkpoints.parts import MASKED_LM
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice
 from bert_tf.files import write_text

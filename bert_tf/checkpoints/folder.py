@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from bert_tf.architectures.parts import LABELLED_HEADS, MASKED_LM
 from bert_tf.checkpoints.checkpoint import (
     LABELS_FILE,
     Checkpoint,
@@ -16,7 +17,6 @@ from bert_tf.checkpoints.checkpoint import (
     num_labels,
 )
 from bert_tf.checkpoints.layout import names_of
-from bert_tf.checkpoints.parts import LABELLED_HEADS, MASKED_LM
 from bert_tf.checkpoints.recognition import (
     ADAPTER_CONFIG,
     FOUND_IN,
@@ -326,7 +326,7 @@ def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
     forms = [(c.hidden_act, c.layer_norm_eps) for c in (head, config)]
     expected = forms[1]
     if to == "hugging_face":
-        only = names_of(type(config)).hugging_face.masked_lm_act
+        only = names_of(config).hugging_face.masked_lm_act
         expected = only or config.hidden_act, config.layer_norm_eps
     if MASKED_LM in checkpoint.heads and forms[0] != expected:
         raise UserError(

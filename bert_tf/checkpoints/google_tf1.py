@@ -25,10 +25,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from bert_tf.architectures.parts import MASKED_LM, REPLACED_TOKENS
 from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
 from bert_tf.checkpoints.google_files import open_variables
 from bert_tf.checkpoints.layout import all_parts, head_shapes
-from bert_tf.checkpoints.parts import MASKED_LM, REPLACED_TOKENS
 from bert_tf.checkpoints.recognition import remains
 from bert_tf.checkpoints.stored import (
     Stored,
@@ -36,7 +36,7 @@ from bert_tf.checkpoints.stored import (
     stored_as_ours,
     write_stored,
 )
-from bert_tf.config import BertConfig, ElectraConfig
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, writing_failed
 from bert_tf.files import partial_path, write_text, written_beside
 from bert_tf.lazy_arrays import LazyArrays
@@ -211,6 +211,9 @@ def _electra_config(
     Source: google-research/electra, util/training_utils.py, get_bert_config,
     and run_pretraining.py, get_generator_config.
     """
+    # A BERT's reader imports no other architecture.
+    from bert_tf.architectures.electra import ElectraConfig
+
     if path.exists():
         config = BertConfig.from_json(path)
         if type(config) is not ElectraConfig:

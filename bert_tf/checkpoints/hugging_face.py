@@ -25,6 +25,18 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.architecture_list import find_architecture
+from bert_tf.architectures.parts import (
+    CLASSIFIER,
+    HEADS_ON_POOLER,
+    LABELLED_HEADS,
+    MASKED_LM,
+    NEXT_SENTENCE,
+    POOLER,
+    TASK_HEADS,
+    HuggingFaceForm,
+    Kind,
+)
 from bert_tf.checkpoints.array_file import write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint, num_labels
 from bert_tf.checkpoints.hugging_face_files import (
@@ -42,21 +54,15 @@ from bert_tf.checkpoints.layout import (
     head_shapes,
     names_of,
 )
-from bert_tf.checkpoints.parts import (
-    CLASSIFIER,
-    HEADS_ON_POOLER,
-    LABELLED_HEADS,
-    MASKED_LM,
-    NEXT_SENTENCE,
-    POOLER,
-    TASK_HEADS,
-    HuggingFaceForm,
-    Kind,
-)
 from bert_tf.checkpoints.pytorch_names import as_pytorch, saved_class
-from bert_tf.checkpoints.stored import Stored, read_stored, write_stored
+from bert_tf.checkpoints.stored import (
+    Stored,
+    read_stored,
+    without_prefix,
+    write_stored,
+)
 from bert_tf.checkpoints.tensorflow_reader import TRAINING_STATE
-from bert_tf.config import BertConfig, architecture
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice
 from bert_tf.files import write_text
 from bert_tf.lazy_arrays import LazyArrays
@@ -91,11 +97,11 @@ _WRITTEN_ACTIVATIONS = {
 _SHARED_NAME = "classifier"
 
 
-def _sharing(config_class: type[BertConfig]) -> list[str]:
+def _sharing(config: BertConfig) -> list[str]:
     """The heads of that name."""
     return [
         head
-        for head, parts in names_of(config_class).heads.items()
+        for head, parts in names_of(config).heads.items()
         if head in TASK_HEADS and parts[0].hugging_face == _SHARED_NAME
     ]
 
@@ -105,8 +111,8 @@ def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
 
     Keys that change nothing in the computation are left alone.
     """
-    config_class = architecture(values.get("model_type", "bert"), str(path))
-    form = names_of(config_class).hugging_face
+    model_type = values.get("model_type", BertConfig.model_type)
+    form = find_architecture(model_type, str(path)).names.hugging_face
     for key, only in form.fixed.items():
         if values.get(key, only) != only:
             raise UserError(
@@ -121,7 +127,7 @@ def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
     ours["hidden_act"] = _ACTIVATIONS[act]
     # The body masks what comes later for a decoder, and that is all.
     ours["causal"] = values.get("is_decoder", False)
-    ours["model_type"] = config_class.model_type
+    ours["model_type"] = model_type
     try:
         return BertConfig.from_dict(ours, str(path))
     except UserError as error:
@@ -136,13 +142,20 @@ def _activation_key(form: HuggingFaceForm) -> str:
     )
 
 
+def word_tables(config: BertConfig | type[BertConfig]) -> tuple[str, str]:
+    """The word table's name, with the body's prefix and without it."""
+    names = names_of(config)
+    whole = f"{names.embeddings[0].hugging_face}.weight"
+    return whole, whole.removeprefix(names.hugging_face.prefix)
+
+
 def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     """Reads the configuration, the weights and the labels."""
     path = folder / CONFIG_FILE
     values = read_json_object(path)
     config = read_config(values, path)
     source = str(folder)
-    stored = open_weights(folder)
+    stored = without_prefix(open_weights(folder), word_tables(config), source)
     # Beside what Keras saved of a model lies the configuration that its
     # training began with, which may name another class.
     if saved := saved_class(stored, type(config)):
@@ -152,7 +165,7 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     shared = None
     if f"{_SHARED_NAME}.weight" in found:
         shared = _shared_head(config, values, path)
-    names = names_of(type(config))
+    names = names_of(config)
     form = names.hugging_face
     ignored: tuple[str, ...] = (
         rf"({re.escape(form.prefix)})?embeddings\.position_ids",
@@ -160,7 +173,7 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
         re.escape(form.bias_copy),
         *TRAINING_STATE,
     )
-    words = f"{names.embeddings[0].hugging_face}.weight"
+    words, plain_words = word_tables(config)
     whole = words in found
     table = stored_as_theirs(
         config,
@@ -180,7 +193,7 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
         config = dataclasses.replace(config, masked_lm_act=act)
         checkpoint = dataclasses.replace(checkpoint, config=config)
     _check_heads(checkpoint, values, path)
-    words = words if whole else words.removeprefix(form.prefix)
+    words = words if whole else plain_words
     _check_tied(found, words, checkpoint, values, source)
     labelled = [head for head in LABELLED_HEADS if head in checkpoint.heads]
     if not labelled:
@@ -231,7 +244,7 @@ def _check_heads(
 ) -> None:
     """Refuses weights without a head of the class that they are said to be."""
     given = values.get("architectures")
-    form = names_of(type(checkpoint.config)).hugging_face
+    form = names_of(checkpoint.config).hugging_face
     for name in given if isinstance(given, list) else ():
         heads = form.classes.get(name, ()) if isinstance(name, str) else ()
         absent = [head for head in heads if head not in checkpoint.heads]
@@ -250,9 +263,9 @@ def _shared_head(
     given = values.get("architectures")
     sharing = {
         name: head
-        for name, heads in names_of(type(config)).hugging_face.classes.items()
+        for name, heads in names_of(config).hugging_face.classes.items()
         for head in heads
-        if head in _sharing(type(config))
+        if head in _sharing(config)
     }
     named = [
         name for name in sharing if isinstance(given, list) and name in given
@@ -274,7 +287,7 @@ def _check_tied(
     source: str,
 ) -> None:
     """Refuses output weights or biases that are no copies."""
-    form = names_of(type(checkpoint.config)).hugging_face
+    form = names_of(checkpoint.config).hugging_face
     copies = {form.words_copy: words, form.bias_copy: form.bias}
     for copy, original in copies.items():
         if copy in checkpoint.left_out and not np.array_equal(
@@ -309,7 +322,7 @@ def stored_as_theirs(
       old_norms: whether layer normalisations have a gamma and a beta.
       bias: the name of the masked LM's output bias; empty for the usual one.
     """
-    names = names_of(type(config))
+    names = names_of(config)
     form = names.hugging_face
     norm = (".gamma", ".beta") if old_norms else (".weight", ".bias")
     ends = {
@@ -319,7 +332,7 @@ def stored_as_theirs(
     }
     unread = {
         part.ours
-        for other in _sharing(type(config))
+        for other in _sharing(config)
         if other != head
         for part in names.heads[other]
     }
@@ -368,7 +381,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
             f"bert_tf, or leave the {' and '.join(there)} out "
             f"(`drop_heads`={','.join(there)})."
         )
-    form = names_of(type(config)).hugging_face
+    form = names_of(config).hugging_face
     values: dict[str, Any] = {
         "architectures": [name],
         "model_type": config.model_type,
@@ -399,7 +412,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
 def _class_of(checkpoint: Checkpoint) -> str:
     """The class of transformers that has a checkpoint's heads."""
     heads = set(checkpoint.heads) - {POOLER}
-    classes = names_of(type(checkpoint.config)).hugging_face.classes
+    classes = names_of(checkpoint.config).hugging_face.classes
     fitting = [name for name, held in classes.items() if heads == set(held)]
     if not fitting:
         raise UserError(

@@ -24,16 +24,13 @@ import numpy as np
 from bert_tf.checkpoints.array_file import open_arrays
 from bert_tf.checkpoints.flax_file import open_flax
 from bert_tf.checkpoints.h5_file import open_h5_arrays
-from bert_tf.checkpoints.layout import names_of
 from bert_tf.checkpoints.recognition import (
     HUGGING_FACE_CONFIG,
     HUGGING_FACE_WEIGHTS,
     find_prefix,
     keras_weights,
 )
-from bert_tf.checkpoints.stored import without_prefix
 from bert_tf.checkpoints.tensorflow_reader import open_by_full_name
-from bert_tf.config import ARCHITECTURES
 from bert_tf.errors import UserError, first_few
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
@@ -41,13 +38,6 @@ from bert_tf.recipe import read_json_object
 from bert_tf.sources import MODULES_FILE
 
 _LONGEST_REASON = 150
-# The tables of words, with a model's own prefix and without.
-_WORDS = tuple(
-    f"{name}.weight"
-    for names in map(names_of, ARCHITECTURES.values())
-    for whole in [names.embeddings[0].hugging_face]
-    for name in (whole, whole.removeprefix(names.hugging_face.prefix))
-)
 WEIGHTS_FILE, _TORCH_FILE, _TENSORFLOW_FILE, _FLAX_FILE = HUGGING_FACE_WEIGHTS
 # From here on `weights_only` keeps its promise.
 _SAFE_TORCH = (2, 6)
@@ -154,7 +144,7 @@ def open_weights(folder: pathlib.Path) -> LazyArrays:
     """Opens the weights of a folder; safetensors where there are several."""
     for name, opener in _OPENERS.items():
         if (folder / name).exists():
-            return without_prefix(opener(folder / name), _WORDS, str(folder))
+            return opener(folder / name)
     files = keras_weights(folder)
     if not files:
         raise UserError(f"{folder}: holds no {WEIGHTS_FILE}.")

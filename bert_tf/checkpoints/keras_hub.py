@@ -17,13 +17,14 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bert_tf.architecture_list import ARCHITECTURES, find_architecture
+from bert_tf.architectures.parts import Architecture, Kind
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.h5_file import open_h5_arrays
 from bert_tf.checkpoints.layout import all_parts, by_attention_head, names_of
-from bert_tf.checkpoints.parts import Kind
 from bert_tf.checkpoints.recognition import KERAS_HUB_WEIGHTS
 from bert_tf.checkpoints.stored import Stored, read_stored
-from bert_tf.config import ARCHITECTURES, BertConfig
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice, refuse_faults
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import check_kind, read_json_object
@@ -34,11 +35,6 @@ TASK_FILE = "task.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 # Arguments of every Keras layer.
 _LAYER_ARGUMENTS = ("name", "trainable", "dtype")
-# Each architecture by the name of its backbone.
-_BACKBONES = {
-    names_of(config).keras_hub.backbone: config
-    for config in ARCHITECTURES.values()
-}
 _IGNORED = (
     r"(model|task)/optimizer/.*",
     # States of the dropout layers' random numbers, in older files.
@@ -52,12 +48,12 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     found = _model_arrays(folder)
     labels = None
     if (folder / TASK_FILE).exists():
-        labels = _read_task(folder, names_of(type(config)).keras_hub.tasks)
+        labels = _read_task(folder, names_of(config).keras_hub.tasks)
     if (folder / TASK_WEIGHTS_FILE).exists():
         head = _read_file(folder / TASK_WEIGHTS_FILE)
         found = _joined(found, head, folder)
     table = _table(config, labels)
-    unread = names_of(type(config)).keras_hub.unread
+    unread = names_of(config).keras_hub.unread
     arrays, left_out = read_stored(
         config, table, found, (*_IGNORED, unread), str(folder), ignore
     )
@@ -85,9 +81,15 @@ def _read_object(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
 
 def _read_config(path: pathlib.Path) -> BertConfig:
     name, arguments = _read_object(path)
-    check_choice(f"{path}: class_name", name, _BACKBONES)
-    config = _BACKBONES[name]
-    form = names_of(config).keras_hub
+    backbones: dict[str, Architecture] = {}
+    for model_type in ARCHITECTURES:
+        architecture = find_architecture(model_type, str(path))
+        backbones[architecture.names.keras_hub.backbone] = architecture
+        # Those behind it are not imported.
+        if name in backbones:
+            break
+    check_choice(f"{path}: class_name", name, backbones)
+    config, form = architecture.config, architecture.names.keras_hub
     known = {*form.arguments, *_LAYER_ARGUMENTS}
     faults = {
         "missing": sorted(set(form.arguments) - set(arguments)),

@@ -7,10 +7,8 @@ kernels are [in, out], output weights of heads are [labels, hidden].
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from bert_tf.checkpoints.architectures.bert import BERT
-from bert_tf.checkpoints.architectures.distilbert import DISTILBERT
-from bert_tf.checkpoints.architectures.electra import ELECTRA
-from bert_tf.checkpoints.parts import (
+from bert_tf.architecture_list import find_architecture
+from bert_tf.architectures.parts import (
     BILSTM,
     LORA,
     TASK_HEADS,
@@ -20,28 +18,17 @@ from bert_tf.checkpoints.parts import (
     Shape,
     Shapes,
 )
-from bert_tf.config import (
-    ALL_DENSE,
-    BertConfig,
-    DistilBertConfig,
-    ElectraConfig,
-)
-
-_NAMES = {
-    BertConfig: BERT,
-    DistilBertConfig: DISTILBERT,
-    ElectraConfig: ELECTRA,
-}
+from bert_tf.config import ALL_DENSE, BertConfig
 
 
-def names_of(architecture: type[BertConfig]) -> Names:
-    """The table of an architecture, given the class of its configuration."""
-    return _NAMES[architecture]
+def names_of(config: BertConfig | type[BertConfig]) -> Names:
+    """The table of names of an architecture."""
+    return find_architecture(config.model_type, "config").names
 
 
 def _heads(config: BertConfig) -> dict[str, tuple[Part, ...]]:
     """The parts of each head that a model may have."""
-    heads = dict(names_of(type(config)).heads)
+    heads = dict(names_of(config).heads)
     for head in (head for head in TASK_HEADS if head not in heads):
         # A head that no other program knows is one linear layer.
         sizes = (None, "hidden_size")
@@ -56,7 +43,7 @@ def _heads(config: BertConfig) -> dict[str, tuple[Part, ...]]:
 
 def encoder_parts(config: BertConfig) -> Iterator[Part]:
     """The parts of the encoder without its pooler, from the input on."""
-    names = names_of(type(config))
+    names = names_of(config)
     yield from names.embeddings
     if config.embedding_size != config.hidden_size:
         yield from names.embeddings_project
@@ -66,7 +53,7 @@ def encoder_parts(config: BertConfig) -> Iterator[Part]:
 def _layer_parts(config: BertConfig) -> Iterator[Part]:
     """The parts of all layers, in order."""
     for number in range(config.num_hidden_layers):
-        for part in names_of(type(config)).layer:
+        for part in names_of(config).layer:
             yield part.of_layer(number)
 
 

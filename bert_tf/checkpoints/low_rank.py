@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bert_tf.architectures.parts import LORA
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.layout import head_shapes
-from bert_tf.checkpoints.parts import LORA
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 
 # Factors [I, R] and [R, O] of a part of a kernel [I, O], of a rank R and for

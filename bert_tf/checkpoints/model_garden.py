@@ -30,11 +30,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from bert_tf.architectures.parts import Kind
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.google_tf1 import CONFIG_FILE, read_google_config
 from bert_tf.checkpoints.layout import all_parts, by_attention_head
 from bert_tf.checkpoints.params_file import load_params
-from bert_tf.checkpoints.parts import Kind
 from bert_tf.checkpoints.recognition import (
     OBJECT_GRAPH,
     SAVED_MODEL_FILE,

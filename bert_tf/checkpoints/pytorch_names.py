@@ -13,14 +13,14 @@ classes, see modeling_tf_bert.py and its relatives.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
+from bert_tf.architectures.parts import HEADS_ON_POOLER, POOLER, Names
 from bert_tf.checkpoints.layout import names_of
-from bert_tf.checkpoints.parts import HEADS_ON_POOLER, POOLER, Names
 from bert_tf.checkpoints.tensorflow_reader import TRAINING_STATE
-from bert_tf.config import ARCHITECTURES, BertConfig
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, excerpt
 from bert_tf.lazy_arrays import LazyArrays
 
@@ -32,36 +32,6 @@ _ENDS = {
     "scale": "weight",
     "beta": "bias",
 }
-# What names of PyTorch's begin with; before it, the others have the names of
-# models around it.
-_ROOTS = {
-    name.partition(".")[0]
-    for names in map(names_of, ARCHITECTURES.values())
-    for name in (
-        *(p.hugging_face for p in (*names.embeddings, *names.layer)),
-        *(p.hugging_face for head in names.heads.values() for p in head),
-        *names.hugging_face.poolers.values(),
-    )
-}
-# Keras' names of layers where they are not those of PyTorch.
-_KERAS_LAYERS = {
-    "tf_bert_main_layer": "bert",
-    "tf_distil_bert_main_layer": "distilbert",
-    "tf_electra_main_layer": "electra",
-    "tf_electra_classification_head": "classifier",
-    "tf_electra_discriminator_predictions": "discriminator_predictions",
-    "tf_electra_generator_predictions": "generator_predictions",
-    "tf_electra_masked_lm_head": "generator_lm_head",
-    "tf_sequence_summary": "sequence_summary",
-    "mlm": "cls",
-    "nsp": "cls",
-    "self_attention": "self",
-    "dense_output": "output",
-    "bert_output": "output",
-}
-_KERAS_BLOCK = re.compile(
-    r"tf_(?:bert_layer|electra_layer|transformer_block)(?:_(\d+))?"
-)
 # Of the layers that are attributes of a model Keras names those by their class
 # whose attribute sorts before "layers".
 _KERAS_DENSE = re.compile(r"dense(?:_(\d+))?")
@@ -114,12 +84,13 @@ def as_pytorch(
         for stem in _plain_denses(names, classes)
         if f"{stem}/vars/0" not in found
     ]
+    roots = _roots(names)
     origin: dict[str, str] = {}
     kernels = set()
     for name in found:
         new, kernel = name, False
         if not any(re.fullmatch(p, name) for p in TRAINING_STATE):
-            new, kernel = _pytorch_name(name, names, denses)
+            new, kernel = _pytorch_name(name, names, denses, roots)
         # The masked LM heads of TensorFlow's classes save the embeddings that
         # they share once more.
         first = origin.setdefault(new, name)
@@ -149,17 +120,28 @@ def as_pytorch(
 
 
 def _pytorch_name(
-    name: str, names: Names, denses: Sequence[str]
+    name: str, names: Names, denses: Sequence[str], roots: Container[str]
 ) -> tuple[str, bool]:
     """PyTorch's name, and whether the array is a kernel."""
     levels = name.removesuffix(":0").replace("_._", "/").split("/")
     if re.fullmatch(r".+/vars/\d+", name):
         return _keras_name(levels, names, denses)
     levels = [level.rpartition("___")[2] for level in levels]
-    roots = [i for i, level in enumerate(levels[:-1]) if level in _ROOTS]
-    levels = levels[roots[-1] if roots else 0 :]
+    begins = [i for i, level in enumerate(levels[:-1]) if level in roots]
+    levels = levels[begins[-1] if begins else 0 :]
     end = _ENDS.get(levels[-1], levels[-1])
     return ".".join((*levels[:-1], end)), levels[-1] == "kernel"
+
+
+def _roots(names: Names) -> frozenset[str]:
+    """What names of PyTorch's begin with, behind those of models around it."""
+    heads = (part for parts in names.heads.values() for part in parts)
+    parts = (*names.embeddings, *names.layer, *heads)
+    stems = (
+        *(part.hugging_face for part in parts),
+        *names.hugging_face.poolers.values(),
+    )
+    return frozenset(stem.partition(".")[0] for stem in stems)
 
 
 def _plain_denses(names: Names, classes: object) -> list[str]:
@@ -184,12 +166,16 @@ def _keras_name(
     layers = [layer for layer in path if layer != "layers"] or path
     found: list[str] = []
     for layer in layers:
-        if block := _KERAS_BLOCK.fullmatch(layer):
-            found.append(block[1] or "0")
-        elif layer == "input_embeddings":
+        stem, _, digits = layer.rpartition("_")
+        if not digits.isdecimal():
+            stem, digits = layer, "0"
+        if layer == "input_embeddings":
             found = [names.hugging_face.prefix.rstrip("."), "embeddings"]
+        elif stem in names.hugging_face.keras_layers:
+            theirs = names.hugging_face.keras_layers[stem]
+            found.append(theirs.format(digits))
         else:
-            found.append(_KERAS_LAYERS.get(layer, layer))
+            found.append(layer)
     dense = _KERAS_DENSE.fullmatch(found[0])
     if dense and int(dense[1] or 0) < len(denses):
         found[0] = denses[int(dense[1] or 0)]

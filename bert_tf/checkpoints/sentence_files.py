@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.architectures.parts import CLASSIFIER
 from bert_tf.checkpoints.array_file import write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint, num_labels
-from bert_tf.checkpoints.parts import CLASSIFIER
 from bert_tf.checkpoints.recognition import HUGGING_FACE_WEIGHTS
 from bert_tf.checkpoints.sentence_modules import (
     MEAN,

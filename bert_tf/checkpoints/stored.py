@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bert_tf.checkpoints.layout import (
-    all_shapes,
-    encoder_shapes,
-    head_shapes,
-)
-from bert_tf.checkpoints.parts import (
+from bert_tf.architectures.parts import (
     BILSTM,
     HEADS_ON_POOLER,
     LORA,
     POOLER,
     Shape,
     Shapes,
+)
+from bert_tf.checkpoints.layout import (
+    all_shapes,
+    encoder_shapes,
+    head_shapes,
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, first_few, refuse_faults

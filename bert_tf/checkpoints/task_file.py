@@ -8,13 +8,13 @@ import os
 import pathlib
 from typing import Any
 
+from bert_tf.architectures.parts import CLASSIFIER, LABELLED_HEADS
 from bert_tf.checkpoints.checkpoint import (
     MULTI_LABEL,
     REGRESSION,
     SINGLE_LABEL,
     Checkpoint,
 )
-from bert_tf.checkpoints.parts import CLASSIFIER, LABELLED_HEADS
 from bert_tf.errors import UserError, excerpt, first_few
 from bert_tf.foreign_files import demand_regular
 from bert_tf.recipe import read_json_object

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.architecture_list import find_architecture
+from bert_tf.checkpoints.hugging_face import word_tables
 from bert_tf.checkpoints.hugging_face_files import open_weights
 from bert_tf.checkpoints.pytorch_names import as_pytorch, saved_class
-from bert_tf.config import ARCHITECTURES
+from bert_tf.checkpoints.stored import without_prefix
 from bert_tf.conversion.numpy_forward import Form, SourceVariables
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
@@ -256,8 +258,9 @@ def open_hugging_face(folder: pathlib.Path) -> HuggingFaceVariables:
     """Opens the variables of a folder of transformers."""
     config = read_json_object(folder / "config.json")
     model_type = config.get("model_type", "bert")
+    kind = find_architecture(model_type, str(folder)).config
     arrays = open_weights(folder)
-    kind = ARCHITECTURES[model_type]
+    arrays = without_prefix(arrays, word_tables(kind), str(folder))
     if saved := saved_class(arrays, kind):
         config["architectures"] = [saved]
     if any("/vars/" in name for name in arrays):

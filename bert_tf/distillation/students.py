@@ -5,6 +5,8 @@ import dataclasses
 import keras
 import numpy as np
 
+from bert_tf.architecture_list import find_architecture
+from bert_tf.architectures.distilbert import DistilBertConfig
 from bert_tf.checkpoints import (
     HEADS_ON_POOLER,
     POOLER,
@@ -12,11 +14,7 @@ from bert_tf.checkpoints import (
     head_shapes,
 )
 from bert_tf.checkpoints.pruned import keep_layers
-from bert_tf.config import (
-    BertConfig,
-    DistilBertConfig,
-    architecture,
-)
+from bert_tf.config import BertConfig
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
@@ -43,7 +41,8 @@ def make_student(
     config = teacher.config
     kind = type(config)
     if settings.architecture:
-        kind = architecture(settings.architecture, "`architecture`")
+        found = find_architecture(settings.architecture, "`architecture`")
+        kind = found.config
     if settings.size:
         config = kind.from_size(settings.size, config.vocab_size)
         keras.utils.set_random_seed(seed)

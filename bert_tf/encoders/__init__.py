@@ -1,23 +1,17 @@
 """Encoders, a file for each architecture."""
 
+import importlib
+
+from bert_tf.architecture_list import find_architecture
 from bert_tf.config import BertConfig
 from bert_tf.encoders.bert import BertEncoder
-from bert_tf.encoders.distilbert import DistilBertEncoder
-from bert_tf.encoders.electra import ElectraEncoder
 
-__all__ = [
-    "BertEncoder",
-    "DistilBertEncoder",
-    "ElectraEncoder",
-    "encoder_class",
-]
-
-_CLASSES = {
-    encoder.config_class: encoder
-    for encoder in (BertEncoder, DistilBertEncoder, ElectraEncoder)
-}
+__all__ = ["BertEncoder", "encoder_class"]
 
 
 def encoder_class(config: BertConfig) -> type[BertEncoder]:
-    """The encoder of an architecture."""
-    return _CLASSES[type(config)]
+    """The encoder of an architecture, whose module alone is imported."""
+    place = find_architecture(config.model_type, "config").encoder
+    module, _, name = place.rpartition(".")
+    encoder: type[BertEncoder] = getattr(importlib.import_module(module), name)
+    return encoder

@@ -2,7 +2,7 @@
 
 import keras
 
-from bert_tf.config import DistilBertConfig
+from bert_tf.architectures.distilbert import DistilBertConfig
 from bert_tf.encoders.bert import BertEncoder
 from bert_tf.layers import TransformerBlock
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from bert_tf.config import ElectraConfig
+from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.encoders.bert import BertEncoder
 from bert_tf.layers import Embeddings, GlorotDense
 from bert_tf.named_weights import NamedWeights, dense_weights

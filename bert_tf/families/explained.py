@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoints.parts import HEADS_ON_POOLER, TASK_HEADS
+from bert_tf.architectures.parts import HEADS_ON_POOLER, TASK_HEADS
 from bert_tf.errors import UserError
 from bert_tf.families.requests import Tensors, valid_text
 from bert_tf.families.text_model import TextModel, encoder_of

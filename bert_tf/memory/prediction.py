@@ -12,6 +12,9 @@ import math
 from collections.abc import Mapping
 from typing import Self
 
+from bert_tf.architectures.parts import (
+    Shapes,
+)
 from bert_tf.checkpoints import (
     BILSTM,
     CLASSIFIER,
@@ -22,9 +25,6 @@ from bert_tf.checkpoints import (
     head_shapes,
 )
 from bert_tf.checkpoints.layout import encoder_shapes
-from bert_tf.checkpoints.parts import (
-    Shapes,
-)
 from bert_tf.config import BertConfig
 
 # Of float32, in which weights and normalisation are.

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
+from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import (
     REPLACED_TOKENS,
     Checkpoint,
     load_checkpoint,
     save_checkpoint,
 )
-from bert_tf.config import BertConfig, ElectraConfig
-from bert_tf.encoders import BertEncoder, ElectraEncoder
-from bert_tf.encoders.electra import ElectraEmbeddings
+from bert_tf.config import BertConfig
+from bert_tf.encoders import BertEncoder
+from bert_tf.encoders.electra import ElectraEmbeddings, ElectraEncoder
 from bert_tf.errors import UserError
 from bert_tf.layers import MaskedLMHead, ReplacedTokensHead
 from bert_tf.named_weights import (

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import (
     MASKED_LM,
     Checkpoint,
@@ -16,7 +17,7 @@ from bert_tf.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
-from bert_tf.config import BertConfig, ElectraConfig
+from bert_tf.config import BertConfig
 from bert_tf.distiller import DistillationObjective, Distiller
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.files import locked, sync, written_beside

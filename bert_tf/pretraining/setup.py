@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import MASKED_LM, NEXT_SENTENCE, Checkpoint
-from bert_tf.config import BertConfig, ElectraConfig
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.pretraining.objective import ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe

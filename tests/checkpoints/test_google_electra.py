@@ -5,13 +5,14 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import (
     MASKED_LM,
     REPLACED_TOKENS,
     load_checkpoint,
     save_checkpoint,
 )
-from bert_tf.config import BertConfig, ElectraConfig
+from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from tests import commands
 from tests.relatives import Golden, assert_same, tiny, write_vocabulary

@@ -134,8 +134,8 @@ def test_shards_that_do_not_fit_their_index(tmp_path):
         ({"hidden_act": ["gelu"]}, "hidden_act=['gelu']"),
         ({"is_decoder": "yes"}, "causal is 'yes'"),
         ({"hidden_size": "8"}, "hidden_size is '8'"),
-        ({"num_attention_heads": 3}, "not a multiple of num_attention_heads"),
-        ({"layer_norm_eps": 0}, "layer_norm_eps is 0.0; it must be above 0"),
+        ({"num_attention_heads": 3}, "takes a multiple of num_attention_heads"),
+        ({"layer_norm_eps": 0}, "layer_norm_eps is 0.0; it takes more than 0"),
         ({"num_hidden_layers": 3}, "missing: encoder.layer.2.attention"),
         ({"num_hidden_layers": 1}, "unexpected: encoder.layer.1.attention"),
         (

@@ -311,7 +311,11 @@ def test_missing_and_unexpected_arrays(copied):
         ("config.json", {"num_heads": "two"}, "json: num_heads is 'two'"),
         ("config.json", {"dropout": None}, "BertBackbone.*missing: dropout"),
         ("config.json", {"rope": 1}, "BertBackbone.*unknown: rope"),
-        ("config.json", {"num_heads": 3}, "hidden_size 8 is not a multiple"),
+        (
+            "config.json",
+            {"num_heads": 3},
+            "hidden_size is 8; it takes a multiple",
+        ),
         (
             "config.json",
             {"num_heads": 4},

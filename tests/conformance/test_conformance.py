@@ -18,7 +18,9 @@ from model_helpers import OF_BERT, fill, numpy, pretraining_batch, small_config
 import bert_tf
 from bert_tf import layers
 from bert_tf.compat import sum_over_replicas
-from bert_tf.encoders import BertEncoder, DistilBertEncoder, ElectraEncoder
+from bert_tf.encoders import BertEncoder
+from bert_tf.encoders.distilbert import DistilBertEncoder
+from bert_tf.encoders.electra import ElectraEncoder
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from bert_tf.architectures.distilbert import DistilBertConfig
 from bert_tf.checkpoints import Checkpoint
-from bert_tf.config import BertConfig, DistilBertConfig
+from bert_tf.config import BertConfig
 from bert_tf.distillation.students import make_student
 from bert_tf.encoders import encoder_class
 from bert_tf.models import restore

@@ -134,4 +134,4 @@ def test_the_setting_is_in_the_configuration_alone(start) -> None:
     assert initial.arrays.keys() == load_checkpoint(start).arrays.keys()
     recipe = small_recipe(start, lora_rank=17)
     line = error_of(open_initial, recipe)
-    assert line.startswith(f"`init_from`={start}: lora_rank is 17; it must lie")
+    assert line.startswith(f"`init_from`={start}: lora_rank is 17; it takes 0")

@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 from model_helpers import fill, numpy, pretraining_batch, small_config
 
+from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import load_checkpoint
-from bert_tf.config import BertConfig, ElectraConfig
+from bert_tf.config import BertConfig
 from bert_tf.models import replaced_token_detector, restore
 from bert_tf.optimization import adamw
 from bert_tf.pretraining.electra import ElectraPretrainer

@@ -1,16 +1,19 @@
-"""ELECTRA's arrays under the names of every family, discriminator or generator.
+"""ELECTRA (Clark et al. 2020): its configuration and its arrays.
 
-Our names and shapes are BERT's but for what is said here, and those of the
-discriminator's head are Google's. A classifier's hidden layer lies in the place
-of the pooler. In Google's checkpoints the generator's own arrays begin with
-generator/ in place of electra/; see `google_tf1.py`.
+Of a discriminator or a generator. Names and shapes are BERT's but for what is
+said here, and those of the discriminator's head are Google's. A classifier's
+hidden layer lies in the place of the pooler. In Google's checkpoints the
+generator's own arrays begin with generator/ in place of electra/; see
+`checkpoints/google_tf1.py`.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Self
 
-from bert_tf.checkpoints.architectures.bert import BERT
-from bert_tf.checkpoints.parts import (
+from bert_tf.architectures.bert import KERAS_LAYERS
+from bert_tf.architectures.bert import NAMES as BERT
+from bert_tf.architectures.parts import (
     BILSTM,
     CLASSIFIER,
     MASKED_LM,
@@ -19,12 +22,95 @@ from bert_tf.checkpoints.parts import (
     REPLACED_TOKENS,
     SPAN,
     TOKEN_CLASSIFIER,
+    Architecture,
     HuggingFaceForm,
     KerasHubForm,
     Kind,
     Names,
     Part,
 )
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.recipe import setting
+
+
+@dataclasses.dataclass(frozen=True)
+class ElectraConfig(BertConfig, defaults={"hidden_act": "gelu_erf"}):
+    """Sizes of an ELECTRA (Clark et al. 2020, section 3 and table 6).
+
+    Of its discriminator or of its generator: a BERT whose embeddings may be
+    narrower than its blocks, without pooler. Classifiers put a layer with GELU
+    in the pooler's place, so that is what ours is here.
+    """
+
+    model_type: ClassVar[str] = "electra"
+    pooler_act: ClassVar[str] = "gelu_erf"
+    decay_above_blocks: ClassVar[int] = 2
+    warmup_times_decay: ClassVar[bool] = True
+    has_pooler: ClassVar[bool] = False
+    sizes: ClassVar[Mapping[str, tuple[int, int]]] = {
+        "small": (12, 256),
+        "base": (12, 768),
+        "large": (24, 1024),
+    }
+
+    embedding_size: int = setting(
+        0, "width of the embeddings, E; 0 takes H", at_least=0
+    )
+
+    @property
+    def pooler_dropout(self) -> float:
+        """Dropout on the token that is pooled."""
+        return self.hidden_dropout_prob
+
+    @property
+    def pooled_dropout(self) -> float:
+        """Dropout on what classes and choices are scored by."""
+        return self.hidden_dropout_prob
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.embedding_size:
+            object.__setattr__(self, "embedding_size", self.hidden_size)
+
+    def generator(self, share: float) -> Self:
+        """The configuration of a generator for this discriminator.
+
+        Clark et al. 2020, section 3.2: as deep and with the same embeddings,
+        but narrower. Heads are 64 wide.
+
+        Args:
+          share: its width, of the discriminator's.
+
+        Raises:
+          UserError: no generator is that wide.
+        """
+        width = round(share * self.hidden_size)
+        heads = max(1, width // 64)
+        try:
+            return dataclasses.replace(
+                self,
+                hidden_size=width,
+                num_attention_heads=heads,
+                attention_head_size=0,
+                intermediate_size=4 * width,
+            )
+        except UserError as error:
+            raise UserError(
+                f"`generator_size`={share}: of a hidden_size of "
+                f"{self.hidden_size} it makes {width}: {error}"
+            ) from None
+
+    @classmethod
+    def from_size(cls, size: str, vocab_size: int) -> Self:
+        """The configuration of a size, as `BertConfig.from_size`.
+
+        "small" has embeddings of width 128.
+        """
+        config = super().from_size(size, vocab_size)
+        if size == "small":
+            return dataclasses.replace(config, embedding_size=128)
+        return config
 
 
 def _body(parts: Iterable[Part]) -> tuple[Part, ...]:
@@ -103,7 +189,7 @@ _HEADS = {
     BILSTM: BERT.heads[BILSTM],
 }
 
-ELECTRA = Names(
+_NAMES = Names(
     embeddings=_body(BERT.embeddings),
     embeddings_project=(
         Part(
@@ -151,6 +237,16 @@ ELECTRA = Names(
         targets=BERT.hugging_face.targets,
         poolers={MULTIPLE_CHOICE: "sequence_summary.summary"},
         masked_lm_act="gelu_erf",
+        keras_layers={
+            "tf_electra_main_layer": "electra",
+            "tf_electra_layer": "{}",
+            "tf_electra_classification_head": "classifier",
+            "tf_electra_discriminator_predictions": "discriminator_predictions",
+            "tf_electra_generator_predictions": "generator_predictions",
+            "tf_electra_masked_lm_head": "generator_lm_head",
+            "tf_sequence_summary": "sequence_summary",
+            **KERAS_LAYERS,
+        },
     ),
     keras_hub=KerasHubForm(
         backbone="ElectraBackbone",
@@ -170,4 +266,11 @@ ELECTRA = Names(
         # the second Dense, or where E is H the first.
         unread=r"model/layers/dense(_1)?/vars/[01]",
     ),
+)
+
+ELECTRA = Architecture(
+    config=ElectraConfig,
+    names=_NAMES,
+    tokenizer="bert_tf.text.tokenizer.BertTokenizer",
+    encoder="bert_tf.encoders.electra.ElectraEncoder",
 )

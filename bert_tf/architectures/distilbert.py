@@ -1,4 +1,4 @@
-"""DistilBERT's arrays under the names of every family.
+"""DistilBERT (Sanh et al. 2019): its configuration and its arrays.
 
 Google has released none; ours, their shapes and KerasHub's names are BERT's but
 for what is said here. A classifier's hidden layer lies in the place of the
@@ -7,9 +7,10 @@ pooler.
 
 import dataclasses
 from collections.abc import Iterable
+from typing import ClassVar
 
-from bert_tf.checkpoints.architectures.bert import BERT
-from bert_tf.checkpoints.parts import (
+from bert_tf.architectures.bert import NAMES as BERT
+from bert_tf.architectures.parts import (
     BILSTM,
     CLASSIFIER,
     MASKED_LM,
@@ -17,12 +18,57 @@ from bert_tf.checkpoints.parts import (
     POOLER,
     SPAN,
     TOKEN_CLASSIFIER,
+    Architecture,
     HuggingFaceForm,
     KerasHubForm,
     Names,
     Part,
 )
-from bert_tf.config import ALL_DENSE, QUERY_VALUE
+from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
+from bert_tf.recipe import setting
+
+
+@dataclasses.dataclass(frozen=True)
+class DistilBertConfig(
+    BertConfig, defaults={"num_hidden_layers": 6, "hidden_act": "gelu_erf"}
+):
+    """Sizes of a DistilBERT (Sanh et al. 2019, section 3).
+
+    A BERT of half the layers without segments and pooler. Classifiers put a
+    layer with ReLU in the pooler's place, so that is what ours is here.
+    """
+
+    model_type: ClassVar[str] = "distilbert"
+    pooler_act: ClassVar[str] = "relu"
+    has_pooler: ClassVar[bool] = False
+
+    type_vocab_size: int = setting(
+        0,
+        "number of segments: none",
+        at_least=0,
+        at_most=lambda config: 0,
+        why="a distilbert has no segments",
+    )
+    seq_classif_dropout: float = setting(
+        0.2,
+        "dropout on what classes and choices are scored by",
+        at_least=0,
+        below=1,
+    )
+    qa_dropout: float = setting(
+        0.1, "dropout on what spans are scored by", at_least=0, below=1
+    )
+
+    @property
+    def pooled_dropout(self) -> float:
+        """Dropout on what classes and choices are scored by."""
+        return self.seq_classif_dropout
+
+    @property
+    def span_dropout(self) -> float:
+        """Dropout on what spans are scored by."""
+        return self.qa_dropout
+
 
 _LAYER, _THEIRS = "bert/encoder/layer_{}", "distilbert.transformer.layer.{}"
 _HEAD = "cls/predictions"
@@ -82,7 +128,7 @@ _HEADS = {
     },
 }
 
-DISTILBERT = Names(
+_NAMES = Names(
     embeddings=_renamed(BERT.embeddings),
     layer=_renamed(BERT.layer),
     heads=_HEADS,
@@ -125,6 +171,10 @@ DISTILBERT = Names(
             QUERY_VALUE: ("q_lin", "v_lin"),
             ALL_DENSE: ("q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"),
         },
+        keras_layers={
+            "tf_distil_bert_main_layer": "distilbert",
+            "tf_transformer_block": "{}",
+        },
     ),
     keras_hub=KerasHubForm(
         backbone="DistilBertBackbone",
@@ -141,4 +191,11 @@ DISTILBERT = Names(
             "DistilBertClassifier",
         ),
     ),
+)
+
+DISTILBERT = Architecture(
+    config=DistilBertConfig,
+    names=_NAMES,
+    tokenizer="bert_tf.text.tokenizer.BertTokenizer",
+    encoder="bert_tf.encoders.distilbert.DistilBertEncoder",
 )

@@ -1,4 +1,4 @@
-"""What the tables of names are made of, a table for each architecture."""
+"""What the data of an architecture are made of."""
 
 import dataclasses
 import enum
@@ -141,6 +141,8 @@ class HuggingFaceForm:
         configuration's `lora_on`.
       poolers: what the dense layer on the pooled token is called in models of
         a head, where it is not called as in the table.
+      keras_layers: what Keras' files call layers of TensorFlow's classes, and
+        their names here; {} stands for the number behind Keras' name.
       masked_lm_act: the one activation of the masked LM head; empty where that
         is hidden_act.
     """
@@ -156,6 +158,7 @@ class HuggingFaceForm:
     targets: Mapping[str, tuple[str, ...]]
     poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     masked_lm_act: str = ""
+    keras_layers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,3 +200,22 @@ class Names:
     hugging_face: HuggingFaceForm
     keras_hub: KerasHubForm
     embeddings_project: tuple[Part, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """What is known of an architecture without computing anything.
+
+    Attributes:
+      config: the class of its configuration, with its sizes by name.
+      names: its arrays under the names of every family of checkpoints.
+      tokenizer: what splits text for it, as `module.Class`; has
+        `from_checkpoint`.
+      encoder: what computes it, as `module.Class`, imported when a model is
+        built.
+    """
+
+    config: type[BertConfig]
+    names: Names
+    tokenizer: str
+    encoder: str

@@ -1,10 +1,10 @@
-"""BERT's arrays under the names of every family.
+"""BERT: its arrays under the names of every family of checkpoints.
 
 Our names are those of Google's TF1 checkpoints. Google has no names for token
 classification, multiple choice and a BiLSTM; ours follow its form.
 """
 
-from bert_tf.checkpoints.parts import (
+from bert_tf.architectures.parts import (
     BILSTM,
     CLASSIFIER,
     MASKED_LM,
@@ -13,13 +13,14 @@ from bert_tf.checkpoints.parts import (
     POOLER,
     SPAN,
     TOKEN_CLASSIFIER,
+    Architecture,
     HuggingFaceForm,
     KerasHubForm,
     Kind,
     Names,
     Part,
 )
-from bert_tf.config import ALL_DENSE, QUERY_VALUE
+from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
 
 _HIDDEN, _INNER = "hidden_size", "intermediate_size"
 _ATTENTION, _EMBEDDING = "attention_size", "embedding_size"
@@ -202,7 +203,13 @@ _HEADS = {
     ),
 }
 
-BERT = Names(
+# Of the layers that TensorFlow's BERT and its relatives share.
+KERAS_LAYERS = {
+    "self_attention": "self",
+    "dense_output": "output",
+    "bert_output": "output",
+}
+NAMES = Names(
     embeddings=_EMBEDDINGS,
     layer=_LAYER,
     heads=_HEADS,
@@ -258,6 +265,13 @@ BERT = Names(
                 "output.dense",
             ),
         },
+        keras_layers={
+            "tf_bert_main_layer": "bert",
+            "tf_bert_layer": "{}",
+            "mlm": "cls",
+            "nsp": "cls",
+            **KERAS_LAYERS,
+        },
     ),
     keras_hub=KerasHubForm(
         backbone="BertBackbone",
@@ -278,4 +292,11 @@ BERT = Names(
         computation={"hidden_act": "gelu", "layer_norm_eps": 1e-12},
         tasks=("BertMaskedLM", "BertTextClassifier", "BertClassifier"),
     ),
+)
+
+BERT = Architecture(
+    config=BertConfig,
+    names=NAMES,
+    tokenizer="bert_tf.text.tokenizer.BertTokenizer",
+    encoder="bert_tf.encoders.bert.BertEncoder",
 )

@@ -1,0 +1,1 @@
+"""Architectures as data, a file for each; encoders/ computes them."""

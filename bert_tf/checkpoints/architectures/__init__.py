@@ -1,1 +1,0 @@
-"""Tables of names, a file for each architecture."""
