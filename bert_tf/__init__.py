@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bert_tf.architectures.electra import ElectraConfig
     from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
     from bert_tf.config import BertConfig
-    from bert_tf.encoders import BertEncoder
+    from bert_tf.encoders import BertEncoder, load_encoder
     from bert_tf.encoders.distilbert import DistilBertEncoder
     from bert_tf.encoders.electra import ElectraEncoder
     from bert_tf.errors import UserError
@@ -68,6 +68,7 @@ _HOME = {
     "lamb": "bert_tf.optimization",
     "load": "bert_tf.inference.load",
     "load_checkpoint": "bert_tf.checkpoints",
+    "load_encoder": "bert_tf.encoders",
     "model_arrays": "bert_tf.models",
     "replaced_token_detector": "bert_tf.models",
     "restore": "bert_tf.models",
@@ -106,6 +107,7 @@ __all__ = [
     "lamb",
     "load",
     "load_checkpoint",
+    "load_encoder",
     "model_arrays",
     "replaced_token_detector",
     "restore",

@@ -1,16 +1,33 @@
 """The one list of architectures."""
 
 import importlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_tf.errors import UserError
 
-# What files call each (`model_type`), and where in `bert_tf.architectures` its
-# data are; see `architectures/parts.py`.
+
+class Listed(NamedTuple):
+    """Where an architecture is.
+
+    Attributes:
+      data: its `Architecture`, in `bert_tf.architectures`.
+      keras: the classes of the module of the same name in `bert_tf.encoders`
+        that Keras' files name.
+    """
+
+    data: str
+    keras: tuple[str, ...]
+
+
+# By what files call each (`model_type`).
 ARCHITECTURES = {
-    "bert": "bert.BERT",
-    "distilbert": "distilbert.DISTILBERT",
-    "electra": "electra.ELECTRA",
+    "bert": Listed("bert.BERT", ("BertEncoder",)),
+    "distilbert": Listed(
+        "distilbert.DISTILBERT", ("DistilBertBlock", "DistilBertEncoder")
+    ),
+    "electra": Listed(
+        "electra.ELECTRA", ("ElectraEmbeddings", "ElectraEncoder")
+    ),
 }
 
 
@@ -29,7 +46,7 @@ def find_architecture(model_type: object, source: str) -> Any:
             f"{source}: model_type is {model_type!r}; it takes one of "
             f"{', '.join(ARCHITECTURES)}."
         )
-    module, _, name = ARCHITECTURES[model_type].partition(".")
+    module, _, name = ARCHITECTURES[model_type].data.partition(".")
     return getattr(
         importlib.import_module(f"bert_tf.architectures.{module}"), name
     )

@@ -61,6 +61,11 @@ class BertConfig(Settings):
     warmup_times_decay: ClassVar[bool] = False
     # Whether pre-training trains that layer, for next sentences.
     has_pooler: ClassVar[bool] = True
+    # Whether dense layers have a bias, and layer normalisations a shift.
+    has_biases: ClassVar[bool] = True
+    has_shifts: ClassVar[bool] = True
+    # The row of the table of positions that the first token of a row takes.
+    first_position: ClassVar[int] = 0
     # Layers and hidden size by name.
     sizes: ClassVar[Mapping[str, tuple[int, int]]] = SIZES
 
@@ -90,7 +95,7 @@ class BertConfig(Settings):
         0.1, "dropout on attention probabilities", at_least=0, below=1
     )
     max_position_embeddings: int = setting(
-        512, "longest input, in tokens", at_least=1
+        512, "rows of the table of positions", at_least=1
     )
     type_vocab_size: int = setting(2, "number of segments", at_least=1)
     initializer_range: float = setting(
@@ -156,6 +161,19 @@ class BertConfig(Settings):
             not self.bilstm or hidden % 2 == 0,
             "an even number where bilstm is true: each direction takes half",
         )
+
+    @property
+    def longest_input(self) -> int:
+        """The largest number of tokens in a row."""
+        return self.max_position_embeddings - self.first_position
+
+    @property
+    def block_numbers(self) -> tuple[tuple[int, ...], ...]:
+        """Of each layer, the numbers of its block in names of arrays.
+
+        Layers of the same numbers share a block.
+        """
+        return tuple((layer,) for layer in range(self.num_hidden_layers))
 
     @property
     def embedding_size(self) -> int:

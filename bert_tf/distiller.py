@@ -195,8 +195,8 @@ class Distiller(PartlyTrained):
                 ops.sum(
                     shares
                     * _mean_square(
-                        blocks[0][a].attention.scores(own_states[a]),
-                        blocks[1][b].attention.scores(their_states[b]),
+                        blocks[0][a].scores(own_states[a]),
+                        blocks[1][b].scores(their_states[b]),
                         axis=1,
                         keepdims=True,
                     )

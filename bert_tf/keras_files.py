@@ -12,20 +12,16 @@ import sys
 import types
 from typing import Any
 
+from bert_tf.architecture_list import ARCHITECTURES
 from bert_tf.libraries import import_of_keras
 
 # Where each class is that has `register_keras_serializable(package="bert_tf")`.
 CLASSES = {
     "AdamW": "bert_tf.optimization",
     "BiLSTM": "bert_tf.layers.bilstm",
-    "BertEncoder": "bert_tf.encoders.bert",
     "BertPretrainer": "bert_tf.pretraining.pretrainer",
     "Dense": "bert_tf.layers.base",
-    "DistilBertBlock": "bert_tf.encoders.distilbert",
-    "DistilBertEncoder": "bert_tf.encoders.distilbert",
     "Dropout": "bert_tf.layers.base",
-    "ElectraEmbeddings": "bert_tf.encoders.electra",
-    "ElectraEncoder": "bert_tf.encoders.electra",
     "ElectraPretrainer": "bert_tf.pretraining.electra",
     "Embeddings": "bert_tf.layers.embeddings",
     "FeatureTagger": "bert_tf.families.token_classification.features",
@@ -47,6 +43,11 @@ CLASSES = {
     "TransformerBlock": "bert_tf.layers.block",
     "_MergeChoices": "bert_tf.models",
     "_SplitChoices": "bert_tf.models",
+    **{
+        name: f"bert_tf.encoders.{listed.data.partition('.')[0]}"
+        for listed in ARCHITECTURES.values()
+        for name in listed.keras
+    },
 }
 
 

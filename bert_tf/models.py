@@ -25,11 +25,11 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.layers import ReplacedTokensHead
+from bert_tf.layers.part_weights import Weight
 from bert_tf.named_weights import (
     NamedWeights,
-    Weight,
     arrays_of,
-    replaced_tokens_weights,
+    head_weights,
     restore_weights,
 )
 
@@ -329,7 +329,7 @@ def _parts(model: keras.Model) -> tuple[BertEncoder, NamedWeights]:
                 named[bias] = Weight(layer.bias)
     for layer in model.layers:
         if isinstance(layer, ReplacedTokensHead):
-            named |= replaced_tokens_weights(layer)
+            named |= head_weights(encoder.config, REPLACED_TOKENS, layer)
     return encoder, named
 
 

@@ -1,12 +1,11 @@
 """Weights of a model by the names of Google's TF1 checkpoints, strictly."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
+from bert_tf.architectures.parts import Part
 from bert_tf.checkpoints import (
     BILSTM,
     LORA,
@@ -15,9 +14,10 @@ from bert_tf.checkpoints import (
     Checkpoint,
     head_shapes,
 )
+from bert_tf.checkpoints.layout import head_parts
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, refuse_faults
-from bert_tf.layers.base import LowRank
+from bert_tf.layers.part_weights import Weight
 from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.progress import log
 
@@ -32,100 +32,38 @@ _COMPUTATION = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Weight:
-    """One array of a checkpoint in a variable of a model.
-
-    Attributes:
-      variable: the variable.
-      third: which third of the variable's last axis holds the array, where
-        the checkpoint keeps query, key and value apart and the model keeps
-        them side by side; None for all of it.
-      transposed: whether the variable is the array's transpose.
-    """
-
-    variable: keras.Variable
-    third: int | None = None
-    transposed: bool = False
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The array's shape."""
-        shape = tuple(self.variable.shape)
-        if self.third is not None:
-            shape = (*shape[:-1], shape[-1] // 3)
-        return shape[::-1] if self.transposed else shape
-
-    def array(self) -> np.ndarray:
-        """The value as a float32 array."""
-        value = keras.ops.convert_to_numpy(self.variable)
-        value = np.asarray(value, dtype=np.float32)
-        if self.third is not None:
-            value = np.split(value, 3, axis=-1)[self.third]
-        return value.T if self.transposed else value
-
-
 NamedWeights = dict[str, Weight]
 
 
-def dense_weights(name: str, layer: Any) -> NamedWeights:
-    """The kernel and bias of a dense layer under a name, and their update."""
-    named = {
-        f"{name}/kernel": Weight(layer.kernel),
-        f"{name}/bias": Weight(layer.bias),
-    }
-    if layer.update is not None:
-        named |= low_rank_weights(name, layer.update)
+def named_by_parts(
+    config: BertConfig, parts: Iterable[Part], layers: Iterable[Any]
+) -> NamedWeights:
+    """The weights of layers by the names of parts of a table, in its order.
+
+    Args:
+      config: the architecture.
+      parts: of its table; see `architectures/parts.py`.
+      layers: layers that have `part_weights`, together of these parts.
+    """
+    found = [each for layer in layers for each in layer.part_weights()]
+    named: NamedWeights = {}
+    for part, (weights, update) in zip(parts, found, strict=True):
+        named |= zip(part.shapes(config), weights, strict=True)
+        if update is not None:
+            matrices = map(Weight, update)
+            names = part.low_rank().shapes(config)
+            named |= zip(names, matrices, strict=True)
     return named
 
 
-def low_rank_weights(name: str, update: LowRank) -> NamedWeights:
-    """Both matrices of the update of the kernel under a name."""
-    return {
-        f"{name}/lora_a": Weight(update.a),
-        f"{name}/lora_b": Weight(update.b),
-    }
+def head_weights(config: BertConfig, head: str, layer: Any) -> NamedWeights:
+    """The weights of the layer of a head by the names of its parts."""
+    return named_by_parts(config, head_parts(config)[head], [layer])
 
 
 def is_low_rank(name: str) -> bool:
     """Whether a variable is a matrix of an update, by its name."""
     return name.endswith(("lora_a", "lora_b"))
-
-
-def norm_weights(name: str, layer: Any) -> NamedWeights:
-    """The gamma and beta of a layer normalisation under a name."""
-    return {
-        f"{name}/gamma": Weight(layer.gamma),
-        f"{name}/beta": Weight(layer.beta),
-    }
-
-
-def masked_lm_weights(layer: Any) -> NamedWeights:
-    """The weights of a `MaskedLMHead` under their names."""
-    name = "cls/predictions"
-    return {
-        **dense_weights(f"{name}/transform/dense", layer.transform),
-        **norm_weights(f"{name}/transform/LayerNorm", layer.layer_norm),
-        f"{name}/output_bias": Weight(layer.output_bias),
-    }
-
-
-def replaced_tokens_weights(layer: Any) -> NamedWeights:
-    """The weights of a `ReplacedTokensHead` under their names."""
-    name = "discriminator_predictions/dense"
-    return {
-        **dense_weights(name, layer.transform),
-        **dense_weights(f"{name}_1", layer.score),
-    }
-
-
-def lstm_weights(name: str, layer: Any) -> NamedWeights:
-    """The kernels and the bias of an LSTM under a name."""
-    return {
-        f"{name}/kernel": Weight(layer.cell.kernel),
-        f"{name}/recurrent_kernel": Weight(layer.cell.recurrent_kernel),
-        f"{name}/bias": Weight(layer.cell.bias),
-    }
 
 
 def arrays_of(named: NamedWeights) -> dict[str, np.ndarray]:

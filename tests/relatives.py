@@ -12,7 +12,8 @@ from bert_tf.checkpoints.hugging_face import stored_as_theirs
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import encoder_class
-from bert_tf.named_weights import NamedWeights, Weight
+from bert_tf.layers.part_weights import Weight
+from bert_tf.named_weights import NamedWeights
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tests import commands
 

@@ -136,7 +136,7 @@ def test_rows_of_several_sequences_are_refused() -> None:
     inputs["sequence_ids"] = inputs["input_mask"]
     with pytest.raises(UserError, match="sequence_ids do not go with a BiL"):
         encoder(inputs)
-    with pytest.raises(UserError, match="hidden_size 3 is odd"):
+    with pytest.raises(UserError, match="hidden_size is 3; it takes an even"):
         BertConfig(7, hidden_size=3, num_attention_heads=1, bilstm=True)
 
 

@@ -29,7 +29,7 @@ from bert_tf.finetuning.setup import lr_multipliers
 from bert_tf.layers import ReplacedTokensHead
 from bert_tf.memory.prediction import Workload
 from bert_tf.models import model_arrays
-from bert_tf.named_weights import replaced_tokens_weights
+from bert_tf.named_weights import head_weights
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.runtimes.export import export_file
 from bert_tf.text.vocabulary import Vocabulary
@@ -93,7 +93,7 @@ def test_gradients_are_those_of_transformers(name):
             named |= model.named_weights()
         else:
             head = model.get_layer(REPLACED_TOKENS)
-            named |= replaced_tokens_weights(head)
+            named |= head_weights(encoder.config, REPLACED_TOKENS, head)
         named = {n: w for n, w in named.items() if "/pooler/" not in n}
     GOLDEN.assert_gradients(name, named, model)
 

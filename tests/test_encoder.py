@@ -305,7 +305,7 @@ def test_a_missing_input_is_named() -> None:
 def test_a_sequence_that_is_too_long_is_refused() -> None:
     config = small_config()
     encoder = BertEncoder(config)
-    message = "21 positions, more than max_position_embeddings 20"
+    message = "21 positions, more than the longest input, 20"
     with pytest.raises(UserError, match=message):
         encoder(encoder_inputs(config, length=21))
     with pytest.raises(UserError, match=message):

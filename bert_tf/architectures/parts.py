@@ -41,7 +41,10 @@ class Kind(enum.Enum):
     TABLE = enum.auto()
     VECTOR = enum.auto()
     DENSE = enum.auto()
+    # A dense layer without a bias, and a layer normalisation without a shift.
+    KERNEL = enum.auto()
     NORM = enum.auto()
+    SCALE = enum.auto()
     # One direction, its gates i, f, c and o side by side, as in Keras.
     LSTM = enum.auto()
     # The update of a kernel [in, out]: [in, rank] and [rank, out].
@@ -55,7 +58,9 @@ _ENDS = {
     Kind.TABLE: ("",),
     Kind.VECTOR: ("",),
     Kind.DENSE: ("/kernel", "/bias"),
+    Kind.KERNEL: ("/kernel",),
     Kind.NORM: ("/gamma", "/beta"),
+    Kind.SCALE: ("/gamma",),
     Kind.LSTM: ("/kernel", "/recurrent_kernel", "/bias"),
     Kind.LOW_RANK: ("/lora_a", "/lora_b"),
     Kind.OUTPUT: ("output_weights", "output_bias"),
@@ -66,7 +71,7 @@ _ENDS = {
 class Part:
     """A part of a BERT under the names that the families give it.
 
-    {} in a name stands for the number of a layer.
+    {} in a name stands for a number of a layer's block.
 
     Attributes:
       kind: what it is made of.
@@ -91,16 +96,21 @@ class Part:
     keras_hub: str = ""
     google_tf1: str = ""
 
-    def of_layer(self, number: int) -> "Part":
-        """The part of one layer."""
+    def of_block(self, numbers: tuple[int, ...]) -> "Part":
+        """The part of one block; see `BertConfig.block_numbers`."""
+        ends = (f"_{number}" if number else "" for number in numbers)
         return dataclasses.replace(
             self,
-            ours=self.ours.format(number),
-            hugging_face=self.hugging_face.format(number),
-            model_garden=self.model_garden.format(number),
-            keras_hub=self.keras_hub.format(f"_{number}" if number else ""),
-            google_tf1=self.google_tf1.format(number),
+            ours=self.ours.format(*numbers),
+            hugging_face=self.hugging_face.format(*numbers),
+            model_garden=self.model_garden.format(*numbers),
+            keras_hub=self.keras_hub.format(*ends),
+            google_tf1=self.google_tf1.format(*numbers),
         )
+
+    def low_rank(self) -> "Part":
+        """The update of its kernel."""
+        return dataclasses.replace(self, kind=Kind.LOW_RANK)
 
     def shapes(self, config: BertConfig) -> Shapes:
         """Our names of the part's arrays, the weights first, and shapes."""
@@ -186,7 +196,7 @@ class Names:
 
     Attributes:
       embeddings: its parts up to the first layer.
-      layer: the parts of a layer, in order.
+      layer: the parts of a layer's block, in order.
       heads: the parts of each head that a model may have, the pooler among
         them.
       hugging_face: what transformers writes beside.

@@ -118,7 +118,7 @@ def digest(base: Checkpoint) -> str:
     """SHA-256 of a base model: its architecture, encoder and pooler."""
     config = dataclasses.replace(base.config.without_lora(), bilstm=False)
     found = hashlib.sha256(json.dumps(config.to_dict()).encode())
-    for name in (*encoder_shapes(config), *head_shapes(config)[POOLER]):
+    for name in (*encoder_shapes(config), *head_shapes(config).get(POOLER, ())):
         if name in base.arrays:
             found.update(np.ascontiguousarray(base.arrays[name]).data)
     return found.hexdigest()
@@ -184,7 +184,7 @@ def read(
         if stored.name in found or ours in head_shapes(config)[LORA]:
             table[ours] = stored
     given = shapes_of_arrays(base.arrays)
-    for ours in (*encoder_shapes(config), *head_shapes(config)[POOLER]):
+    for ours in (*encoder_shapes(config), *head_shapes(config).get(POOLER, ())):
         if ours in given and table[ours].name == ours:
             shapes[ours] = given[ours]
 

@@ -118,7 +118,7 @@ class Checkpoint:
         config.json or task.json states it: SINGLE_LABEL, MULTI_LABEL or
         REGRESSION; None where not known, or where there is no such head.
       max_seq_length: the longest row that task.json or the folder's tokenizer
-        is configured for, at most `max_position_embeddings`; None where not
+        is configured for, at most `config.longest_input`; None where not
         known.
     """
 

@@ -137,7 +137,7 @@ def _load(
         # Of an adapter, that of its base.
         longest = found.max_seq_length
     if longest is not None:
-        longest = min(longest, found.config.max_position_embeddings)
+        longest = min(longest, found.config.longest_input)
     checkpoint = dataclasses.replace(
         found, source=str(source), max_seq_length=longest
     )
@@ -351,7 +351,7 @@ def _write(
     if checkpoint.vocabulary is not None:
         checkpoint.vocabulary.save(folder / VOCABULARY_FILE)
         longest, length = (
-            checkpoint.config.max_position_embeddings,
+            checkpoint.config.longest_input,
             checkpoint.max_seq_length,
         )
         write_tokenizer_config(

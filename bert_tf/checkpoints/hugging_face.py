@@ -230,7 +230,7 @@ def _leave_pooler_out(
                 "first token, which sees only itself; ours would score the "
                 "last, so it cannot be read."
             )
-    names = [table.pop(ours).name for ours in heads[POOLER]]
+    names = [table.pop(ours).name for ours in heads.get(POOLER, ())]
     if any(name in found for name in names):
         log(
             f"{source}: its pooler is left out: it reads the first token, "
@@ -327,6 +327,7 @@ def stored_as_theirs(
     norm = (".gamma", ".beta") if old_norms else (".weight", ".bias")
     ends = {
         Kind.NORM: norm,
+        Kind.SCALE: norm,
         Kind.VECTOR: ("",),
         Kind.LOW_RANK: (".lora_A.weight", ".lora_B.weight"),
     }
@@ -341,7 +342,7 @@ def stored_as_theirs(
         if part.ours in unread:
             continue
         stem = part.hugging_face
-        if part in names.heads[POOLER]:
+        if part in names.heads.get(POOLER, ()):
             stem = form.poolers.get(str(head), stem)
         if not whole:
             stem = stem.removeprefix(form.prefix)
@@ -350,7 +351,7 @@ def stored_as_theirs(
             ends.get(part.kind, (".weight", ".bias")),
             strict=False,
         ):
-            kinds = (Kind.DENSE, Kind.LOW_RANK)
+            kinds = (Kind.DENSE, Kind.KERNEL, Kind.LOW_RANK)
             kernel = part.kind in kinds and len(shape) > 1
             table[name] = Stored(
                 stem + end, shape[::-1] if kernel else shape, kernel
@@ -434,7 +435,7 @@ def _write_tokenizer(
         **tokenizer.to_dict(vocabulary),
         # What transformers truncates to.
         "model_max_length": checkpoint.max_seq_length
-        or checkpoint.config.max_position_embeddings,
+        or checkpoint.config.longest_input,
         **vocabulary.special.to_dict(),
     }
     _write_json(folder / TOKENIZER_CONFIG_FILE, values)

@@ -4,7 +4,6 @@ Our names are those of Google's TF1 checkpoints, and so are the shapes: Dense
 kernels are [in, out], output weights of heads are [labels, hidden].
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 
 from bert_tf.architecture_list import find_architecture
@@ -26,8 +25,8 @@ def names_of(config: BertConfig | type[BertConfig]) -> Names:
     return find_architecture(config.model_type, "config").names
 
 
-def _heads(config: BertConfig) -> dict[str, tuple[Part, ...]]:
-    """The parts of each head that a model may have."""
+def head_parts(config: BertConfig) -> dict[str, tuple[Part, ...]]:
+    """The parts of each head that a model may have, the pooler among them."""
     heads = dict(names_of(config).heads)
     for head in (head for head in TASK_HEADS if head not in heads):
         # A head that no other program knows is one linear layer.
@@ -52,23 +51,25 @@ def encoder_parts(config: BertConfig) -> Iterator[Part]:
 
 def _layer_parts(config: BertConfig) -> Iterator[Part]:
     """The parts of all layers, in order."""
-    for number in range(config.num_hidden_layers):
+    # Layers may share a block.
+    for numbers in dict.fromkeys(config.block_numbers):
         for part in names_of(config).layer:
-            yield part.of_layer(number)
+            yield part.of_block(numbers)
 
 
 def _low_rank_parts(config: BertConfig) -> Iterator[Part]:
     """The updates of the layers' kernels."""
     for part in _layer_parts(config):
         attends = part.ours.endswith(("/query", "/value"))
-        if part.kind is Kind.DENSE and (attends or config.lora_on == ALL_DENSE):
-            yield dataclasses.replace(part, kind=Kind.LOW_RANK)
+        dense = part.kind in (Kind.DENSE, Kind.KERNEL)
+        if dense and (attends or config.lora_on == ALL_DENSE):
+            yield part.low_rank()
 
 
 def all_parts(config: BertConfig) -> Iterator[Part]:
     """The parts of the encoder and of every head, the pooler among them."""
     yield from encoder_parts(config)
-    for parts in _heads(config).values():
+    for parts in head_parts(config).values():
         yield from parts
 
 
@@ -83,7 +84,7 @@ def encoder_shapes(config: BertConfig) -> Shapes:
 
 def head_shapes(config: BertConfig) -> dict[str, Shapes]:
     """The arrays of each head by the head's name, the pooler among them."""
-    return {head: _shapes(p, config) for head, p in _heads(config).items()}
+    return {head: _shapes(p, config) for head, p in head_parts(config).items()}
 
 
 def all_shapes(config: BertConfig) -> Shapes:

@@ -100,7 +100,7 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
         )
     _check_order(modules, folder / MODULES_FILE)
     transformer, pooling, *others = modules
-    positions = checkpoint.config.max_position_embeddings
+    positions = checkpoint.config.longest_input
     length = _read_transformer(transformer.folder)
     length = length or checkpoint.max_seq_length or positions
     modes, include_prompt = _read_pooling(pooling.folder / CONFIG_FILE)

@@ -123,7 +123,7 @@ def read_stored(
         if present & set(arrays) or head in (BILSTM, LORA):
             required |= set(arrays)
             if head in HEADS_ON_POOLER:
-                required |= set(heads[POOLER])
+                required |= set(heads.get(POOLER, ()))
     names = {table[ours].name for ours in required if ours in table}
     by_user = {n for n in found.shapes if ignore and re.search(ignore, n)}
     if ignore and not by_user:

@@ -82,7 +82,7 @@ def with_task(
         checkpoint = dataclasses.replace(checkpoint, problem_type=kind)
     length = values.get("max_seq_length")
     if isinstance(length, int) and not isinstance(length, bool) and length > 0:
-        longest = checkpoint.config.max_position_embeddings
+        longest = checkpoint.config.longest_input
         checkpoint = dataclasses.replace(
             checkpoint, max_seq_length=min(length, longest)
         )

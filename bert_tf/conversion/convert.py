@@ -167,7 +167,7 @@ def convert_checkpoint(
     checkpoint, beside_weights = _with_task(loaded, checkpoint, folder, to)
     _say_what_is_odd(checkpoint, to)
     if modules is not None:
-        length = checkpoint.config.max_position_embeddings
+        length = checkpoint.config.longest_input
         modules = dataclasses.replace(
             modules, max_seq_length=min(modules.max_seq_length, length)
         )
@@ -363,7 +363,7 @@ def _with_task(
     values = read_task_file(folder)
     length, longest = (
         written.max_seq_length,
-        written.config.max_position_embeddings,
+        written.config.longest_input,
     )
     if values is not None and (dropped or to != "hugging_face"):
         # task.json states it, or it is of a head that is left out.

@@ -129,8 +129,8 @@ def shared_part(source: Checkpoint, converted: Checkpoint) -> Shared:
     Where a vocabulary was replaced, tokens are matched by their text.
     """
     positions = min(
-        source.config.max_position_embeddings,
-        converted.config.max_position_embeddings,
+        source.config.longest_input,
+        converted.config.longest_input,
     )
     old, new = source.vocabulary, converted.vocabulary
     if old is None or new is None or old == new:

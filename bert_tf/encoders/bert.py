@@ -8,7 +8,14 @@ from typing import Any, ClassVar, Self
 import keras
 import numpy as np
 
-from bert_tf.checkpoints import TASK_HEADS, load_checkpoint
+from bert_tf.checkpoints import (
+    BILSTM,
+    POOLER,
+    TASK_HEADS,
+    Checkpoint,
+    load_checkpoint,
+)
+from bert_tf.checkpoints.layout import encoder_parts, names_of
 from bert_tf.compat import symbolic_outputs
 from bert_tf.config import BertConfig
 from bert_tf.encoders.inputs import check_inputs, check_options
@@ -26,14 +33,11 @@ from bert_tf.layers.rematerialization import rematerialized
 from bert_tf.layers.unpadding import TokenPlaces
 from bert_tf.named_weights import (
     NamedWeights,
-    Weight,
     arrays_of,
     assign_arrays,
-    dense_weights,
+    head_weights,
     is_low_rank,
-    low_rank_weights,
-    lstm_weights,
-    norm_weights,
+    named_by_parts,
     restore_weights,
 )
 from bert_tf.progress import log
@@ -96,7 +100,7 @@ class BertEncoder(keras.Model):
       tuple of L tensors [B, N, S, S] (before dropout).
 
     Raises:
-      UserError: an input is missing, S exceeds max_position_embeddings, or
+      UserError: an input is missing, S exceeds the longest input, or
         pooled_only or unpadded do not go with what else is asked for.
     """
 
@@ -104,6 +108,7 @@ class BertEncoder(keras.Model):
     config_class: ClassVar[type[BertConfig]] = BertConfig
     embeddings_class: ClassVar[type[Embeddings]] = Embeddings
     block_class: ClassVar[type[TransformerBlock]] = TransformerBlock
+    pooler_class: ClassVar[type[keras.layers.Layer]] = Pooler
 
     def __init__(
         self,
@@ -128,14 +133,18 @@ class BertEncoder(keras.Model):
                 config, name="embeddings", dtype=policy
             )
         self.embeddings = embeddings
-        self.blocks = [
-            self.block_class(config, name=f"layer_{i}", dtype=policy)
-            for i in range(config.num_hidden_layers)
-        ]
+        made: dict[tuple[int, ...], TransformerBlock] = {}
+        for numbers in config.block_numbers:
+            if numbers not in made:
+                made[numbers] = self.block_class(
+                    config, name=f"layer_{len(made)}", dtype=policy
+                )
+        # That of each layer; layers may share one.
+        self.blocks = [made[numbers] for numbers in config.block_numbers]
         self.bilstm = None
         if config.bilstm:
             self.bilstm = BiLSTM(config, name="bilstm", dtype=policy)
-        self.pooler = Pooler(config, name="pooler", dtype=policy)
+        self.pooler = self.pooler_class(config, name="pooler", dtype=policy)
         self.build()
 
     built: bool
@@ -238,10 +247,8 @@ class BertEncoder(keras.Model):
         last: Any,
     ) -> tuple[Any, list[Any], list[Any]]:
         """Embeddings, hidden states and probabilities of padded rows."""
-        adder = attention_adder(
-            inputs["input_mask"],
-            inputs.get("sequence_ids"),
-            causal=self.config.causal,
+        adders = self.attention_adders(
+            inputs["input_mask"], inputs.get("sequence_ids")
         )
         embedded = hidden = self.embeddings(
             inputs["input_ids"],
@@ -251,13 +258,15 @@ class BertEncoder(keras.Model):
             word_embeddings=inputs.get("word_embeddings"),
         )
         layers, probabilities = [], []
-        for block in self.blocks:
+        for layer, block in enumerate(self.blocks):
 
-            def attend(hidden: Any, block: Any = block) -> Any:
+            def attend(
+                hidden: Any, block: Any = block, layer: int = layer
+            ) -> Any:
                 outputs = block(
                     hidden,
-                    adder,
-                    cls_only=cls_only and block is self.blocks[-1],
+                    adders[layer],
+                    cls_only=cls_only and layer == len(self.blocks) - 1,
                     training=training,
                     cls_positions=last,
                     return_probabilities=return_probabilities,
@@ -287,26 +296,50 @@ class BertEncoder(keras.Model):
             training=training,
         )
         embedded = hidden = embedded[0]
-        masks = [
-            AttentionMask.of(
-                attention_adder(mask, causal=self.config.causal),
-                mask.shape[1],
-                self.config.num_attention_heads,
-            )
-            for mask in places.masks
-        ]
+        groups = [self._group_masks(tokens) for tokens in places.masks]
         layers = []
-        for block in self.blocks:
+        for layer, block in enumerate(self.blocks):
             attend = functools.partial(
                 block.of_tokens,
                 places=places,
-                masks=masks,
-                cls_only=cls_only and block is self.blocks[-1],
+                masks=[masks[layer] for masks in groups],
+                cls_only=cls_only and layer == len(self.blocks) - 1,
                 training=training,
             )
             hidden = self._run(block, attend, hidden, training)
             layers.append(hidden)
         return embedded, layers
+
+    def attention_adders(
+        self, input_mask: Any, sequence_ids: Any = None
+    ) -> list[Any]:
+        """What each layer adds to its attention scores; of a BERT one for all.
+
+        Args:
+          input_mask: int32 [B, S], 1 = token, 0 = padding.
+          sequence_ids: int32 [B, S]; None: a row is one sequence.
+
+        Returns:
+          For each layer float32, broadcast to [B, N, S, S]; see
+          `attention_adder`.
+        """
+        adder = attention_adder(
+            input_mask, sequence_ids, causal=self.config.causal
+        )
+        return [adder] * len(self.blocks)
+
+    def _group_masks(self, tokens: Any) -> list[AttentionMask]:
+        """The mask of each layer for a group [G, L] of rows; see `TokenPlaces`.
+
+        Layers with one mask get the same object.
+        """
+        adders = self.attention_adders(tokens)
+        length, heads = tokens.shape[1], self.config.num_attention_heads
+        made = {
+            id(adder): AttentionMask.of(adder, length, heads)
+            for adder in {id(adder): adder for adder in adders}.values()
+        }
+        return [made[id(adder)] for adder in adders]
 
     def _pool(
         self,
@@ -385,43 +418,15 @@ class BertEncoder(keras.Model):
         return outputs
 
     def named_weights(self) -> NamedWeights:
-        """The weights by their names in Google's TF1 checkpoints."""
-        embeddings = self.embeddings
-        named: NamedWeights = {
-            "bert/embeddings/word_embeddings": Weight(embeddings.word_table)
-        }
-        if self.config.type_vocab_size:
-            types = Weight(embeddings.type_table)
-            named["bert/embeddings/token_type_embeddings"] = types
-        positions = Weight(embeddings.position_table)
-        named["bert/embeddings/position_embeddings"] = positions
-        named |= norm_weights(
-            "bert/embeddings/LayerNorm", embeddings.layer_norm
-        )
-        for i, block in enumerate(self.blocks):
-            at = f"bert/encoder/layer_{i}"
-            for third, part in enumerate(("query", "key", "value")):
-                name = f"{at}/attention/self/{part}"
-                named[f"{name}/kernel"] = Weight(block.attention.kernel, third)
-                named[f"{name}/bias"] = Weight(block.attention.bias, third)
-                if part in block.attention.updates:
-                    update = block.attention.updates[part]
-                    named |= low_rank_weights(name, update)
-            named |= dense_weights(
-                f"{at}/attention/output/dense", block.attention_output
-            )
-            named |= norm_weights(
-                f"{at}/attention/output/LayerNorm", block.attention_norm
-            )
-            named |= dense_weights(
-                f"{at}/intermediate/dense", block.intermediate
-            )
-            named |= dense_weights(f"{at}/output/dense", block.output_dense)
-            named |= norm_weights(f"{at}/output/LayerNorm", block.output_norm)
+        """The weights by their names in our model folders."""
+        config = self.config
+        layers = [self.embeddings, *dict.fromkeys(self.blocks)]
+        named = named_by_parts(config, encoder_parts(config), layers)
         if self.bilstm is not None:
-            for lstm in self.bilstm.directions:
-                named |= lstm_weights(f"bert/bilstm/{lstm.name}", lstm)
-        return named | dense_weights("bert/pooler/dense", self.pooler)
+            named |= head_weights(config, BILSTM, self.bilstm)
+        if POOLER in names_of(config).heads:
+            named |= head_weights(config, POOLER, self.pooler)
+        return named
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The weights as float32 arrays with Google's TF1 names and shapes."""
@@ -473,14 +478,25 @@ class BertEncoder(keras.Model):
                 f"and that of {cls.__name__} {cls.config_class.model_type}; "
                 "load it with the encoder of its architecture."
             )
+        return cls.of_checkpoint(checkpoint, dtype, rematerialize)
+
+    @classmethod
+    def of_checkpoint(
+        cls,
+        checkpoint: Checkpoint,
+        dtype: Any = None,
+        rematerialize: bool = False,
+    ) -> Self:
+        """The encoder of a checkpoint; see `from_checkpoint`."""
         encoder = cls(
             checkpoint.config, dtype=dtype, rematerialize=rematerialize
         )
         for head in checkpoint.heads:
             if head in TASK_HEADS:
+                source = checkpoint.source
                 log(
                     f"{source}: its {head} is left out; restore(model, "
-                    f"{str(source)!r}) loads it into a model that has one."
+                    f"{source!r}) loads it into a model that has one."
                 )
         restore_weights(
             encoder.named_weights(), encoder.config, encoder.name, checkpoint

@@ -7,7 +7,7 @@ import keras
 from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.encoders.bert import BertEncoder
 from bert_tf.layers import Embeddings, GlorotDense
-from bert_tf.named_weights import NamedWeights, dense_weights
+from bert_tf.layers.part_weights import PartWeights
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -66,6 +66,13 @@ class ElectraEmbeddings(Embeddings):
             return embedded
         return self.project_to_hidden(embedded, training=training)
 
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table."""
+        parts = super().part_weights()
+        if self.project_to_hidden is not None:
+            parts += self.project_to_hidden.part_weights()
+        return parts
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class ElectraEncoder(BertEncoder):
@@ -79,11 +86,3 @@ class ElectraEncoder(BertEncoder):
 
     config_class = ElectraConfig
     embeddings_class = ElectraEmbeddings
-
-    def named_weights(self) -> NamedWeights:
-        """The weights by their names in our model folders."""
-        named = super().named_weights()
-        project = self.embeddings.project_to_hidden
-        if project is not None:
-            named |= dense_weights("bert/embeddings_project", project)
-        return named

@@ -72,12 +72,12 @@ def check_inputs(
             "token; give both."
         )
     length = ops.shape(inputs["input_ids"])[1]
-    longest = config.max_position_embeddings
+    longest = config.longest_input
     # A length that is only known at run time is a tensor or None.
     if isinstance(length, int) and length > longest:
         raise UserError(
             f"{owner}: input_ids have {length} positions, more than "
-            f"max_position_embeddings {longest}; use shorter sequences."
+            f"the longest input, {longest}; use shorter sequences."
         )
 
 

@@ -397,10 +397,10 @@ class _Planner:
         self, recipe: FinetuningRecipe, config: BertConfig, source: str
     ) -> None:
         """Raises `UserError` where a model is too small for a fine-tuning."""
-        if recipe.max_seq_length > config.max_position_embeddings:
+        if recipe.max_seq_length > config.longest_input:
             raise UserError(
-                f"{source}: max_position_embeddings is "
-                f"{config.max_position_embeddings}, below max_seq_length "
+                f"{source}: its longest input is "
+                f"{config.longest_input}, below max_seq_length "
                 f"{recipe.max_seq_length} of {recipe.task}."
             )
         if isinstance(recipe, FeatureRecipe):

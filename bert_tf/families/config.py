@@ -163,9 +163,9 @@ def check_length(
     place: str, checkpoint: Checkpoint, options: UsageOptions, least: int
 ) -> int:
     """The longest row, checked against the model's positions."""
-    longest = checkpoint.config.max_position_embeddings
+    longest = checkpoint.config.longest_input
     length = options.max_seq_length
     if length is None:
         return checkpoint.max_seq_length or longest
-    why = f"max_position_embeddings of {place}"
+    why = f"longest_input of {place}"
     return whole_number("max_seq_length", length, least, longest, why)

@@ -303,7 +303,7 @@ class TextModel(abc.ABC):
             }
             if self.config is not None:
                 # The model runs beside the check, and must not fail first.
-                longest = self.config.max_position_embeddings
+                longest = self.config.longest_input
                 inputs = {k: v[..., :longest] for k, v in inputs.items()}
             answers = self.answer_tokens(inputs)
             return {
@@ -320,12 +320,12 @@ class TextModel(abc.ABC):
         if self.config is None:
             return input_ids
         length = tf.shape(input_ids)[-1:]
-        longest = self.config.max_position_embeddings
+        longest = self.config.longest_input
         input_ids = unless(
             length > longest,
             input_ids,
             f"input_ids: row {{}} and all others have {{}} positions; this "
-            f"model takes {longest} (max_position_embeddings).",
+            f"model takes {longest}.",
             length,
         )
         size = self.config.vocab_size
@@ -395,6 +395,6 @@ def _check_fit(
             f"the vocabulary has {known} tokens and the model "
             f"{config.vocab_size} (vocab_size); they do not belong together."
         )
-    longest = config.max_position_embeddings
-    why = "max_position_embeddings"
+    longest = config.longest_input
+    why = "longest_input"
     whole_number("max_seq_length", max_seq_length, 3, longest, why)

@@ -103,7 +103,7 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
             "`vocab_file`."
         )
     for name, least, size in (
-        ("max_seq_length", 1, "max_position_embeddings"),
+        ("max_seq_length", 1, "longest_input"),
         ("freeze_layers", -1, "num_hidden_layers"),
     ):
         most, why = getattr(config, size), f"{size} of {source}"

@@ -41,7 +41,7 @@ class MaskFiller:
         self.model = model
         self.tokenizer = tokenizer
         self._served = PretrainedModel(
-            model, tokenizer, max_masks=model.config.max_position_embeddings
+            model, tokenizer, max_masks=model.config.longest_input
         )
 
     @classmethod

@@ -109,8 +109,8 @@ class TextClassifier(keras.Model):
         network = bert_classifier(encoder, len(names), dropout, unpadded=True)
         config, packing = encoder.config, tokenizer.packing
         least = packing.num_special(1 + pairs) + 1
-        longest = config.max_position_embeddings
-        why = "max_position_embeddings"
+        longest = config.longest_input
+        why = "longest_input"
         whole_number("max_seq_length", max_seq_length, least, longest, why)
         if pairs:
             check_segments("`pairs`=True", config, packing.second_segment + 1)

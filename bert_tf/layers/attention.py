@@ -15,8 +15,9 @@ from bert_tf.compat import (
     take_rows,
 )
 from bert_tf.config import ALL_DENSE
-from bert_tf.layers.base import ConfiguredLayer, LowRank
-from bert_tf.layers.heads import at_positions
+from bert_tf.layers.base import ConfiguredLayer
+from bert_tf.layers.heads import at_positions, last_positions
+from bert_tf.layers.part_weights import LowRank, PartWeights, Weight
 from bert_tf.layers.products import after, sizes
 from bert_tf.layers.unpadding import TokenPlaces
 
@@ -293,10 +294,12 @@ class SelfAttention(ConfiguredLayer):
     updates: Mapping[str, LowRank] = {}
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
-        """Creates the kernel [H, 3A] and the bias [3A]."""
+        """Creates the kernel [H, 3A] and, of most, the bias [3A]."""
         hidden, width = self.config.hidden_size, self.config.attention_size
         self.kernel = self.add_kernel("qkv_kernel", (hidden, 3 * width))
-        self.bias = self.add_bias("qkv_bias", 3 * width)
+        self.bias = None
+        if self.config.has_biases:
+            self.bias = self.add_bias("qkv_bias", 3 * width)
         if self.config.lora_rank:
             everywhere = self.config.lora_on == ALL_DENSE
             self.updates = {
@@ -382,11 +385,9 @@ class SelfAttention(ConfiguredLayer):
           The context float [T, A]; with cls_only, [B, 1, A].
         """
         if cls_only:
-            # A pooled token sees the whole row, in a causal model as its last.
-            count = self.config.num_attention_heads
             masks = [
-                AttentionMask.of(attention_adder(mask), 1, count)
-                for mask in places.masks
+                self._of_pooled(mask, tokens_of)
+                for mask, tokens_of in zip(masks, places.masks, strict=True)
             ]
         parts = self._project(tokens, 1 if cls_only else 0, 3)
         heads = [
@@ -408,6 +409,30 @@ class SelfAttention(ConfiguredLayer):
         if cls_only:
             return places.ungroup_rows(contexts)
         return places.ungroup(contexts)
+
+    def _of_pooled(self, mask: AttentionMask, tokens: Any) -> AttentionMask:
+        """The mask of the pooled token of each row of a group.
+
+        Args:
+          mask: the mask of all tokens of the group.
+          tokens: int32 [G, L], 1 = token, 0 = padding.
+        """
+        adder = mask.adder[:, :, :1]
+        if self.config.causal:
+            last = last_positions(tokens)
+            adder = at_positions(mask.adder[:, 0], last)[:, None]
+        return AttentionMask.of(adder, 1, self.config.num_attention_heads)
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table: query, key and value."""
+        variables = [v for v in (self.kernel, self.bias) if v is not None]
+        return [
+            PartWeights(
+                tuple(Weight(variable, third) for variable in variables),
+                self.updates.get(part),
+            )
+            for third, part in enumerate(_PARTS)
+        ]
 
     def _attend(
         self,
@@ -436,7 +461,8 @@ class SelfAttention(ConfiguredLayer):
         kernel, bias = self.kernel, self.bias
         if (first, last) != (0, len(_PARTS)):
             columns = slice(first * width, last * width)
-            kernel, bias = kernel[:, columns], bias[columns]
+            kernel = kernel[:, columns]
+            bias = None if bias is None else bias[columns]
         return self.project(
             hidden, kernel, bias, update=self._update(first, last)
         )

@@ -1,13 +1,14 @@
 """What every layer here shares, and the layers that all others are made of."""
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import keras
 from keras import ops
 
 from bert_tf.compat import custom_gradient
 from bert_tf.config import BertConfig
+from bert_tf.layers.part_weights import LowRank, PartWeights, part_of
 from bert_tf.layers.products import (
     activate,
     column_sums,
@@ -73,17 +74,6 @@ class Dropout(keras.layers.Dropout):
             return inputs * (ops.cast(kept, "float32") * scale), gradient
 
         return dropped(inputs, self.draw(ops.shape(inputs)))
-
-
-class LowRank(NamedTuple):
-    """An update of a kernel [I, O], lora_alpha / lora_rank times a b.
-
-    Hu et al. 2021, "LoRA: Low-rank adaptation of large language models",
-    section 4.1. `a` is float [I, R] and `b` float [R, O].
-    """
-
-    a: Any
-    b: Any
 
 
 class ConfiguredLayer(keras.layers.Layer):
@@ -183,7 +173,7 @@ class ConfiguredLayer(keras.layers.Layer):
         Args:
           inputs: float [..., I].
           kernel: float [I, O].
-          bias: float [O].
+          bias: float [O], or None.
           hidden_act: the activation; see `activate`.
           update: is added to the kernel, which is not made for that.
           training: whether gradients will be asked for.
@@ -191,18 +181,23 @@ class ConfiguredLayer(keras.layers.Layer):
         Returns:
           float [..., O] in the compute dtype.
         """
-        kernel, bias = self.compute(kernel), self.compute(bias)
+        kernel = self.compute(kernel)
+        bias = None if bias is None else self.compute(bias)
         # TensorFlow's own, which it fuses with the product.
         at_once = (
             hidden_act.startswith("gelu")
             and self.compute_dtype != "float32"
+            and bias is not None
             and not training
         )
 
         def of_rows(rows: Any) -> Any:
             if update is None and at_once:
                 return gelu_product(rows, kernel, bias, hidden_act)
-            found = product(rows, kernel, bias)
+            if bias is None:
+                found = ops.matmul(rows, kernel)
+            else:
+                found = product(rows, kernel, bias)
             if update is not None:
                 scale = self.config.lora_alpha / self.config.lora_rank
                 low = ops.matmul(rows, self.compute(update.a))
@@ -254,11 +249,13 @@ class Dense(ConfiguredLayer):
         self.hidden_act = hidden_act
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Creates the kernel [I, O] and the bias [O]."""
+        """Creates the kernel [I, O] and, of most configurations, a bias [O]."""
         inputs = input_shape[-1]
         assert inputs is not None
         self.kernel = self.add_kernel("kernel", (inputs, self.units))
-        self.bias = self.add_bias("bias", self.units)
+        self.bias = None
+        if self.config.has_biases:
+            self.bias = self.add_bias("bias", self.units)
         if self.config.lora_rank:
             self.update = self.add_low_rank("", inputs, self.units)
 
@@ -272,6 +269,10 @@ class Dense(ConfiguredLayer):
             self.update,
             training,
         )
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table."""
+        return [part_of(self.kernel, self.bias, update=self.update)]
 
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""
@@ -309,14 +310,16 @@ class LayerNorm(ConfiguredLayer):
     """
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Creates gamma [H] and beta [H]."""
+        """Creates gamma [H] and, of most configurations, beta [H]."""
         size = (input_shape[-1],)
         self.gamma = self.add_weight(
             name="gamma", shape=size, initializer="ones", autocast=False
         )
-        self.beta = self.add_weight(
-            name="beta", shape=size, initializer="zeros", autocast=False
-        )
+        self.beta = None
+        if self.config.has_shifts:
+            self.beta = self.add_weight(
+                name="beta", shape=size, initializer="zeros", autocast=False
+            )
 
     def call(self, inputs: Any) -> Any:
         """Normalises.
@@ -327,23 +330,27 @@ class LayerNorm(ConfiguredLayer):
         Returns:
           float [..., H] in the compute dtype.
         """
+        scales = [w for w in (self.gamma, self.beta) if w is not None]
         normalised = normalise(
             ops.cast(inputs, "float32"),
-            ops.cast(self.gamma, "float32"),
-            ops.cast(self.beta, "float32"),
             self.config.layer_norm_eps,
+            *(ops.cast(weight, "float32") for weight in scales),
         )
         return self.compute(normalised)
 
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table."""
+        return [part_of(self.gamma, self.beta)]
 
-def normalise(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+
+def normalise(inputs: Any, epsilon: float, gamma: Any, *beta: Any) -> Any:
     """Layer normalisation with a gradient in few passes over the rows.
 
     Args:
       inputs: float32 [..., H].
-      gamma: float32 [H].
-      beta: float32 [H].
       epsilon: added to the variance.
+      gamma: float32 [H].
+      *beta: float32 [H], or nothing.
 
     Returns:
       float32 [..., H].
@@ -351,21 +358,22 @@ def normalise(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     size = inputs.shape[-1]
 
     @custom_gradient
-    def rows_normalised(x: Any, gamma: Any, beta: Any) -> Any:
+    def rows_normalised(x: Any, gamma: Any, *beta: Any) -> Any:
         x = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
         scale = ops.rsqrt(variance + epsilon)
         x = x * scale
 
-        def gradient(upstream: Any) -> tuple[Any, Any, Any]:
+        def gradient(upstream: Any) -> tuple[Any, ...]:
             product = upstream * x
             # Both means of a row weigh it with gamma: products with a vector.
             weights = ops.reshape(gamma, (size, 1)) / size
             level = ops.matmul(upstream, weights)
             share = ops.matmul(product, weights)
             slope = (upstream * gamma - level - x * share) * scale
-            return slope, column_sums(product), column_sums(upstream)
+            shifts = (column_sums(upstream) for _ in beta)
+            return (slope, column_sums(product), *shifts)
 
-        return x * gamma + beta, gradient
+        return sum(beta, x * gamma), gradient
 
-    return in_rows(lambda rows: rows_normalised(rows, gamma, beta), inputs)
+    return in_rows(lambda rows: rows_normalised(rows, gamma, *beta), inputs)

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from bert_tf.layers.base import ConfiguredLayer
+from bert_tf.layers.part_weights import PartWeights, part_of
 
 
 def _orthogonal(shape: Sequence[int], dtype: Any = None) -> Any:
@@ -65,3 +66,11 @@ class BiLSTM(ConfiguredLayer):
         tokens = ops.concatenate([forward, ops.flip(backward, axis=1)], axis=2)
         tokens = ops.where(mask[:, :, None], tokens, ops.zeros_like(tokens))
         return tokens, ops.concatenate([forward_end, backward_end], axis=1)
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table: those of each direction."""
+        cells = (direction.cell for direction in self.directions)
+        return [
+            part_of(cell.kernel, cell.recurrent_kernel, cell.bias)
+            for cell in cells
+        ]

@@ -10,6 +10,7 @@ from bert_tf.config import QUERY_VALUE
 from bert_tf.layers.attention import AttentionMask, SelfAttention
 from bert_tf.layers.base import ConfiguredLayer, Dense, LayerNorm
 from bert_tf.layers.heads import at_positions
+from bert_tf.layers.part_weights import PartWeights
 from bert_tf.layers.unpadding import TokenPlaces
 
 
@@ -89,7 +90,7 @@ class TransformerBlock(ConfiguredLayer):
           float [B, N, Q, S] or None, both in the compute dtype.
         """
         context, probabilities = self.attention(
-            hidden,
+            self.attention_input(hidden),
             adder,
             cls_only=cls_only,
             training=training,
@@ -123,11 +124,35 @@ class TransformerBlock(ConfiguredLayer):
           float [T, H]; with cls_only, [B, 1, H].
         """
         context = self.attention.of_tokens(
-            tokens, places, masks, cls_only=cls_only, training=training
+            self.attention_input(tokens),
+            places,
+            masks,
+            cls_only=cls_only,
+            training=training,
         )
         if cls_only:
             tokens = places.pooled(tokens)
         return self._transform(tokens, context, training)
+
+    def attention_input(self, hidden: Any) -> Any:
+        """What attention reads: hidden states as they are in post-LN."""
+        return hidden
+
+    def scores(self, hidden: Any) -> Any:
+        """The attention scores of hidden states; see `SelfAttention`."""
+        return self.attention.scores(self.attention_input(hidden))
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table."""
+        layers = (
+            self.attention,
+            self.attention_output,
+            self.attention_norm,
+            self.intermediate,
+            self.output_dense,
+            self.output_norm,
+        )
+        return [part for layer in layers for part in layer.part_weights()]
 
     def _transform(
         self, hidden: Any, context: Any, training: bool | None

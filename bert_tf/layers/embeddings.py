@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_tf.compat import take_rows
 from bert_tf.layers.base import ConfiguredLayer, LayerNorm
+from bert_tf.layers.part_weights import PartWeights, part_of
 
 
 def lookup(table: Any, ids: Any) -> Any:
@@ -88,11 +89,19 @@ class Embeddings(ConfiguredLayer):
             )
             types = ops.cast(self.type_table, "float32")
             embedded = embedded + ops.matmul(segments, types)
+        first = self.config.first_position
         if position_ids is None:
-            length = ops.shape(input_ids)[1]
-            positions = ops.convert_to_tensor(self.position_table)[:length]
+            end = first + ops.shape(input_ids)[1]
+            positions = ops.convert_to_tensor(self.position_table)[first:end]
         else:
-            positions = lookup(self.position_table, position_ids)
+            positions = lookup(self.position_table, position_ids + first)
         embedded = embedded + ops.cast(positions, "float32")
         normalised = self.layer_norm(embedded)
         return self.compute(self.dropout(normalised, training=training))
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table."""
+        tables = [self.word_table, self.position_table]
+        if self.config.type_vocab_size:
+            tables.insert(1, self.type_table)
+        return [*map(part_of, tables), *self.layer_norm.part_weights()]

@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_tf.compat import take_rows
 from bert_tf.layers.base import ConfiguredLayer, Dense, GlorotDense, LayerNorm
+from bert_tf.layers.part_weights import PartWeights, part_of
 
 
 def at_positions(sequence_output: Any, positions: Any) -> Any:
@@ -93,6 +94,10 @@ class Pooler(ConfiguredLayer):
         act = self.config.pooler_act
         return self.project(first, self.kernel, self.bias, act)
 
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table."""
+        return [part_of(self.kernel, self.bias)]
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class MaskedLMHead(ConfiguredLayer):
@@ -144,6 +149,14 @@ class MaskedLMHead(ConfiguredLayer):
             logits, (*ops.shape(positions), self.config.vocab_size)
         )
 
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table."""
+        return [
+            *self.transform.part_weights(),
+            *self.layer_norm.part_weights(),
+            part_of(self.output_bias),
+        ]
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class NextSentenceHead(ConfiguredLayer):
@@ -166,6 +179,10 @@ class NextSentenceHead(ConfiguredLayer):
             pooled_output, ops.transpose(self.output_weights), self.output_bias
         )
         return ops.cast(logits, "float32")
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table."""
+        return [part_of(self.output_weights, self.output_bias)]
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -197,3 +214,7 @@ class ReplacedTokensHead(ConfiguredLayer):
         """Maps float [B, S, H] to logits float32 [B, S]."""
         hidden = self.transform(sequence_output, training=training)
         return ops.cast(self.score(hidden)[..., 0], "float32")
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights by part of a table."""
+        return [*self.transform.part_weights(), *self.score.part_weights()]

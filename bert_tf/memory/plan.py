@@ -89,12 +89,12 @@ class PlanSettings(Settings):
             config = BertConfig.from_json(self.config_file)
         else:
             config = load_checkpoint(self.init_from).config
-        longest = config.max_position_embeddings
+        longest = config.longest_input
         good = 1 <= self.max_seq_length <= longest
         self._check(
             "max_seq_length",
             good,
-            f"1 to {longest}, the max_position_embeddings",
+            f"1 to {longest}, the longest input",
         )
         return self._work(config, self.max_seq_length)
 

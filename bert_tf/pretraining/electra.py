@@ -12,6 +12,7 @@ from keras import ops
 
 from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import (
+    MASKED_LM,
     REPLACED_TOKENS,
     Checkpoint,
     load_checkpoint,
@@ -25,8 +26,7 @@ from bert_tf.layers import MaskedLMHead, ReplacedTokensHead
 from bert_tf.named_weights import (
     NamedWeights,
     arrays_of,
-    masked_lm_weights,
-    replaced_tokens_weights,
+    head_weights,
     restore_weights,
 )
 from bert_tf.pretraining.objective import ReplacedTokenDetection
@@ -254,17 +254,16 @@ class ElectraPretrainer(BertPretrainer):
 
     def named_weights(self) -> NamedWeights:
         """The discriminator's, by their names in a model folder."""
-        return {
-            **self.encoder.named_weights(),
-            **replaced_tokens_weights(self.replaced_tokens),
-        }
+        head = head_weights(self.config, REPLACED_TOKENS, self.replaced_tokens)
+        return self.encoder.named_weights() | head
 
     def generator_weights(self) -> NamedWeights:
         """The generator's, by their names in a model folder of its own."""
         named = self.generator.named_weights()
         # Nothing reads it, and nothing trains it.
         named = {n: w for n, w in named.items() if "/pooler/" not in n}
-        return named | masked_lm_weights(self.masked_lm)
+        config = self.generator.config
+        return named | head_weights(config, MASKED_LM, self.masked_lm)
 
     def save_beside(self, folder: pathlib.Path, tokenizer: Tokenizer) -> None:
         """Writes the generator as a model folder into `folder`/generator."""

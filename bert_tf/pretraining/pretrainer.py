@@ -24,10 +24,9 @@ from bert_tf.layers import MaskedLMHead, NextSentenceHead
 from bert_tf.layers.unpadding import TokenPlaces
 from bert_tf.named_weights import (
     NamedWeights,
-    Weight,
     arrays_of,
     assign_arrays,
-    masked_lm_weights,
+    head_weights,
     restore_weights,
 )
 from bert_tf.partly_trained import PartlyTrained
@@ -90,7 +89,7 @@ class BertPretrainer(PartlyTrained):
       tokens and 0 for padding; unpadded, both of the T tokens alone, [1, T].
 
     Raises:
-      UserError: an input is missing, or S exceeds max_position_embeddings; or
+      UserError: an input is missing, or S exceeds the longest input; or
         an objective of next tokens is to train an encoder that is not causal,
         or one of next sentences an architecture without pooler.
     """
@@ -334,15 +333,11 @@ class BertPretrainer(PartlyTrained):
 
     def named_weights(self) -> NamedWeights:
         """The weights by their names in Google's TF1 checkpoints."""
-        follows = self.next_sentence
-        named = {
-            **self.encoder.named_weights(),
-            **masked_lm_weights(self.masked_lm),
-        }
+        config, follows = self.config, self.next_sentence
+        named = self.encoder.named_weights()
+        named |= head_weights(config, MASKED_LM, self.masked_lm)
         if follows is not None:
-            at = "cls/seq_relationship"
-            named[f"{at}/output_weights"] = Weight(follows.output_weights)
-            named[f"{at}/output_bias"] = Weight(follows.output_bias)
+            named |= head_weights(config, NEXT_SENTENCE, follows)
         return named
 
     def save_beside(self, folder: pathlib.Path, tokenizer: Tokenizer) -> None:

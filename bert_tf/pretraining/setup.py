@@ -196,11 +196,11 @@ def _check_lengths(
 ) -> None:
     """Refuses records that are longer than a model's positions."""
     for name, folder in zip(recipe.folders, folders, strict=True):
-        if folder.max_seq_length > config.max_position_embeddings:
+        if folder.max_seq_length > config.longest_input:
             raise UserError(
                 f"`data_dir`={name}: max_seq_length {folder.max_seq_length} "
-                f"is above max_position_embeddings "
-                f"{config.max_position_embeddings} of {source}."
+                f"is above the longest input of {source}, "
+                f"{config.longest_input}."
             )
 
 

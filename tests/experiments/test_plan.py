@@ -154,7 +154,7 @@ def test_rows_can_be_chosen(data):
         (Finetuning(task="mrpcc", model=Pretraining()), "Did you mean mrpc?"),
         (Finetuning(task="mrpc", model=Pretraining()), "`stand_in`=mrpc:OTHER"),
         (texts(), "`init_from`"),
-        (texts(Pretraining(), max_seq_length=1024), "max_position_embeddings"),
+        (texts(Pretraining(), max_seq_length=1024), "its longest input is"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_done(data, run, said):

@@ -473,7 +473,7 @@ SEVERAL = MultiLabelTask(name="mood", data=data())
     ("task", "mode", "settings", "message"),
     [
         (TASK, "train", "init_from=", "`init_from`: name the model"),
-        (TASK, "train", "max_seq_length=41", "max_position_embeddings of"),
+        (TASK, "train", "max_seq_length=41", "longest_input of"),
         (TASK, "train", "freeze_layers=3", "to 2 .num_hidden_layers of"),
         (
             TASK,

@@ -128,7 +128,7 @@ def test_what_follows_from_a_folder(name, config, options, expected, use):
         (CLASSES, {}, {"labels": list("abc")}, "names its outputs bad, fair, "),
         (CLASSES, {}, {"labels": "abc"}, "`labels`='abc': give a list of na"),
         (CLASSES, {}, {"labels": ["a", "a"]}, "a name occurs twice"),
-        (CLASSES, {}, {"max_seq_length": 61}, "from 3 to 60 (max_position_e"),
+        (CLASSES, {}, {"max_seq_length": 61}, "from 3 to 60 (longest_input"),
         (CLASSES, {}, {"max_seq_length": 2}, "`max_seq_length`=2: "),
         (CLASSES, {}, {"max_seq_length": "9"}, "`max_seq_length`='9': give a"),
         (

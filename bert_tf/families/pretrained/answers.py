@@ -110,7 +110,7 @@ class PretrainedModel(TextModel):
     ):
         encoder = encoder_of(model)
         if max_seq_length is None:
-            max_seq_length = encoder.config.max_position_embeddings
+            max_seq_length = encoder.config.longest_input
             if modules is not None:
                 max_seq_length = min(max_seq_length, modules.max_seq_length)
         super().__init__(model, encoder, tokenizer, max_seq_length)
