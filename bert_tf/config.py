@@ -148,7 +148,9 @@ class BertConfig(Settings):
 
     def __post_init__(self) -> None:
         for name, kind in self.kinds().items():
-            check_kind(name, kind, getattr(self, name), "BertConfig")
+            value = check_kind(name, kind, getattr(self, name), "BertConfig")
+            if isinstance(value, tuple):
+                object.__setattr__(self, name, value)
         super().__post_init__()
         heads, hidden = self.num_attention_heads, self.hidden_size
         self._check(

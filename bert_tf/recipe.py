@@ -179,6 +179,10 @@ def like(recipe: "type[Settings]", name: str, **changes: Any) -> Any:
 
 
 def _parse(source: str, name: str, kind: type, text: str) -> Any:
+    if typing.get_origin(kind) is tuple:
+        inner, _ = typing.get_args(kind)
+        parts = text.split(",")
+        return tuple(_parse(source, name, inner, part) for part in parts)
     try:
         if kind is bool:
             if text.lower() in _TRUE + _FALSE:
@@ -194,11 +198,16 @@ def _parse(source: str, name: str, kind: type, text: str) -> Any:
 def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
     """Returns a value of a field's type, of one that NumPy has for it too.
 
-    A whole number will do for a float.
+    A whole number will do for a float, and a list for a tuple.
 
     Raises:
       UserError: the value is of another type.
     """
+    if typing.get_origin(kind) is tuple:
+        inner, _ = typing.get_args(kind)
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{source}: {name} is {value!r}; it takes a list.")
+        return tuple(check_kind(name, inner, each, source) for each in value)
     is_number = not isinstance(value, bool)
     if kind is int and is_number and isinstance(value, numbers.Integral):
         return int(value)
@@ -219,7 +228,9 @@ def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Base of every recipe: a flat set of int, float, bool and str fields.
+    """Base of every recipe: a flat set of fields.
+
+    Each is an int, float, bool or str, or a tuple of these.
 
     A subclass is a frozen dataclass whose fields are made with `setting`,
     which declares the limits of each. Recipes are composed: their bases are
@@ -357,8 +368,11 @@ class Settings:
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, in the order of declaration."""
-        return dataclasses.asdict(self)
+        """The fields by name, in the order of declaration, as JSON has them."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in dataclasses.asdict(self).items()
+        }
 
     def save(self, path: str | pathlib.Path) -> None:
         """Writes the settings as JSON, beside and then renamed."""

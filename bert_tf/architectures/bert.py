@@ -5,7 +5,6 @@ classification, multiple choice and a BiLSTM; ours follow its form.
 """
 
 from bert_tf.architectures.parts import (
-    BILSTM,
     CLASSIFIER,
     MASKED_LM,
     MULTIPLE_CHOICE,
@@ -196,10 +195,6 @@ _HEADS = {
             (1, _HIDDEN),
             "classifier",
         ),
-    ),
-    BILSTM: tuple(
-        Part(Kind.LSTM, f"bert/bilstm/{direction}", (), "")
-        for direction in ("forward", "backward")
     ),
 }
 

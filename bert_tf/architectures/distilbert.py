@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from bert_tf.architectures.bert import NAMES as BERT
 from bert_tf.architectures.parts import (
-    BILSTM,
     CLASSIFIER,
     MASKED_LM,
     MULTIPLE_CHOICE,
@@ -124,7 +123,7 @@ _HEADS = {
     ),
     **{
         head: BERT.heads[head]
-        for head in (SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE, BILSTM)
+        for head in (SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
     },
 }
 

@@ -14,7 +14,6 @@ from typing import ClassVar, Self
 from bert_tf.architectures.bert import KERAS_LAYERS
 from bert_tf.architectures.bert import NAMES as BERT
 from bert_tf.architectures.parts import (
-    BILSTM,
     CLASSIFIER,
     MASKED_LM,
     MULTIPLE_CHOICE,
@@ -186,7 +185,6 @@ _HEADS = {
     SPAN: _head(SPAN, "qa_outputs"),
     TOKEN_CLASSIFIER: _head(TOKEN_CLASSIFIER, "classifier"),
     MULTIPLE_CHOICE: _head(MULTIPLE_CHOICE, "classifier"),
-    BILSTM: BERT.heads[BILSTM],
 }
 
 _NAMES = Names(

@@ -131,6 +131,13 @@ class Part:
         return dict(zip(names, (first, second), strict=False))
 
 
+# On any encoder; no other program has such arrays.
+BILSTM_PARTS = tuple(
+    Part(Kind.LSTM, f"bert/bilstm/{direction}", (), "")
+    for direction in ("forward", "backward")
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceForm:
     """How transformers writes an architecture beside the names of arrays.
@@ -176,17 +183,19 @@ class KerasHubForm:
     """How KerasHub writes an architecture beside the names of arrays.
 
     Attributes:
-      backbone: the class without a head.
+      backbone: the class without a head; empty where there is none.
       arguments: its arguments, with the type of each and the fields it sets.
       computation: fields that are the same for every preset.
       tasks: classes with a head.
       unread: regular expression of names of arrays that are no part of ours.
     """
 
-    backbone: str
-    arguments: Mapping[str, tuple[type, tuple[str, ...]]]
-    computation: Mapping[str, Any]
-    tasks: tuple[str, ...]
+    backbone: str = ""
+    arguments: Mapping[str, tuple[type, tuple[str, ...]]] = dataclasses.field(
+        default_factory=dict
+    )
+    computation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
     unread: str = ""
 
 
@@ -208,7 +217,7 @@ class Names:
     layer: tuple[Part, ...]
     heads: Mapping[str, tuple[Part, ...]]
     hugging_face: HuggingFaceForm
-    keras_hub: KerasHubForm
+    keras_hub: KerasHubForm = dataclasses.field(default_factory=KerasHubForm)
     embeddings_project: tuple[Part, ...] = ()
 
 

@@ -84,7 +84,8 @@ def _read_config(path: pathlib.Path) -> BertConfig:
     backbones: dict[str, Architecture] = {}
     for model_type in ARCHITECTURES:
         architecture = find_architecture(model_type, str(path))
-        backbones[architecture.names.keras_hub.backbone] = architecture
+        if backbone := architecture.names.keras_hub.backbone:
+            backbones[backbone] = architecture
         # Those behind it are not imported.
         if name in backbones:
             break

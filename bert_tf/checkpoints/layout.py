@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from bert_tf.architecture_list import find_architecture
 from bert_tf.architectures.parts import (
     BILSTM,
+    BILSTM_PARTS,
     LORA,
     TASK_HEADS,
     Kind,
@@ -28,13 +29,13 @@ def names_of(config: BertConfig | type[BertConfig]) -> Names:
 def head_parts(config: BertConfig) -> dict[str, tuple[Part, ...]]:
     """The parts of each head that a model may have, the pooler among them."""
     heads = dict(names_of(config).heads)
+    if config.bilstm:
+        heads[BILSTM] = BILSTM_PARTS
     for head in (head for head in TASK_HEADS if head not in heads):
         # A head that no other program knows is one linear layer.
         sizes = (None, "hidden_size")
         name = f"cls/{head}/"
         heads[head] = (Part(Kind.OUTPUT, name, sizes, name.replace("/", ".")),)
-    if not config.bilstm:
-        del heads[BILSTM]
     if config.lora_rank:
         heads[LORA] = tuple(_low_rank_parts(config))
     return heads

@@ -1,14 +1,25 @@
 """A checkpoint with some of its layers, or of their heads and columns."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
+from bert_tf.checkpoints.layout import names_of
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 
-_LAYER = "encoder/layer_"
+
+def refuse_shared_blocks(checkpoint: Checkpoint) -> None:
+    """Raises `UserError` on a model whose layers share their weights."""
+    config = checkpoint.config
+    if len(set(config.block_numbers)) < config.num_hidden_layers:
+        raise UserError(
+            f"{checkpoint.source}: its layers share their weights, so nothing "
+            "of one of them can be left out; choose another model."
+        )
 
 
 def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
@@ -20,21 +31,30 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
 
     Returns:
       The checkpoint, whose arrays are read when asked for.
+
+    Raises:
+      UserError: its layers share their weights.
     """
-    shapes, origin = {}, {}
-    for name, shape in shapes_of_arrays(checkpoint.arrays).items():
-        begin, found, rest = name.partition(_LAYER)
-        number, _, part = rest.partition("/")
-        for new, old in enumerate(layers):
-            if not found or old == int(number):
-                ours = f"{begin}{_LAYER}{new}/{part}" if found else name
-                shapes[ours], origin[ours] = shape, name
+    refuse_shared_blocks(checkpoint)
+    old = checkpoint.config
+    new = dataclasses.replace(old, num_hidden_layers=len(layers))
+
+    def names(config: BertConfig, layer: int) -> Iterator[str]:
+        for part in names_of(config).layer:
+            yield from part.of_block(config.block_numbers[layer]).shapes(config)
+
+    shapes = shapes_of_arrays(checkpoint.arrays)
+    of_layers = {n for i in range(old.num_hidden_layers) for n in names(old, i)}
+    origin = {name: name for name in shapes if name not in of_layers}
+    for number, layer in enumerate(layers):
+        origin |= zip(names(new, number), names(old, layer), strict=True)
     return dataclasses.replace(
         checkpoint,
-        config=dataclasses.replace(
-            checkpoint.config, num_hidden_layers=len(layers)
+        config=new,
+        arrays=LazyArrays(
+            {name: shapes[source] for name, source in origin.items()},
+            lambda name: checkpoint.arrays[origin[name]],
         ),
-        arrays=LazyArrays(shapes, lambda name: checkpoint.arrays[origin[name]]),
     )
 
 
@@ -49,7 +69,8 @@ def keep_parts(
     off, and the activation of a column, are 0.
 
     Args:
-      checkpoint: a model without low-rank updates (LoRA).
+      checkpoint: a model without low-rank updates (LoRA), whose layers share
+        no weights.
       heads: the numbers of the heads of each layer that stay, int64 [L, N'].
       columns: those of the columns of each feed-forward layer, int64 [L, F'].
 
@@ -60,29 +81,28 @@ def keep_parts(
     size = config.attention_size // config.num_attention_heads
     # The axis of an array that is cut, and what stays of it.
     kept: dict[str, tuple[int, np.ndarray]] = {}
-    for number, (of_heads, inner) in enumerate(
-        zip(heads, columns, strict=True)
+    for numbers, of_heads, inner in zip(
+        config.block_numbers, heads, columns, strict=True
     ):
-        layer = f"bert/encoder/layer_{number}"
         width = (of_heads[:, None] * size + np.arange(size)).ravel()
-        for part in ("query", "key", "value"):
-            kept[f"{layer}/attention/self/{part}/kernel"] = 1, width
-            kept[f"{layer}/attention/self/{part}/bias"] = 0, width
-        kept[f"{layer}/attention/output/dense/kernel"] = 0, width
-        kept[f"{layer}/intermediate/dense/kernel"] = 1, inner
-        kept[f"{layer}/intermediate/dense/bias"] = 0, inner
-        kept[f"{layer}/output/dense/kernel"] = 0, inner
+        cut = {"attention_size": width, "intermediate_size": inner}
+        for part in names_of(config).layer:
+            for name, shape in part.of_block(numbers).shapes(config).items():
+                # A bias has the last axis of its kernel.
+                for axis, size_name in enumerate(part.sizes[-len(shape) :]):
+                    if size_name in cut:
+                        kept[name] = axis, cut[size_name]
     shapes = shapes_of_arrays(arrays)
-    for name, (axis, numbers) in kept.items():
-        shape = list(shapes[name])
-        shape[axis] = len(numbers)
-        shapes[name] = tuple(shape)
+    for name, (axis, stays) in kept.items():
+        sizes = list(shapes[name])
+        sizes[axis] = len(stays)
+        shapes[name] = tuple(sizes)
 
     def read(name: str) -> np.ndarray:
         if name not in kept:
             return arrays[name]
-        axis, numbers = kept[name]
-        return np.take(arrays[name], numbers, axis)
+        axis, stays = kept[name]
+        return np.take(arrays[name], stays, axis)
 
     left, inner_size = heads.shape[1], columns.shape[1]
     return dataclasses.replace(

@@ -1,19 +1,18 @@
 """Another vocabulary or another number of positions for a checkpoint."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
+from bert_tf.checkpoints.layout import all_parts, encoder_parts
 from bert_tf.errors import UserError, whole_number
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.text.plain_tokenizer import WordPieces
 from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
 
-_WORDS = "bert/embeddings/word_embeddings"
-_WORD_BIAS = "cls/predictions/output_bias"
-_POSITIONS = "bert/embeddings/position_embeddings"
 # The normal distribution is truncated here, as by the initializer of the model
 # (google-research/bert, modeling.py, create_initializer).
 _MAX_DEVIATIONS = 2.0
@@ -52,14 +51,19 @@ def replace_vocabulary(
     drawn = int(is_drawn.sum())
     old_rows = checkpoint.config.vocab_size
     config = dataclasses.replace(checkpoint.config, vocab_size=len(vocabulary))
+    table, *vectors = (
+        part.ours
+        for part in all_parts(config)
+        if part.sizes[:1] == ("vocab_size",)
+    )
 
     def words() -> np.ndarray:
-        rows = _means(checkpoint.arrays[_WORDS], sources)
+        rows = _means(checkpoint.arrays[table], sources)
         rows[is_drawn] = _drawn(checkpoint, drawn, (seed, 0))
         return rows
 
-    def word_bias() -> np.ndarray:
-        return _means(checkpoint.arrays[_WORD_BIAS], sources)
+    def mean_of(name: str) -> np.ndarray:
+        return _means(checkpoint.arrays[name], sources)
 
     changed = dataclasses.replace(
         checkpoint,
@@ -73,7 +77,8 @@ def replace_vocabulary(
         arrays=_changed(
             checkpoint,
             len(vocabulary),
-            {_WORDS: words, _WORD_BIAS: word_bias},
+            {table: words}
+            | {name: functools.partial(mean_of, name) for name in vectors},
         ),
     )
     return changed, (
@@ -97,9 +102,14 @@ def resize_positions(
     whole_number("max_position_embeddings", length, 1, _MAX_POSITIONS)
     old = checkpoint.config.max_position_embeddings
     kept, new_rows = min(old, length), max(0, length - old)
+    (table,) = (
+        part.ours
+        for part in encoder_parts(checkpoint.config)
+        if part.sizes[0] == "max_position_embeddings"
+    )
 
     def positions() -> np.ndarray:
-        rows = checkpoint.arrays[_POSITIONS][:kept]
+        rows = checkpoint.arrays[table][:kept]
         drawn = _drawn(checkpoint, new_rows, (seed, 1))
         return np.concatenate([rows, drawn])
 
@@ -108,7 +118,7 @@ def resize_positions(
         config=dataclasses.replace(
             checkpoint.config, max_position_embeddings=length
         ),
-        arrays=_changed(checkpoint, length, {_POSITIONS: positions}),
+        arrays=_changed(checkpoint, length, {table: positions}),
     )
     if not new_rows:
         return changed, f"positions: the first {kept} of {old} kept"

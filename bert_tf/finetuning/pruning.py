@@ -15,7 +15,7 @@ from bert_tf.checkpoints import (
     Checkpoint,
     load_checkpoint,
 )
-from bert_tf.checkpoints.pruned import keep_parts
+from bert_tf.checkpoints.pruned import keep_parts, refuse_shared_blocks
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import read_config, save_model
@@ -95,6 +95,7 @@ def prune(
     with new_folder(output_dir) as beside:
         config = read_config(folder, task)
         whole = load_checkpoint(folder)
+        refuse_shared_blocks(whole)
         num_heads = _number_kept(
             "keep_heads", settings.keep_heads, whole.config.num_attention_heads
         )

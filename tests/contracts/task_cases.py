@@ -46,9 +46,10 @@ def model_folder(folder: pathlib.Path, **changes: Any) -> pathlib.Path:
     config = BertConfig.from_dict(values, "the folder")
     encoder = encoder_class(config)(config)
     arrays = fill(encoder, seed=3, scale=0.3).to_arrays()
+    words, *_ = arrays
     for name in arrays:
-        if "LayerNorm" not in name:
-            arrays[name] *= 3.0 if "word_embeddings" in name else 0.3
+        if not name.endswith(("gamma", "beta")):
+            arrays[name] *= 3.0 if name == words else 0.3
     checkpoint = Checkpoint(config, arrays, Vocabulary(TOKENS), True)
     save_checkpoint(folder, checkpoint)
     return folder
