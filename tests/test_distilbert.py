@@ -1,77 +1,33 @@
-"""DistilBERT beside transformers and KerasHub, and what it must not be."""
-
-import dataclasses
-import functools
-import json
-import math
-import shutil
+"""What DistilBERT has of its own; see contracts/test_architectures.py."""
 
 import keras
 import keras_hub
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import bert_tf
 from bert_tf.checkpoints import (
     CLASSIFIER,
     load_checkpoint,
-    save_checkpoint,
 )
 from bert_tf.checkpoints.checkpoint import num_labels
-from bert_tf.checkpoints.folder import save_adapter
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders.distilbert import DistilBertBlock
-from bert_tf.errors import UserError
-from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.objective import PretrainingObjective
-from bert_tf.text.vocabulary import Vocabulary
+from tests.contracts.architecture_cases import CASES
 from tests.relatives import (
     CLOSE,
     Golden,
-    assert_the_whole_way_by_commands,
-    classifier_weights,
     random_weights,
-    tiny,
     write_vocabulary,
 )
+from tests.user_errors import error_of
 
 GOLDEN = Golden("distilbert")
 INPUTS = GOLDEN.inputs
-# They are taken and not read.
+# Segments are taken and not read.
 batch = GOLDEN.batch
-tiny_config = functools.partial(tiny, bert_tf.DistilBertConfig)
-
-
-@pytest.mark.parametrize("unpadded", [False, True])
-@pytest.mark.parametrize("name", GOLDEN.classes)
-def test_every_hidden_state_is_that_of_transformers(name, unpadded):
-    GOLDEN.assert_hidden_states(name, unpadded)
-
-
-@pytest.mark.parametrize("name", [n for n in GOLDEN.classes if "For" in n])
-def test_logits_are_those_of_transformers(name):
-    GOLDEN.assert_logits(name)
-
-
-def test_gradients_of_a_classifier_are_those_of_transformers():
-    name = "DistilBertForSequenceClassification"
-    model = GOLDEN.model(name)
-    GOLDEN.assert_gradients(name, classifier_weights(model), model)
-
-
-def test_gradients_of_a_masked_lm_are_those_of_transformers():
-    name = "DistilBertForMaskedLM"
-    model = GOLDEN.model(name)
-    named = {
-        n: w for n, w in model.named_weights().items() if "/pooler/" not in n
-    }
-    GOLDEN.assert_gradients(name, named, model)
-
-
-@pytest.mark.parametrize("name", GOLDEN.classes)
-def test_converting_there_and_back_is_exact_and_proved(name, tmp_path):
-    GOLDEN.assert_round_trip(name, tmp_path)
+tiny_config = CASES["distilbert"].config
 
 
 def write_preset(folder, model):
@@ -129,56 +85,6 @@ def test_attention_has_no_dropout_before_its_residual():
     np.testing.assert_array_equal(still, trained)
 
 
-def test_an_adapter_is_written_as_peft_names_it_and_proved(tmp_path):
-    random = np.random.default_rng(0)
-
-    def checkpoint(**changes):
-        config = tiny_config(**changes)
-        arrays = {
-            name: random.normal(0, 0.3, array.shape).astype("float32")
-            for name, array in bert_tf.DistilBertEncoder(config)
-            .to_arrays()
-            .items()
-        }
-        return bert_tf.Checkpoint(config, arrays, lower_case=True)
-
-    base = checkpoint()
-    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
-    base = dataclasses.replace(
-        base, vocabulary=vocabulary, source=str(tmp_path / "base")
-    )
-    save_checkpoint(tmp_path / "base", base)
-    trained = checkpoint(lora_rank=2, lora_on="all_dense")
-    trained.arrays.update(
-        {
-            "output_weights": np.ones((3, 8), "float32"),
-            "output_bias": np.zeros(3, "float32"),
-        }
-    )
-    # What is not trained is the base's.
-    for name, array in base.arrays.items():
-        if "pooler" not in name:
-            trained.arrays[name] = array
-    folder = tmp_path / "adapter"
-    save_adapter(folder, trained, base)
-    config = json.loads((folder / "adapter_config.json").read_text())
-    assert config["target_modules"] == [
-        "q_lin",
-        "k_lin",
-        "v_lin",
-        "out_lin",
-        "lin1",
-        "lin2",
-    ]
-    assert config["modules_to_save"] == ["classifier", "pre_classifier"]
-    again = load_checkpoint(folder, merge=False)
-    assert again.arrays.keys() == trained.arrays.keys()
-    for name, array in trained.arrays.items():
-        np.testing.assert_array_equal(again.arrays[name], array)
-    report = convert_checkpoint(folder, "hugging_face", tmp_path / "merged")
-    assert report.output_dir == tmp_path / "merged"
-
-
 def test_segments_change_nothing_and_have_no_table():
     encoder = bert_tf.DistilBertEncoder(tiny_config())
     assert not any("token_type" in name for name in encoder.to_arrays())
@@ -189,77 +95,18 @@ def test_segments_change_nothing_and_have_no_table():
     )
 
 
-def test_it_is_saved_in_keras_files(tmp_path):
+def test_what_is_refused():
+    config = tiny_config()
+    objective = PretrainingObjective()
+    line = error_of(bert_tf.BertPretrainer, config, objective=objective)
+    assert "next_sentence, and distilbert has no pooler" in line
+    line = error_of(tiny_config, type_vocab_size=2)
+    assert line == (
+        "type_vocab_size is 2; it takes 0 (a distilbert has no segments)."
+    )
+
+
+def test_classes_are_scored_with_their_own_dropout():
     encoder = bert_tf.DistilBertEncoder(tiny_config(seq_classif_dropout=0.4))
     model = bert_tf.bert_classifier(encoder, 2)
     assert model.get_layer("dropout").rate == 0.4
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(model(batch()), again(batch()))
-
-
-@pytest.mark.parametrize("predictions", [0, 4])
-def test_its_parameters_are_counted(predictions):
-    config = tiny_config()
-    encoder = bert_tf.DistilBertEncoder(config)
-    if predictions:
-        trained = bert_tf.BertPretrainer(encoder).trainable_weights
-    else:
-        trained = bert_tf.bert_classifier(encoder, 2).weights
-    work = Workload(config, 8, 2, predictions, "float32")
-    assert work.num_parameters == sum(math.prod(w.shape) for w in trained)
-
-
-def refused(function, *parts):
-    with pytest.raises(UserError) as caught:
-        function()
-    assert "\n" not in str(caught.value)
-    for part in parts:
-        assert part in str(caught.value)
-
-
-def test_what_is_refused(tmp_path):
-    config = tiny_config()
-    refused(
-        lambda: bert_tf.BertPretrainer(
-            config, objective=PretrainingObjective()
-        ),
-        "next_sentence",
-        "distilbert has no pooler",
-        "masked_lm",
-    )
-    refused(
-        lambda: bert_tf.BertEncoder(config), "DistilBertConfig", "BertConfig"
-    )
-    refused(
-        lambda: bert_tf.BertConfig.from_dict({"model_type": "xlnet"}, "here"),
-        "here: model_type is 'xlnet'; it takes one of bert, distilbert",
-    )
-    refused(lambda: tiny_config(type_vocab_size=2), "type_vocab_size is 2")
-    source = GOLDEN.saved / "DistilBertModel"
-    refused(
-        lambda: save_checkpoint(
-            tmp_path / "google", load_checkpoint(source), "google_tf1"
-        ),
-        "distilbert",
-        "bert_tf or hugging_face",
-    )
-    assert list(tmp_path.iterdir()) == []
-    folder = tmp_path / "folder"
-    shutil.copytree(source, folder)
-    text = (folder / "config.json").read_text()
-    for other, part in (
-        (text.replace('"distilbert"', '"xlnet"'), "model_type is 'xlnet'"),
-        (text.replace('"distilbert"', '"bert"'), "do not fit"),
-        (text.replace('"n_layers": 2', '"n_layers": 3'), "do not fit"),
-        (text.replace('"gelu"', '"silu"'), "activation is 'silu'"),
-    ):
-        (folder / "config.json").write_text(other)
-        refused(lambda: load_checkpoint(folder), str(folder), part)
-
-
-@pytest.mark.slow
-def test_the_whole_way_by_commands(tmp_path):
-    """Converted, fine-tuned, scored, exported with its check, and asked."""
-    config = tiny_config(hidden_size=16, max_position_embeddings=32)
-    assert_the_whole_way_by_commands(config, tmp_path)

@@ -1,10 +1,7 @@
 """ELECTRA beside transformers and KerasHub, and what it must not be."""
 
 import dataclasses
-import functools
-import json
 import math
-import shutil
 
 import keras
 import keras_hub
@@ -16,9 +13,7 @@ import bert_tf
 from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import (
     CLASSIFIER,
-    REPLACED_TOKENS,
     load_checkpoint,
-    save_adapter,
     save_checkpoint,
 )
 from bert_tf.config import BertConfig
@@ -27,21 +22,16 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.encoders.electra import ElectraEncoder
 from bert_tf.finetuning.setup import lr_multipliers
 from bert_tf.layers import ReplacedTokensHead
-from bert_tf.memory.prediction import Workload
 from bert_tf.models import model_arrays
-from bert_tf.named_weights import head_weights
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.runtimes.export import export_file
 from bert_tf.text.vocabulary import Vocabulary
+from tests.contracts.architecture_cases import CASES
 from tests.model_helpers import fill
 from tests.relatives import (
     CLOSE,
     Golden,
-    assert_same,
-    assert_the_whole_way_by_commands,
-    classifier_weights,
     random_weights,
-    tiny,
     write_vocabulary,
 )
 from tests.user_errors import error_of
@@ -51,7 +41,7 @@ DISCRIMINATOR = "ElectraForPreTraining"
 GENERATOR = "ElectraForMaskedLM"
 CLASSES = "ElectraForSequenceClassification"
 batch = GOLDEN.batch
-tiny_config = functools.partial(tiny, ElectraConfig, embedding_size=6)
+tiny_config = CASES["electra"].config
 
 
 def test_the_layer_wise_decay_is_that_of_its_authors():
@@ -68,34 +58,6 @@ def test_the_layer_wise_decay_is_that_of_its_authors():
         assert factor == 0.5 ** (layers + 2 - depth), variable.path
     assert min(found) == 0.5 ** (layers + 2)
     assert max(f for f in found if f < 1) == 0.25
-
-
-@pytest.mark.parametrize("unpadded", [False, True])
-@pytest.mark.parametrize("name", GOLDEN.classes)
-def test_every_hidden_state_is_that_of_transformers(name, unpadded):
-    GOLDEN.assert_hidden_states(name, unpadded)
-
-
-@pytest.mark.parametrize("name", [n for n in GOLDEN.classes if "For" in n])
-def test_logits_are_those_of_transformers(name):
-    GOLDEN.assert_logits(name)
-
-
-@pytest.mark.parametrize("name", [CLASSES, GENERATOR, DISCRIMINATOR])
-def test_gradients_are_those_of_transformers(name):
-    model = GOLDEN.model(name)
-    if name == CLASSES:
-        named = classifier_weights(model)
-    else:
-        encoder = getattr(model, "encoder", None) or model.get_layer("bert")
-        named = dict(encoder.named_weights())
-        if name == GENERATOR:
-            named |= model.named_weights()
-        else:
-            head = model.get_layer(REPLACED_TOKENS)
-            named |= head_weights(encoder.config, REPLACED_TOKENS, head)
-        named = {n: w for n, w in named.items() if "/pooler/" not in n}
-    GOLDEN.assert_gradients(name, named, model)
 
 
 @pytest.mark.parametrize("act", ["gelu", "tanh"])
@@ -220,11 +182,6 @@ def test_the_pooled_token_is_dropped_before_its_dense_layer(
     np.testing.assert_allclose(trained[kept], gelu(2 * first)[kept], **CLOSE)
 
 
-@pytest.mark.parametrize("name", GOLDEN.classes)
-def test_converting_there_and_back_is_exact_and_proved(name, tmp_path):
-    GOLDEN.assert_round_trip(name, tmp_path)
-
-
 @pytest.mark.parametrize("width", [6, 8])
 def test_presets_of_keras_hub(width, tmp_path, capsys):
     backbone = keras_hub.models.ElectraBackbone(
@@ -263,45 +220,6 @@ def test_presets_of_keras_hub(width, tmp_path, capsys):
     assert load_checkpoint(theirs).config == encoder.config
 
 
-def test_an_adapter_is_written_as_peft_names_it_and_proved(tmp_path):
-    config = tiny_config()
-    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
-    base = bert_tf.Checkpoint(
-        config,
-        arrays_of(config),
-        vocabulary,
-        True,
-        source=str(tmp_path / "base"),
-    )
-    save_checkpoint(tmp_path / "base", base)
-    lora = tiny_config(lora_rank=2, lora_on="all_dense")
-    encoder = ElectraEncoder(lora)
-    assert {w.path.split("/")[1] for w in encoder.trainable_weights} == {
-        "layer_0",
-        "layer_1",
-        "pooler",
-    }
-    arrays = fill(encoder, seed=1).to_arrays()
-    arrays |= {n: a for n, a in base.arrays.items() if "pooler" not in n}
-    for head, shape, modules in (
-        ("", (3, 8), ["classifier"]),
-        ("cls/multiple_choice/", (1, 8), ["classifier", "sequence_summary"]),
-    ):
-        weights = {
-            f"{head}output_weights": np.ones(shape, "float32"),
-            f"{head}output_bias": np.ones(shape[0], "float32"),
-        }
-        trained = dataclasses.replace(
-            base, config=lora, arrays=arrays | weights
-        )
-        folder = tmp_path / f"adapter_{shape[0]}"
-        save_adapter(folder, trained, base)
-        written = json.loads((folder / "adapter_config.json").read_text())
-        assert written["modules_to_save"] == modules
-        assert_same(load_checkpoint(folder, merge=False), trained)
-        convert_checkpoint(folder, "hugging_face", tmp_path / f"m{shape[0]}")
-
-
 @pytest.mark.parametrize("make", [bert_tf.replaced_token_detector, "classes"])
 def test_it_is_saved_in_keras_files(make, tmp_path):
     encoder = fill(ElectraEncoder(tiny_config(hidden_dropout_prob=0.4)))
@@ -313,18 +231,6 @@ def test_it_is_saved_in_keras_files(make, tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(model(batch()), again(batch()))
-
-
-@pytest.mark.parametrize("predictions", [0, 4])
-def test_its_parameters_are_counted(predictions):
-    config = tiny_config()
-    encoder = ElectraEncoder(config)
-    if predictions:
-        trained = bert_tf.BertPretrainer(encoder).trainable_weights
-    else:
-        trained = bert_tf.bert_classifier(encoder, 2).weights
-    work = Workload(config, 8, 2, predictions, "float32")
-    assert work.num_parameters == sum(math.prod(w.shape) for w in trained)
 
 
 def test_files_of_other_runtimes_compute_the_same(tmp_path):
@@ -339,29 +245,14 @@ def test_files_of_other_runtimes_compute_the_same(tmp_path):
         export_file(folder, tmp_path / kind, kind)
 
 
-def test_sizes_by_name():
-    # Clark et al. 2020, table 6: discriminators.
-    for size, *expected in (
-        ("small", 12, 256, 4, 1024, 128),
-        ("base", 12, 768, 12, 3072, 768),
-        ("large", 24, 1024, 16, 4096, 1024),
-        ("3/24/2", 3, 24, 2, 96, 24),
-    ):
-        config = ElectraConfig.from_size(size, 30522)
-        assert expected == [
-            config.num_hidden_layers,
-            config.hidden_size,
-            config.num_attention_heads,
-            config.intermediate_size,
-            config.embedding_size,
-        ]
-    line = error_of(ElectraConfig.from_size, "tiny", 30522)
-    assert "one of small, base, large, or layers" in line
+def test_small_has_narrow_embeddings():
+    # Clark et al. 2020, table 6.
+    assert ElectraConfig.from_size("small", 30522).embedding_size == 128
     # BERT's own files have no new key.
     assert "embedding_size" not in BertConfig(24).to_dict()
 
 
-def test_what_is_refused(tmp_path):
+def test_what_is_refused():
     config = tiny_config()
     objective = PretrainingObjective()
     line = error_of(bert_tf.BertPretrainer, config, objective=objective)
@@ -373,25 +264,6 @@ def test_what_is_refused(tmp_path):
     assert "embedding_size is -1" in error_of(tiny_config, embedding_size=-1)
     words = batch() | {"word_embeddings": tf.zeros([3, 9, 8])}
     assert "they take [B, S, 6]" in error_of(ElectraEncoder(config), words)
-    folder = tmp_path / "folder"
-    shutil.copytree(GOLDEN.saved / DISCRIMINATOR, folder)
-    text = (folder / "config.json").read_text()
-    for old, new, part in (
-        ('"electra"', '"bert"', "do not fit"),
-        ('"embedding_size": 6', '"embedding_size": 8', "do not fit"),
-        ('"num_hidden_layers": 2', '"num_hidden_layers": 3', "do not fit"),
-        (
-            '"summary_type": "first"',
-            '"summary_type": "mean"',
-            "summary_type is",
-        ),
-        (DISCRIMINATOR, GENERATOR, "the weights hold no masked_lm"),
-    ):
-        assert old in text
-        (folder / "config.json").write_text(text.replace(old, new))
-        line = error_of(load_checkpoint, folder)
-        assert str(folder) in line
-        assert part in line
 
 
 def test_a_task_begins_with_a_discriminator(capsys):
@@ -405,11 +277,3 @@ def test_a_task_begins_with_a_discriminator(capsys):
     for name in theirs:
         if name in ours:
             np.testing.assert_array_equal(ours[name], theirs[name])
-
-
-@pytest.mark.slow
-def test_the_whole_way_by_commands(tmp_path):
-    config = tiny_config(
-        embedding_size=8, hidden_size=16, max_position_embeddings=32
-    )
-    assert_the_whole_way_by_commands(config, tmp_path)

@@ -130,7 +130,7 @@ def _stored(config: BertConfig, head: str | None) -> dict[str, Stored]:
     stored = {
         ours: dataclasses.replace(table[ours], name=_PREFIX + table[ours].name)
         for part in filter(None, (LORA, POOLER, head))
-        for ours in heads[part]
+        for ours in heads.get(part, ())
     }
     # transformers has none; these are our names.
     bilstm = heads.get(BILSTM, {})
@@ -282,8 +282,11 @@ def write(
     """
     config = checkpoint.config
     (head,) = (head for head in TASK_HEADS if head in checkpoint.heads)
-    whole = [head, *([POOLER] if head in HEADS_ON_POOLER else [])]
     heads, table = head_shapes(config), _stored(config, head)
+    whole = [
+        head,
+        *({POOLER} & heads.keys() if head in HEADS_ON_POOLER else ()),
+    ]
     names = names_of(config)
     parts = [LORA, *whole, *([BILSTM] if config.bilstm else [])]
     arrays = {n: checkpoint.arrays[n] for part in parts for n in heads[part]}

@@ -109,7 +109,7 @@ class Workload:
         if self.config.lora_rank:
             used.append(LORA)
         heads = head_shapes(self.config)
-        return sum(_count(heads[head]) for head in used)
+        return sum(_count(heads.get(head, {})) for head in used)
 
 
 def _count(shapes: Shapes) -> int:

@@ -18,8 +18,7 @@ from model_helpers import OF_BERT, fill, numpy, pretraining_batch, small_config
 import bert_tf
 from bert_tf import layers
 from bert_tf.compat import sum_over_replicas
-from bert_tf.encoders import BertEncoder
-from bert_tf.encoders.distilbert import DistilBertEncoder
+from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.encoders.electra import ElectraEncoder
 from bert_tf.models import (
     bert_classifier,
@@ -33,12 +32,20 @@ from bert_tf.pretraining.objective import OBJECTIVES
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.training.step import TrainingStep
+from tests.contracts.architecture_cases import CASES as ARCHITECTURE_CASES
+from tests.contracts.made_up_architecture import add_to_package
 
 CONFIG = small_config()
-DISTILBERT = bert_tf.DistilBertConfig(
-    **{**vars(CONFIG), "type_vocab_size": 0, "hidden_act": "gelu_erf"}
-)
 ELECTRA = bert_tf.ElectraConfig(**{**vars(CONFIG), "embedding_size": 10})
+# Of `small_config`, less what architectures have of their own.
+ENCODER_SIZES = {
+    name: getattr(CONFIG, name)
+    for name in (
+        *("vocab_size", "hidden_size", "num_attention_heads"),
+        *("intermediate_size", "max_position_embeddings"),
+        *("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    )
+}
 ON_TOP = small_config(causal=True, bilstm=True)
 RANDOM = np.random.default_rng(8)
 BATCH = pretraining_batch(CONFIG, rows=4, length=6)
@@ -55,6 +62,15 @@ POSITIONS = {"masked_lm_positions": BATCH["masked_lm_positions"]}
 PREDICTED = {
     name: BATCH[name] for name in ("masked_lm_ids", "masked_lm_weights")
 }
+
+
+@pytest.fixture(autouse=True)
+def made_up_too(monkeypatch) -> None:
+    add_to_package(monkeypatch)
+
+
+def encoder_of(config: bert_tf.BertConfig, **arguments) -> BertEncoder:
+    return encoder_class(config)(config, **arguments)
 
 
 def electra_pretrainer(**arguments) -> ElectraPretrainer:
@@ -178,14 +194,16 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
         ),
         ENCODER_INPUTS,
     ),
-    "DistilBertEncoder": (
-        lambda policy: DistilBertEncoder(DISTILBERT, dtype=policy),
-        ENCODER_INPUTS,
-    ),
-    "ElectraEncoder": (
-        lambda policy: ElectraEncoder(ELECTRA, dtype=policy),
-        ENCODER_INPUTS,
-    ),
+    **{
+        f"BertEncoder, of {case.name}": (
+            lambda policy, case=case: encoder_of(
+                case.config(**ENCODER_SIZES), dtype=policy
+            ),
+            ENCODER_INPUTS,
+        )
+        for case in ARCHITECTURE_CASES.values()
+        if case.name != "bert"
+    },
     "BertPretrainer": (
         lambda policy: BertPretrainer(CONFIG, dtype=policy),
         ENCODER_INPUTS | POSITIONS,
@@ -426,7 +444,9 @@ def public_names() -> set[str]:
     for name in bert_tf.__all__:
         value = getattr(bert_tf, name)
         if inspect.isclass(value) and issubclass(value, keras.layers.Layer):
-            names.add(name)
+            # Those of all architectures are cases of one.
+            encoder = issubclass(value, BertEncoder)
+            names.add("BertEncoder" if encoder else name)
         elif inspect.isfunction(value):
             if inspect.signature(value).return_annotation is keras.Model:
                 names.add(name)

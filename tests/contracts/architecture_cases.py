@@ -1,0 +1,171 @@
+"""What tests need to know of each architecture, beside what it computes."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf.architecture_list import find_architecture
+from bert_tf.config import BertConfig
+from tests.contracts import made_up_architecture
+from tests.relatives import Golden
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """An architecture.
+
+    Attributes:
+      name: its model_type.
+      targets: what peft calls the kernels that lora_on=all_dense updates.
+      whole: what peft calls the modules that are trained whole, for classes
+        and for choices.
+      golden: whether tests/golden has models of transformers.
+      google_tf1: a part of the line that refuses Google's layout; empty where
+        it is written.
+      pruned: a part of the line that refuses pruning; empty where it is done.
+      changes: to the sizes of `config`.
+      sizes: by name: layers, hidden size, heads, intermediate size, embedding
+        size.
+      refused: edits of config.json of a class of transformers, each with a
+        part of the line that refuses it.
+    """
+
+    name: str
+    targets: tuple[str, ...]
+    whole: tuple[tuple[str, ...], tuple[str, ...]]
+    golden: bool = True
+    google_tf1: str = ""
+    pruned: str = ""
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, ...]] = dataclasses.field(
+        default_factory=dict
+    )
+    refused: tuple[tuple[str, str, str, str], ...] = ()
+
+    def config(self, **changes: Any) -> BertConfig:
+        """A configuration of the sizes of the models in tests/golden."""
+        values = {
+            "vocab_size": 24,
+            "hidden_size": 8,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 12,
+            "max_position_embeddings": 12,
+            **self.changes,
+            **changes,
+        }
+        kind: type[BertConfig] = find_architecture(self.name, "tests").config
+        return kind(**values)
+
+    @property
+    def recorded(self) -> Golden:
+        """What transformers computed."""
+        return Golden(self.name)
+
+
+_OF_BERT = ("query", "key", "value", "intermediate.dense", "output.dense")
+CASES = {
+    case.name: case
+    for case in (
+        Case(
+            name="bert",
+            targets=_OF_BERT,
+            whole=(("classifier", "pooler"), ("classifier", "pooler")),
+            sizes={
+                "tiny": (2, 128, 2, 512, 128),
+                "base": (12, 768, 12, 3072, 768),
+                "large": (24, 1024, 16, 4096, 1024),
+                "3/24/2": (3, 24, 2, 96, 24),
+            },
+            refused=(
+                ("BertModel", '"bert"', '"xlnet"', "model_type is 'xlnet'"),
+                ("BertModel", '"bert"', '"electra"', "do not fit"),
+                ("BertModel", '"gelu"', '"silu"', "hidden_act is 'silu'"),
+            ),
+        ),
+        Case(
+            name="distilbert",
+            targets=("q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"),
+            whole=(
+                ("classifier", "pre_classifier"),
+                ("classifier", "pre_classifier"),
+            ),
+            google_tf1="distilbert: google-research/bert has no names",
+            sizes={"base": (12, 768, 12, 3072, 768)},
+            refused=(
+                (
+                    "DistilBertModel",
+                    '"distilbert"',
+                    '"xlnet"',
+                    "model_type is 'xlnet'",
+                ),
+                ("DistilBertModel", '"distilbert"', '"bert"', "do not fit"),
+                (
+                    "DistilBertModel",
+                    '"n_layers": 2',
+                    '"n_layers": 3',
+                    "do not fit",
+                ),
+                (
+                    "DistilBertModel",
+                    '"gelu"',
+                    '"silu"',
+                    "activation is 'silu'",
+                ),
+            ),
+        ),
+        Case(
+            name="electra",
+            targets=_OF_BERT,
+            whole=(("classifier",), ("classifier", "sequence_summary")),
+            changes={"embedding_size": 6},
+            # Clark et al. 2020, table 6: discriminators.
+            sizes={
+                "small": (12, 256, 4, 1024, 128),
+                "base": (12, 768, 12, 3072, 768),
+                "large": (24, 1024, 16, 4096, 1024),
+                "3/24/2": (3, 24, 2, 96, 24),
+            },
+            refused=(
+                ("ElectraForPreTraining", '"electra"', '"bert"', "do not fit"),
+                (
+                    "ElectraForPreTraining",
+                    '"embedding_size": 6',
+                    '"embedding_size": 8',
+                    "do not fit",
+                ),
+                (
+                    "ElectraForPreTraining",
+                    '"num_hidden_layers": 2',
+                    '"num_hidden_layers": 3',
+                    "do not fit",
+                ),
+                (
+                    "ElectraForPreTraining",
+                    '"summary_type": "first"',
+                    '"summary_type": "mean"',
+                    "summary_type is",
+                ),
+                (
+                    "ElectraForPreTraining",
+                    "ElectraForPreTraining",
+                    "ElectraForMaskedLM",
+                    "the weights hold no masked_lm",
+                ),
+            ),
+        ),
+        Case(
+            name=made_up_architecture.NAME,
+            targets=(
+                *("query", "key", "value", "attended"),
+                *("gate", "inner", "outer"),
+            ),
+            whole=(("head_classifier",), ("head_multiple_choice",)),
+            golden=False,
+            google_tf1="mosaic: google-research/bert has no names",
+            pruned="its layers share their weights",
+            changes={"num_hidden_layers": 6, "windows": (0, 2, 1)},
+            sizes={"base": (12, 768, 12, 3072, 768)},
+        ),
+    )
+}

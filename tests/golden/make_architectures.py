@@ -1,0 +1,147 @@
+"""Makes the folders bert, distilbert and electra; see the README.md of each.
+
+Needs torch, transformers and safetensors, no TensorFlow.
+"""
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+HERE = pathlib.Path(__file__).parent
+VOCAB, LENGTH = 24, 9
+SIZES = {
+    "vocab_size": VOCAB,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": 12,
+}
+# The classes of each architecture, with what differs from its sizes.
+SAVED: dict[str, dict[str, dict[str, Any]]] = {
+    "bert": {
+        "BertModel": {},
+        "BertForPreTraining": {"layer_norm_eps": 1e-7},
+        "BertForMaskedLM": {"hidden_act": "relu"},
+        "BertForSequenceClassification": {"num_labels": 3},
+        "BertForTokenClassification": {
+            "num_labels": 5,
+            "hidden_act": "gelu_new",
+        },
+        "BertForQuestionAnswering": {},
+        "BertForMultipleChoice": {},
+    },
+    "distilbert": {
+        "DistilBertModel": {},
+        "DistilBertForMaskedLM": {"activation": "relu"},
+        "DistilBertForSequenceClassification": {"num_labels": 3},
+        "DistilBertForTokenClassification": {"num_labels": 5},
+        "DistilBertForQuestionAnswering": {"sinusoidal_pos_embds": True},
+        "DistilBertForMultipleChoice": {},
+    },
+    "electra": {
+        "ElectraModel": {},
+        "ElectraForPreTraining": {},
+        # The generator of the one before: narrower than its embeddings.
+        "ElectraForMaskedLM": {
+            "hidden_size": 4,
+            "intermediate_size": 16,
+            "num_attention_heads": 1,
+            # Its head computes GELU all the same.
+            "hidden_act": "relu",
+        },
+        "ElectraForSequenceClassification": {"num_labels": 3},
+        "ElectraForTokenClassification": {"num_labels": 5},
+        "ElectraForQuestionAnswering": {"embedding_size": 8},
+        "ElectraForMultipleChoice": {},
+    },
+}
+CONFIGS = {
+    "bert": transformers.BertConfig,
+    "distilbert": transformers.DistilBertConfig,
+    "electra": transformers.ElectraConfig,
+}
+OTHER_SIZES = {
+    "distilbert": {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 12},
+    "electra": {"embedding_size": 6},
+}
+# What DistilBERT calls otherwise.
+RENAMED = (
+    *("hidden_size", "num_hidden_layers", "num_attention_heads"),
+    "intermediate_size",
+)
+
+
+def inputs(segments: bool) -> dict[str, np.ndarray]:
+    """Three rows, of which two are padded."""
+    random = np.random.default_rng(0)
+    lengths = np.array([LENGTH, 5, 7])
+    mask = (np.arange(LENGTH) < lengths[:, None]).astype("int32")
+    ids = random.integers(1, VOCAB, (3, LENGTH)).astype("int32")
+    given = {"input_ids": ids * mask, "input_mask": mask}
+    if segments:
+        types = random.integers(0, 2, (3, LENGTH)).astype("int32")
+        given["segment_ids"] = types * mask
+    return given
+
+
+def random_model(architecture: str, name: str, seed: int):
+    sizes = (
+        SIZES | OTHER_SIZES.get(architecture, {}) | SAVED[architecture][name]
+    )
+    if architecture == "distilbert":
+        sizes = {n: v for n, v in sizes.items() if n not in RENAMED}
+    config = CONFIGS[architecture](**sizes)
+    torch.manual_seed(seed)
+    model = getattr(transformers, name)(config)
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            parameter.normal_(0.0, 0.3)
+            if key.lower().endswith("norm.weight"):
+                parameter.add_(1.0)
+    return model.eval()
+
+
+def outputs_of(model, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All that a model gives for the inputs, and the gradients of a loss."""
+    names = {"input_mask": "attention_mask", "segment_ids": "token_type_ids"}
+    batch = {names.get(n, n): torch.tensor(a).long() for n, a in given.items()}
+    body = model.base_model
+    states = body(**batch, output_hidden_states=True).hidden_states
+    found = {f"hidden_{n}": state for n, state in enumerate(states)}
+    if body is not model:
+        real = batch["attention_mask"] == 1
+        if type(model).__name__.endswith("ForMultipleChoice"):
+            batch = {key: value[None] for key, value in batch.items()}
+        scored = model(**batch)
+        found |= {key: scored[key] for key in scored if "logits" in key}
+        if "logits" in found:
+            # The mean square of the logits of real tokens, or of rows.
+            logits = found["logits"]
+            if logits.shape[:2] == real.shape:
+                logits = logits[real]
+            model.zero_grad()
+            logits.square().mean().backward()
+            for name, parameter in model.named_parameters():
+                if parameter.grad is not None:
+                    found[f"gradient/{name}"] = parameter.grad
+    return {name: tensor.detach().numpy() for name, tensor in found.items()}
+
+
+def main() -> None:
+    for architecture, classes in SAVED.items():
+        given = inputs(architecture != "distilbert")
+        recorded = dict(given)
+        for seed, name in enumerate(classes):
+            model = random_model(architecture, name, seed)
+            model.save_pretrained(HERE / architecture / "saved" / name)
+            for key, value in outputs_of(model, given).items():
+                recorded[f"{name}/{key}"] = value
+        np.savez_compressed(HERE / architecture / "outputs.npz", **recorded)
+
+
+if __name__ == "__main__":
+    main()
