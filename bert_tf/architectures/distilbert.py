@@ -103,11 +103,9 @@ _KERAS_HUB = {
 def _renamed(parts: Iterable[Part]) -> tuple[Part, ...]:
     """Those of BERT's parts that there are, under their names here."""
     return tuple(
-        dataclasses.replace(
-            part,
-            hugging_face=_HUGGING_FACE[part.ours],
-            model_garden="",
-            keras_hub=_KERAS_HUB.get(part.ours, part.keras_hub),
+        part.renamed(
+            _HUGGING_FACE[part.ours],
+            _KERAS_HUB.get(part.ours, part.keras_hub),
         )
         for part in parts
         if part.ours in _HUGGING_FACE

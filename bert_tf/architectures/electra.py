@@ -115,11 +115,10 @@ class ElectraConfig(BertConfig, defaults={"hidden_act": "gelu_erf"}):
 def _body(parts: Iterable[Part]) -> tuple[Part, ...]:
     """BERT's parts under their names here."""
     return tuple(
-        dataclasses.replace(
-            part,
-            hugging_face=part.hugging_face.replace("bert.", "electra.", 1),
-            model_garden="",
-            google_tf1=part.ours.replace("bert/", "electra/", 1),
+        part.renamed(
+            part.hugging_face.replace("bert.", "electra.", 1),
+            part.keras_hub,
+            part.ours.replace("bert/", "electra/", 1),
         )
         for part in parts
     )
@@ -130,13 +129,7 @@ def _head(
 ) -> tuple[Part, ...]:
     """The parts of a head of BERT's under their names here."""
     return tuple(
-        dataclasses.replace(
-            part,
-            hugging_face=theirs,
-            model_garden="",
-            keras_hub="",
-            google_tf1=googles,
-        )
+        part.renamed(theirs, google_tf1=googles)
         for part, theirs, googles in zip(
             BERT.heads[head],
             hugging_face,

@@ -108,6 +108,18 @@ class Part:
             google_tf1=self.google_tf1.format(*numbers),
         )
 
+    def renamed(
+        self, hugging_face: str, keras_hub: str = "", google_tf1: str = ""
+    ) -> "Part":
+        """The same part of another architecture, by the names it has there."""
+        return dataclasses.replace(
+            self,
+            hugging_face=hugging_face,
+            model_garden="",
+            keras_hub=keras_hub,
+            google_tf1=google_tf1,
+        )
+
     def low_rank(self) -> "Part":
         """The update of its kernel."""
         return dataclasses.replace(self, kind=Kind.LOW_RANK)
