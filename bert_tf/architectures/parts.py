@@ -108,6 +108,19 @@ class Part:
             google_tf1=self.google_tf1.format(*numbers),
         )
 
+    def by_attention_head(self, shape: Shape, config: BertConfig) -> Shape:
+        """The shape of an array of the part with the heads, [N, D], apart.
+
+        Model Garden and KerasHub store query, key, value and the attention's
+        output so.
+        """
+        heads = config.num_attention_heads
+        apart = (heads, config.attention_size // heads)
+        # A bias has the last axis of its kernel.
+        axes = zip(shape, self.sizes[-len(shape) :], strict=True)
+        parts = (apart if of == "attention_size" else (n,) for n, of in axes)
+        return tuple(size for part in parts for size in part)
+
     def renamed(
         self, hugging_face: str, keras_hub: str = "", google_tf1: str = ""
     ) -> "Part":

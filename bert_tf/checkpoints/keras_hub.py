@@ -21,7 +21,7 @@ from bert_tf.architecture_list import ARCHITECTURES, find_architecture
 from bert_tf.architectures.parts import Architecture, Kind
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.h5_file import open_h5_arrays
-from bert_tf.checkpoints.layout import all_parts, by_attention_head, names_of
+from bert_tf.checkpoints.layout import all_parts, names_of
 from bert_tf.checkpoints.recognition import KERAS_HUB_WEIGHTS
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.config import BertConfig
@@ -208,7 +208,7 @@ def _table(config: BertConfig, labels: int | None) -> dict[str, Stored]:
                 shape = (*shape[1:], labels)
             table[name] = Stored(
                 f"{part.keras_hub}/vars/{number}",
-                by_attention_head(name, shape, config),
+                part.by_attention_head(shape, config),
                 transposed=output and len(shape) > 1,
             )
     return table

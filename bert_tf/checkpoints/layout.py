@@ -15,7 +15,6 @@ from bert_tf.architectures.parts import (
     Kind,
     Names,
     Part,
-    Shape,
     Shapes,
 )
 from bert_tf.config import ALL_DENSE, BertConfig
@@ -91,18 +90,3 @@ def head_shapes(config: BertConfig) -> dict[str, Shapes]:
 def all_shapes(config: BertConfig) -> Shapes:
     """The arrays of the encoder and of every head."""
     return _shapes(all_parts(config), config)
-
-
-def by_attention_head(name: str, shape: Shape, config: BertConfig) -> Shape:
-    """Our shape of an array with the attention heads, [N, D], apart.
-
-    Model Garden and KerasHub store query, key, value and the attention's
-    output so.
-    """
-    heads = config.num_attention_heads
-    apart = (heads, config.attention_size // heads)
-    if "/attention/self/" in name:
-        return (*shape[:-1], *apart)
-    if name.endswith("/attention/output/dense/kernel"):
-        return (*apart, shape[-1])
-    return shape

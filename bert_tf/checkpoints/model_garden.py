@@ -33,7 +33,7 @@ from typing import Any
 from bert_tf.architectures.parts import Kind
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.google_tf1 import CONFIG_FILE, read_google_config
-from bert_tf.checkpoints.layout import all_parts, by_attention_head
+from bert_tf.checkpoints.layout import all_parts
 from bert_tf.checkpoints.params_file import load_params
 from bert_tf.checkpoints.recognition import (
     OBJECT_GRAPH,
@@ -341,7 +341,7 @@ def _table(config: BertConfig, pooler: str) -> dict[str, Stored]:
                 shape = shape[::-1]
             table[name] = Stored(
                 place + end,
-                by_attention_head(name, shape, config),
+                part.by_attention_head(shape, config),
                 transposed=part.kind is Kind.OUTPUT and len(shape) > 1,
             )
     return table
