@@ -1,11 +1,8 @@
 """Checkpoints of google-research/electra: a discriminator and its generator."""
 
-import functools
-
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import (
     MASKED_LM,
     REPLACED_TOKENS,
@@ -15,13 +12,14 @@ from bert_tf.checkpoints import (
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from tests import commands
-from tests.relatives import Golden, assert_same, tiny, write_vocabulary
+from tests.contracts.architecture_cases import CASES
+from tests.relatives import Golden, assert_same, write_vocabulary
 from tests.user_errors import error_of
 
 GOLDEN = Golden("electra")
 GENERATOR = "ElectraForMaskedLM"
 CLASSES = "ElectraForSequenceClassification"
-tiny_config = functools.partial(tiny, ElectraConfig, embedding_size=6)
+tiny_config = CASES["electra"].config
 
 
 def write_google(folder, arrays):
