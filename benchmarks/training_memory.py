@@ -18,7 +18,7 @@ from absl import app, flags
 from benchmarks import comparison
 from bert_tf.config import BertConfig
 from bert_tf.memory.measurement import measure
-from bert_tf.memory.prediction import Workload, predicted_bytes
+from bert_tf.memory.prediction import Workload, estimated_bytes
 
 _PEER_PYTHON = flags.DEFINE_string(
     "peer_python", None, "Python of the peers' environment.", required=True
@@ -88,7 +88,7 @@ def main(_) -> None:
         )
         print(f"| {name} | {parameters:,} | {peak / 1e9:.2f} | {step:.2f} |")
     for name, work in {"bert_tf": plain, "rematerialize": again}.items():
-        print(f"predicted, {name}: {predicted_bytes(work, True) / 1e9:.2f} GB")
+        print(f"predicted, {name}: {estimated_bytes(work, True) / 1e9:.2f} GB")
     for name in list(works)[:2]:
         ratios = [
             own[0] / other[0]

@@ -1,12 +1,13 @@
-"""What runs take, before they are done: operations, bytes, seconds.
+"""What runs take, before they are done: work, bytes, seconds.
 
-The operations of a training step are six a weight and token (two forward, four
-backward; Kaplan et al. 2020, section 2.1), and those of attention.
+The work of a training is its weights times its tokens, to which time is about
+proportional (Kaplan et al. 2020, section 2.1); trial steps measure how long a
+unit of it takes.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,49 +31,21 @@ _SPECIAL_TOKENS = 3
 _TRIAL_TOKENS = 4096
 
 
-def _layer_operations(config: BertConfig, length: int) -> float:
-    """Of all layers in training, a token."""
-    width, inner = config.attention_size, config.intermediate_size
-    weights = config.hidden_size * (4 * width + 2 * inner)
-    return config.num_hidden_layers * (6 * weights + 12 * length * width)
-
-
-def step_operations(
-    config: BertConfig, rows: int, length: int, predictions: int
-) -> float:
-    """Of a training step.
-
-    Args:
-      config: the architecture.
-      rows: of the batch.
-      length: tokens of a row.
-      predictions: masked tokens of a row; 0 without that head.
-    """
-    width = config.embedding_size
-    head = 6 * (config.vocab_size + config.hidden_size) * width
-    return rows * (
-        length * _layer_operations(config, length) + predictions * head
-    )
-
-
 def pretraining_work(
-    recipe: PretrainingRecipe,
-    config: BertConfig,
-    lengths: Sequence[int],
-    predictions: Sequence[int],
+    recipe: PretrainingRecipe, config: BertConfig, lengths: Sequence[int]
 ) -> float:
-    """Floating-point operations of a pre-training, of one phase or two."""
+    """The work of a pre-training, of one phase or two."""
     final = recipe.final_phase_batch_size or recipe.train_batch_size
-    return sum(
-        steps * step_operations(config, rows, length, count)
-        for steps, rows, length, count in zip(
+    tokens = sum(
+        steps * rows * length
+        for steps, rows, length in zip(
             recipe.phase_steps(),
             (recipe.train_batch_size, final),
             lengths,
-            predictions,
             strict=False,
         )
     )
+    return float(num_parameters(config) * tokens)
 
 
 def num_parameters(config: BertConfig) -> int:
@@ -88,15 +61,8 @@ def pretraining_bytes(recipe: PretrainingRecipe, config: BertConfig) -> float:
     return _FLOAT * num_parameters(config) * (models + _STATE * states)
 
 
-class Size(NamedTuple):
-    """How much a model reads of a split, about: rows, and their tokens."""
-
-    rows: int
-    tokens: float
-
-
-def split_size(examples: Any, recipe: FinetuningRecipe) -> Size:
-    """What a model reads of a split, by its characters alone.
+def split_tokens(examples: Any, recipe: FinetuningRecipe) -> float:
+    """The tokens that a model reads of a split, by its characters alone.
 
     Args:
       examples: what the task loaded.
@@ -104,11 +70,10 @@ def split_size(examples: Any, recipe: FinetuningRecipe) -> Size:
     """
     longest = recipe.max_seq_length
     if isinstance(recipe, TagRecipe):
-        tokens = _tokens(examples.words).sum()
         count = len(examples.sentence_starts) - 1
         if recipe.context == "document":
-            return Size(count, float(count * longest))
-        return Size(count, float(tokens + 2 * count))
+            return float(count * longest)
+        return float(_tokens(examples.words).sum() + 2 * count)
     if isinstance(recipe, SpanRecipe):
         questions = _tokens([each.question for each in examples])
         questions = np.minimum(questions, recipe.max_query_length)
@@ -116,10 +81,9 @@ def split_size(examples: Any, recipe: FinetuningRecipe) -> Size:
         room = longest - _SPECIAL_TOKENS - questions
         windows = num_windows(contexts, room, recipe.doc_stride)
         shown = np.minimum(contexts, room) + questions + _SPECIAL_TOKENS
-        return Size(int(windows.sum()), float((windows * shown).sum()))
+        return float((windows * shown).sum())
     texts = [text for each in examples for text in _texts(each)]
-    lengths = np.minimum(_tokens(texts) + _SPECIAL_TOKENS, longest)
-    return Size(len(texts), float(lengths.sum()))
+    return float(np.minimum(_tokens(texts) + _SPECIAL_TOKENS, longest).sum())
 
 
 def _texts(example: Example | ChoiceExample) -> list[str]:
@@ -137,20 +101,15 @@ def _tokens(texts: Sequence[str]) -> np.ndarray:
 
 
 def finetuning_work(
-    recipe: FinetuningRecipe, config: BertConfig, train: Size, *devs: Size
+    recipe: FinetuningRecipe, config: BertConfig, train: float, *devs: float
 ) -> float:
-    """Floating-point operations of a fine-tuning with all its seeds."""
-
-    def operations(size: Size) -> float:
-        length = math.ceil(size.tokens / max(size.rows, 1))
-        return size.tokens * _layer_operations(config, length)
-
+    """The work of a fine-tuning with all its seeds, by tokens of its splits."""
     epochs = recipe.num_train_epochs
-    # An evaluation is a forward pass; one an epoch, and one of the best model.
+    # An evaluation is a forward pass, a third of a step; one an epoch, and one
+    # of the best model.
     evaluations = (math.ceil(epochs) + 1) / 3
-    return recipe.seeds * (
-        epochs * operations(train) + evaluations * sum(map(operations, devs))
-    )
+    tokens = epochs * train + evaluations * sum(devs)
+    return recipe.seeds * num_parameters(config) * tokens
 
 
 def finetuning_bytes(recipe: FinetuningRecipe, config: BertConfig) -> float:
@@ -161,33 +120,24 @@ def finetuning_bytes(recipe: FinetuningRecipe, config: BertConfig) -> float:
     return _FLOAT * num_parameters(config) * models
 
 
-def seconds_per_operation(
-    trials: Mapping[BertConfig, tuple[int, int, int]],
-    precision: str,
-    limit: float,
+def measured_rates(
+    trials: Iterable[Workload], limit: float
 ) -> dict[BertConfig, float]:
     """Measures first steps of every architecture, each in a fresh process.
 
     Args:
-      trials: architecture to rows, length and predictions of a step.
-      precision: of the trainings.
+      trials: a step of each architecture.
       limit: bytes of memory that a trial may take.
 
     Returns:
-      Seconds an operation, of the architectures that fit into the memory.
+      Seconds for a unit of work, of the architectures that fit into the memory.
     """
-    found: dict[BertConfig, float] = {}
-    for config, (rows, length, predictions) in trials.items():
-        rows = max(1, min(rows, _TRIAL_TOKENS // length))
-        work = Workload(
-            config,
-            length,
-            rows,
-            predictions,
-            precision=precision,
-        )
-        measured = measure(work, limit)
+    rates: dict[BertConfig, float] = {}
+    for trial in trials:
+        length = trial.max_seq_length
+        rows = max(1, min(trial.batch_size, _TRIAL_TOKENS // length))
+        measured = measure(trial.with_batch(rows), limit)
         if measured is not None:
-            operations = step_operations(config, rows, length, predictions)
-            found[config] = measured.step_seconds / operations
-    return found
+            work = num_parameters(trial.config) * rows * length
+            rates[trial.config] = measured.step_seconds / work
+    return rates

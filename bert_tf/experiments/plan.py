@@ -17,12 +17,11 @@ from bert_tf.config import BertConfig
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError, did_you_mean
 from bert_tf.experiments.estimates import (
-    Size,
     finetuning_bytes,
     finetuning_work,
     pretraining_bytes,
     pretraining_work,
-    split_size,
+    split_tokens,
 )
 from bert_tf.experiments.experiment import (
     KEPT_MODELS,
@@ -49,6 +48,7 @@ from bert_tf.families.recipe import (
 from bert_tf.families.task import Task, TaskTemplate
 from bert_tf.families.text_classification.task import TextClassificationTask
 from bert_tf.families.token_classification.features import layers_of
+from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.objective import ObjectiveTraits, load_objective
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.progress import log
@@ -178,7 +178,7 @@ class _Planner:
         self.runs: dict[str, Run] = {}
         self.scored: dict[str, tuple[Task, tuple[str, ...]]] = {}
         self._corpus: list[tuple[str, int]] = []
-        self._read: dict[FinetuningRecipe, dict[str, tuple[int, Size]]] = {}
+        self._read: dict[FinetuningRecipe, dict[str, tuple[int, float]]] = {}
         self._kept_every: dict[str, int] = {}
         self._given: BertConfig | None = None
 
@@ -276,20 +276,25 @@ class _Planner:
         recipe = dataclasses.replace(recipe, keep_model_steps=steps)
         config = self._config(wanted)
         lengths = [phase["max_seq_length"] for phase in phases]
-        predictions = [phase["max_predictions_per_seq"] for phase in phases]
+        predictions = phases[0]["max_predictions_per_seq"]
         traits = ObjectiveTraits.of(load_objective(wanted.objective))
         if traits.reads_next_tokens:
-            predictions = [length - 1 for length in lengths]
+            predictions = lengths[0] - 1
         run = Run(
             name=f"pretraining/{pathlib.Path(wanted.objective).stem}-"
             + flags["size"].replace("/", "_"),
             tool="run_pretraining",
             arguments=tuple(self.words(flags, settings)),
             needs=tuple(records),
-            config=config,
-            work=pretraining_work(recipe, config, lengths, predictions),
+            work=pretraining_work(recipe, config, lengths),
             size=pretraining_bytes(recipe, config),
-            trial=(recipe.train_batch_size, lengths[0], predictions[0]),
+            trial=Workload(
+                config,
+                lengths[0],
+                recipe.train_batch_size,
+                predictions,
+                precision=self.sources.precision,
+            ),
         )
         name = self._add(run)
         self._kept_every[name] = steps
@@ -330,17 +335,21 @@ class _Planner:
         self._check_model(recipe, config, init_from)
         task = template.resolve(recipe)
         splits = self._read_splits(name, task, recipe)
-        counts, sizes = zip(*splits.values(), strict=True)
+        counts, tokens = zip(*splits.values(), strict=True)
         run = Run(
             name=f"finetuning/{pathlib.Path(name).stem}-{label}",
             tool="run_finetuning",
             arguments=tuple(self.words(flags, settings)),
             needs=needs,
             task=name,
-            config=config,
-            work=finetuning_work(recipe, config, *sizes),
+            work=finetuning_work(recipe, config, *tokens),
             size=finetuning_bytes(recipe, config),
-            trial=(recipe.train_batch_size, recipe.max_seq_length, 0),
+            trial=Workload(
+                config,
+                recipe.max_seq_length,
+                recipe.train_batch_size,
+                precision=self.sources.precision,
+            ),
         )
         # A model that is given has no run whose name says what it is.
         num_rows = [counts[0], sum(counts[1:])]
@@ -417,8 +426,8 @@ class _Planner:
 
     def _read_splits(
         self, name: str, task: Task, recipe: FinetuningRecipe
-    ) -> dict[str, tuple[int, Size]]:
-        """The split to train on, then those to score: examples and size."""
+    ) -> dict[str, tuple[int, float]]:
+        """The split to train on, then those to score: examples and tokens."""
         # Of what is about the data; it says which splits are missing.
         neutral: dict[str, Any] = {
             field.name: field.default
@@ -432,7 +441,7 @@ class _Planner:
                 splits = task.splits(task.dev_splits, like)
                 for split in (task.train_split, *splits):
                     examples = task.load(split, like)
-                    found[split] = len(examples), split_size(examples, like)
+                    found[split] = len(examples), split_tokens(examples, like)
             except UserError as error:
                 why = str(error).rstrip(".")
                 raise UserError(

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.experiments.estimates import seconds_per_operation
+from bert_tf.experiments.estimates import measured_rates
 from bert_tf.experiments.experiment import Cell, Experiment, Pretraining
 from bert_tf.experiments.plan import Sources, Words, make_plan
 from bert_tf.experiments.report import write_report
@@ -30,6 +30,7 @@ from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.families.task import TaskTemplate
 from bert_tf.files import write_text
 from bert_tf.memory.measurement import device_name, free_memory
+from bert_tf.memory.prediction import Workload
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 from bert_tf.training.history import errors_become_warnings
@@ -100,7 +101,7 @@ def run_experiment(
     _refuse_others(output_dir, identity)
     folders = RunFolders(runs_dir)
     if dry_run:
-        _show_plan(plan, folders, sources, workers)
+        _show_plan(plan, folders, workers)
         return
     _check_disk(plan, folders)
     output_dir.mkdir(parents=True, exist_ok=True)
@@ -193,16 +194,14 @@ def _check_disk(plan: Plan, folders: RunFolders) -> None:
         )
 
 
-def _show_plan(
-    plan: Plan, folders: RunFolders, sources: Sources, workers: int
-) -> None:
+def _show_plan(plan: Plan, folders: RunFolders, workers: int) -> None:
     """Prints the runs, and hours and disk by the measured first steps."""
-    trials: dict[BertConfig, tuple[int, int, int]] = {}
+    trials: dict[BertConfig, Workload] = {}
     for run in plan.runs.values():
-        if run.config is not None and folders.finished(run) is None:
-            trials.setdefault(run.config, run.trial)
+        if run.trial is not None and folders.finished(run) is None:
+            trials.setdefault(run.trial.config, run.trial)
     log("measuring the first steps of each architecture")
-    rates = seconds_per_operation(trials, sources.precision, free_memory())
+    rates = measured_rates(trials.values(), free_memory())
     if not rates:
         raise UserError("not even a small batch fits into the memory here.")
     slowest = max(rates.values())
@@ -213,7 +212,7 @@ def _show_plan(
         if took is not None:
             print(f"{run.name:64} {'finished':>9} {0:8.3f}")
             continue
-        rate = slowest if run.config is None else rates.get(run.config, slowest)
+        rate = rates.get(run.trial.config, slowest) if run.trial else slowest
         seconds = OVERHEAD_SECONDS + run.work * rate
         total += seconds
         print(f"{run.name:64} {seconds / 3600:9.2f} {run.size / 1e9:8.3f}")

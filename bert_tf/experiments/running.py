@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO
 
-from bert_tf.config import BertConfig
 from bert_tf.errors import RunStopped, UserError
 from bert_tf.files import lock_now, write_text
+from bert_tf.memory.prediction import Workload
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 
@@ -47,11 +47,9 @@ class Run:
       arguments: its flags, where RUNS stands for the folder of all runs.
       needs: the names of the runs whose output it reads.
       task: what it fine-tunes on; empty for other runs.
-      config: what it trains; None where it trains nothing.
-      work: floating-point operations, about.
+      work: weights times tokens, about; 0 where it trains nothing.
       size: bytes on the disk, about.
-      trial: what a step of it is like, for a measurement: rows, tokens of each
-        and predictions of each.
+      trial: a step of it, for a measurement; None where it trains nothing.
     """
 
     name: str
@@ -59,10 +57,9 @@ class Run:
     arguments: tuple[str, ...]
     needs: tuple[str, ...] = ()
     task: str = ""
-    config: BertConfig | None = None
     work: float = 0.0
     size: float = 0.0
-    trial: tuple[int, int, int] = (0, 0, 0)
+    trial: Workload | None = None
 
     def argument_list(self, runs_dir: pathlib.Path) -> list[str]:
         """The flags with the folder of all runs put in."""

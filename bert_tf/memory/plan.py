@@ -10,10 +10,9 @@ from bert_tf.errors import UserError
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.memory.prediction import (
     Workload,
+    estimated_bytes,
     largest_batch,
     min_slices,
-    predicted_bytes,
-    predicted_parts,
 )
 from bert_tf.recipe import Settings, like, setting
 from bert_tf.training.recipe import TrainingRecipe
@@ -180,15 +179,12 @@ def plan_memory(
     fitting = largest_batch(work, limit, on_cpu)
     requested = settings.train_batch_size // settings.devices
     shown = work.with_batch(requested or fitting or 1)
-    parts = predicted_parts(shown, on_cpu)
-    log(f"predicted for {shown.batch_size} rows:")
-    for name, size in [*parts.items(), ("peak", sum(parts.values()))]:
-        if size:
-            log(f"  {name:<38}{_gigabytes(size):>10}")
+    peak = _gigabytes(estimated_bytes(shown, on_cpu))
+    log(f"estimated for {shown.batch_size} rows: {peak}")
     in_a_step = ""
     if settings.devices > 1:
         in_a_step = f" a device, {fitting * settings.devices} in a step"
-    log(f"predicted to fit: {fitting} rows{in_a_step}")
+    log(f"estimated to fit: {fitting} rows{in_a_step}")
     if measured:
         _measure(work, requested, fitting, limit, on_cpu, log)
     elif not fitting and not requested:
@@ -245,11 +241,11 @@ def _measure(
                 f"nothing fits: a step of one row of {work.max_seq_length} "
                 f"tokens took more than {_gigabytes(limit)}."
             )
-    predicted = predicted_bytes(work.with_batch(rows), on_cpu)
+    estimated = estimated_bytes(work.with_batch(rows), on_cpu)
     log(
         f"measured: {rows} rows take {_gigabytes(found.peak_bytes)} "
-        f"(predicted {_gigabytes(predicted)}, "
-        f"{predicted / found.peak_bytes - 1:+.0%}), "
+        f"(estimated {_gigabytes(estimated)}, "
+        f"{estimated / found.peak_bytes - 1:+.0%}), "
         f"{found.step_seconds:.2f} s a step"
     )
 
@@ -259,8 +255,8 @@ def _nothing_fits(work: Workload, limit: float, on_cpu: bool) -> UserError:
     again = dataclasses.replace(row, rematerialize=True)
     return UserError(
         f"nothing fits: one row of {work.max_seq_length} tokens takes "
-        f"{_gigabytes(predicted_bytes(row, on_cpu))}, "
-        f"{_gigabytes(predicted_bytes(again, on_cpu))} with rematerialization, "
+        f"about {_gigabytes(estimated_bytes(row, on_cpu))}, "
+        f"{_gigabytes(estimated_bytes(again, on_cpu))} with rematerialization, "
         f"and there are {_gigabytes(limit)}; take a smaller size, shorter "
         "rows or another device."
     )
@@ -295,7 +291,7 @@ def _table(settings: PlanSettings, limit: float, on_cpu: bool) -> list[str]:
     kinds = [(s, again) for again in (False, True) for s in _SIZES]
     names = [f"{s}, rematerialize" if again else s for s, again in kinds]
     lines = [
-        f"largest batch of a device with {_gigabytes(limit)}, predicted:",
+        f"largest batch of a device with {_gigabytes(limit)}, estimated:",
         f"| max_seq_length | {' | '.join(names)} |",
         "|---" * (len(names) + 1) + "|",
     ]

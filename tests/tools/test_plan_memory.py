@@ -51,4 +51,4 @@ def test_measuring() -> None:
     )
     assert finished.returncode == 0, finished.stderr
     assert "\nmeasured: 2 rows take " in finished.stdout
-    assert "(predicted " in finished.stdout
+    assert "(estimated " in finished.stdout
