@@ -187,7 +187,7 @@ def _drawn(
     random = np.random.default_rng(seed)
     config = checkpoint.config
     values = random.standard_normal(
-        (rows, config.hidden_size), dtype=np.float32
+        (rows, config.embedding_size), dtype=np.float32
     )
     while (outside := np.abs(values) > _MAX_DEVIATIONS).any():
         values[outside] = random.standard_normal(

@@ -5,6 +5,7 @@ import pytest
 
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.checkpoints.resize import replace_vocabulary, resize_positions
+from bert_tf.config import ElectraConfig
 from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -24,6 +25,29 @@ def checkpoint(heads=HEADS, rows=9):
     return Checkpoint(
         config, random_arrays(config, heads), Vocabulary(TOKENS), True
     )
+
+
+def test_embeddings_that_are_narrower_than_the_layers():
+    config = ElectraConfig(
+        vocab_size=9,
+        hidden_size=8,
+        embedding_size=6,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=6,
+    )
+    arrays = random_arrays(config, ())
+    old = Checkpoint(config, arrays, Vocabulary(TOKENS), True)
+    words = Vocabulary([*TOKENS, "new"])
+    new, _ = replace_vocabulary(old, words, seed=1)
+    new, _ = resize_positions(new, 7, seed=1)
+    for name, rows in ((WORDS, 10), (POSITIONS, 7)):
+        assert new.arrays[name].shape == (rows, 6)
+        np.testing.assert_array_equal(
+            new.arrays[name][: rows - 1], arrays[name]
+        )
+        assert np.abs(new.arrays[name][-1]).min() > 0
 
 
 def test_rows_are_copied_by_token():
