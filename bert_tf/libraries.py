@@ -25,6 +25,7 @@ EXTRAS = {
     "hub": ("huggingface_hub", "kagglehub", "keras_hub"),
     "report": ("jinja2", "matplotlib"),
     "onnx": ("onnx", "onnxruntime"),
+    "transformers": ("torch", "transformers"),
 }
 
 

@@ -15,6 +15,8 @@ import os
 import pathlib
 import pickle
 import queue
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -26,6 +28,19 @@ from typing import Any, Self
 from bert_tf.errors import UserError
 
 _PACKAGE_ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def own_memory(peak: bool = False) -> int:
+    """Bytes that this process holds, or with `peak` the most that it held."""
+    status = pathlib.Path("/proc/self/status")
+    if status.exists():
+        # ru_maxrss would count what the process that started this one held.
+        name = "VmHWM" if peak else "VmRSS"
+        found = re.search(rf"^{name}:\s*(\d+) kB", status.read_text(), re.M)
+        if found:
+            return int(found[1]) * 1024
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 class _Worker:

@@ -395,7 +395,7 @@ def read_json_object(path: str | pathlib.Path) -> dict[str, Any]:
     Raises:
       UserError: the file is missing, not JSON, or not an object.
     """
-    values = _read_json(path)
+    values = read_json(path)
     if not isinstance(values, dict):
         raise UserError(f"{path}: holds {type(values).__name__}, not an object")
     return values
@@ -407,13 +407,18 @@ def read_json_list(path: str | pathlib.Path) -> list[Any]:
     Raises:
       UserError: the file is missing, not JSON, or not a list.
     """
-    values = _read_json(path)
+    values = read_json(path)
     if not isinstance(values, list):
         raise UserError(f"{path}: holds {type(values).__name__}, not a list")
     return values
 
 
-def _read_json(path: str | pathlib.Path) -> Any:
+def read_json(path: str | pathlib.Path) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+      UserError: the file is missing or not JSON.
+    """
     try:
         return json.loads(read_text(path))
     except UserError:

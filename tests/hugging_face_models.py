@@ -72,6 +72,33 @@ CLASSES = {
     ),
 }
 
+# Outputs of transformers, Model Garden and TensorFlow Hub by our names.
+_OURS = {
+    "pooler_output": "pooled_output",
+    "prediction_logits": "masked_lm_logits",
+    "seq_relationship_logits": "next_sentence_logits",
+    "mlm_logits": "masked_lm_logits",
+    "next_sentence": "next_sentence_logits",
+}
+
+
+def by_our_names(recorded, place="", head=""):
+    """Recorded outputs below a place, `logits` being those of a head."""
+    ours = {}
+    for key, value in recorded.items():
+        start, _, name = key.rpartition("/")
+        if start != place or name == "end_logits":
+            continue
+        if name == "start_logits":
+            ends = recorded[key.replace("start", "end")]
+            ours["span_logits"] = np.stack([value, ends], -1)
+        elif name == "logits":
+            turned = head == "multiple_choice"
+            ours[f"{head}_logits"] = value.T if turned else value
+        else:
+            ours[_OURS.get(name, name)] = value
+    return ours
+
 
 def tiny_config(**changes) -> BertConfig:
     """Two layers of width 8 with two heads."""

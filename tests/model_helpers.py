@@ -92,61 +92,29 @@ def numpy(tensor) -> np.ndarray:
     return keras.ops.convert_to_numpy(tensor)
 
 
-def assert_both_compute(
+def assert_computes(
     folder: pathlib.Path,
     batch: dict[str, np.ndarray],
-    wanted: dict[str, np.ndarray],
+    expected: dict[str, np.ndarray],
 ) -> set[str]:
-    """Our models and the NumPy forward of a folder compute what is recorded.
+    """Our models of a folder compute what is recorded.
 
     Returns the names of all the outputs that they have.
     """
-    from bert_tf.checkpoints import load_checkpoint, recognise
-    from bert_tf.conversion.numpy_forward import forward
+    from bert_tf.checkpoints import load_checkpoint
     from bert_tf.conversion.proof import model_outputs
-    from bert_tf.conversion.sources import open_variables
 
     rows, length = batch["input_ids"].shape
-    places = np.tile(np.arange(length, dtype=np.int32), (rows, 1))
-    batch = {"position_ids": places, "masked_lm_positions": places, **batch}
-    ours = model_outputs(load_checkpoint(folder), batch)
-    plain = forward(open_variables(folder, recognise(folder)), batch)
-    assert set(ours) == set(plain)
-    for outputs, limit in ((ours, 1e-5), (plain, 5e-6)):
-        for name, value in wanted.items():
-            assert outputs[name].shape == value.shape
-            assert np.abs(value).max() > 0.01
-            np.testing.assert_allclose(
-                outputs[name], value, rtol=0, atol=limit, err_msg=name
-            )
-    return set(ours)
-
-
-def assert_both_forwards_compute(
-    folder: pathlib.Path,
-    batch: dict[str, np.ndarray],
-    wanted: dict[str, np.ndarray],
-) -> None:
-    """The NumPy forward computes what is recorded, twice.
-
-    Of the arrays that `load_checkpoint` reads, and of the folder's variables as
-    a conversion's proof reads them; no Keras model is built.
-    """
-    from bert_tf.checkpoints import load_checkpoint, recognise
-    from bert_tf.conversion.numpy_forward import forward
-    from bert_tf.conversion.sources import GoogleVariables, open_variables
-
-    checkpoint = load_checkpoint(folder)
-    for variables in (
-        GoogleVariables(checkpoint.config.to_dict(), checkpoint.arrays),
-        open_variables(folder, recognise(folder)),
-    ):
-        made = forward(variables, batch)
-        for name, value in wanted.items():
-            assert np.abs(value).max() > 0.01
-            np.testing.assert_allclose(
-                made[name], value, rtol=0, atol=1e-5, err_msg=name
-            )
+    positions = np.tile(np.arange(length, dtype=np.int32), (rows, 1))
+    batch = {"masked_lm_positions": positions, **batch}
+    computed = model_outputs(load_checkpoint(folder), batch)
+    for name, value in expected.items():
+        assert computed[name].shape == value.shape
+        assert np.abs(value).max() > 0.01
+        np.testing.assert_allclose(
+            computed[name], value, rtol=0, atol=1e-5, err_msg=name
+        )
+    return set(computed)
 
 
 def gradients_in_every_form(config: BertConfig) -> list[np.ndarray]:

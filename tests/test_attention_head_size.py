@@ -8,7 +8,7 @@ from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.models import bert_classifier, restore
 from tests.model_helpers import (
-    assert_both_compute,
+    assert_computes,
     encoder_inputs,
     fill,
     gradients_in_every_form,
@@ -80,8 +80,7 @@ def test_folders(tmp_path) -> None:
     wanted = ReferenceBert(config, encoder.to_arrays())(inputs)
     names = ("sequence_output", "pooled_output")
     wanted = {name: wanted[name] for name in names}
-    # The NumPy forward that proves conversions knows the width too.
-    assert_both_compute(tmp_path / "ours", inputs, wanted)
+    assert_computes(tmp_path / "ours", inputs, wanted)
     for layout in ("hugging_face", "google_tf1"):
         line = error_of(save_checkpoint, tmp_path / layout, checkpoint, layout)
         assert line == (

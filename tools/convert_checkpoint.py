@@ -12,7 +12,6 @@ generator.
 
 import contextlib
 import ctypes
-import json
 import os
 import pathlib
 
@@ -66,6 +65,12 @@ _IGNORE = flags.DEFINE_string(
     "Regular expression of arrays that are no part of the model, such as "
     "'^crf'; those whose names contain it are left out.",
 )
+_CHECK = flags.DEFINE_string(
+    "check",
+    "",
+    "transformers: also loads both folders in Hugging Face's transformers, "
+    "where it is installed, and compares hidden states and logits.",
+)
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Seed of new rows and of the random ids of the proof."
 )
@@ -77,16 +82,13 @@ _THRESHOLD_OPTION, _THRESHOLD = -3, 1 << 20
 
 
 def _spare_the_machine() -> None:
-    """Sets TensorFlow, NumPy and the C library, before they are imported.
+    """Sets TensorFlow and the C library, before they are imported.
 
     The kernels of oneDNN take their memory from a pool that never shrinks,
     and the C library raises its threshold with what is freed: half as much
-    again as a large model takes would stay unused. The threads of NumPy's
-    matrix products wait busily, which on a machine in use makes the proof
-    take several times as long as one thread does.
+    again as a large model takes would stay unused.
     """
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Other C libraries than GNU's have no such function.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_THRESHOLD_OPTION, _THRESHOLD)
@@ -95,10 +97,11 @@ def _spare_the_machine() -> None:
 def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
     """A command or expression that uses the written folder."""
     from bert_tf.checkpoints import TASK_HEADS
+    from bert_tf.recipe import read_json_object
     from bert_tf.sources import MODULES_FILE
 
     if to == "google_tf1":
-        config = json.loads((folder / "bert_config.json").read_text("utf-8"))
+        config = read_json_object(folder / "bert_config.json")
         if "model_type" in config:
             return (
                 f"google-research/{config['model_type']}: --hparams "
@@ -114,11 +117,8 @@ def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
         # Its modules pool and project what the transformer gives.
         if (folder / MODULES_FILE).is_file():
             return f'sentence_transformers.SentenceTransformer("{folder}")'
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-        return (
-            f"transformers.{config['architectures'][0]}.from_pretrained("
-            f'"{folder}")'
-        )
+        (name,) = read_json_object(folder / "config.json")["architectures"]
+        return f'transformers.{name}.from_pretrained("{folder}")'
     if "masked_lm" in heads:
         return (
             f"python -m tools.fill_mask --model={folder} "
@@ -144,6 +144,7 @@ def main() -> None:
         seed=_SEED.value,
         generator=_GENERATOR.value,
         ignore=_IGNORE.value,
+        check=_CHECK.value,
     )
     print(
         f"took {report.seconds:.1f} s, at most {report.peak_bytes / 1e6:.0f} "

@@ -22,7 +22,6 @@ from bert_tf.checkpoints.array_file import (
 )
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.folder import (
-    base_folder,
     load_checkpoint,
     save_adapter,
     save_checkpoint,
@@ -46,7 +45,6 @@ __all__ = [
     "TASK_HEADS",
     "TOKEN_CLASSIFIER",
     "Checkpoint",
-    "base_folder",
     "head_shapes",
     "load_checkpoint",
     "open_arrays",

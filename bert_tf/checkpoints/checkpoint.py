@@ -13,8 +13,8 @@ from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice
 from bert_tf.files import write_text
-from bert_tf.foreign_files import read_text, unusable
 from bert_tf.lazy_arrays import shapes_of_arrays
+from bert_tf.recipe import read_json
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.vocabulary import Vocabulary
@@ -34,15 +34,7 @@ def read_labels(
     path = folder / LABELS_FILE
     if not path.exists():
         return None, None
-    try:
-        labels = json.loads(read_text(path))
-    except UserError:
-        raise
-    except OSError as error:
-        raise unusable(path, error) from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not valid JSON ({error}).") from None
-    problem_type = None
+    labels, problem_type = read_json(path), None
     if isinstance(labels, dict):
         problem_type = labels.get("problem_type")
         labels = labels.get("labels")

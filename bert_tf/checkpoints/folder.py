@@ -159,11 +159,6 @@ def _load(
     return dataclasses.replace(checkpoint, **vars(config))
 
 
-def base_folder(folder: pathlib.Path) -> pathlib.Path:
-    """The folder on this machine of the base model of an adapter."""
-    return local_folder(_family("adapter").base_of(folder))
-
-
 class _Circle(UserError):
     """An adapter that is, through others or not, its own base."""
 

@@ -27,15 +27,16 @@ import numpy as np
 
 from bert_tf.architectures.parts import MASKED_LM, REPLACED_TOKENS
 from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
-from bert_tf.checkpoints.google_files import open_variables
 from bert_tf.checkpoints.layout import all_parts, head_shapes
-from bert_tf.checkpoints.recognition import remains
+from bert_tf.checkpoints.recognition import find_prefix, remains
 from bert_tf.checkpoints.stored import (
     Stored,
     read_stored,
     stored_as_ours,
+    without_prefix,
     write_stored,
 )
+from bert_tf.checkpoints.tensorflow_reader import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, writing_failed
 from bert_tf.files import partial_path, write_text, written_beside
@@ -140,7 +141,12 @@ def read(
     """
     if fault := remains(folder):
         raise UserError(fault)
-    found, source = open_variables(folder)
+    prefix = find_prefix(folder, object_based=False)
+    source = str(prefix)
+    words = [
+        f"{body}/embeddings/word_embeddings" for body in ("bert", "electra")
+    ]
+    found = without_prefix(open_checkpoint(prefix), words, source)
     averages = [name for name in found if re.fullmatch(_AVERAGES, name)]
     if averages:
         log_once(

@@ -4,8 +4,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
-import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -36,18 +34,15 @@ from bert_tf.checkpoints.sentence_files import (
 )
 from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
-from bert_tf.conversion.proof import (
-    PRETRAINING_OUTPUTS,
-    Comparison,
-    expect,
-    prove,
-)
-from bert_tf.conversion.sources import open_variables
+from bert_tf.conversion.proof import PRETRAINING_OUTPUTS, Comparison, prove
+from bert_tf.conversion.transformers_check import compare_in_transformers
 from bert_tf.errors import UserError, check_choice, first_few, whole_number
 from bert_tf.families.recipe import TAGGER_FILE
 from bert_tf.files import new_folder, refuse_filled
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.libraries import require_extra
+from bert_tf.processes import own_memory
 from bert_tf.progress import log
 from bert_tf.sharing.model_card import CARD_FILE
 from bert_tf.sources import local_folder, transformer_folder
@@ -76,6 +71,7 @@ class ConversionReport:
       not_compared: outputs that the conversion cannot have, and why.
       seconds: how long it took.
       peak_bytes: the most memory that the process held, before it included.
+      in_transformers: what `check`=transformers compared.
     """
 
     output_dir: pathlib.Path
@@ -86,20 +82,24 @@ class ConversionReport:
     not_compared: dict[str, str]
     seconds: float
     peak_bytes: int
+    in_transformers: tuple[Comparison, ...] = ()
 
     def table(self) -> str:
         """The proof as lines for people."""
         lines = [
             f"{'output':<24}{'largest difference':>20}{'largest value':>16}"
         ]
-        lines += [
-            f"{c.output:<24}{c.difference:>20.2e}{c.magnitude:>16.3g}"
-            for c in self.comparisons
-        ]
+        lines += map(str, self.comparisons)
         lines += [
             f"{output:<24}not compared: {why}"
             for output, why in self.not_compared.items()
         ]
+        if self.in_transformers:
+            lines.append(
+                "in transformers, from its model of the source to that of the "
+                "written folder and to ours:"
+            )
+            lines += map(str, self.in_transformers)
         return "\n".join(lines)
 
 
@@ -114,6 +114,7 @@ def convert_checkpoint(
     seed: int = 0,
     generator: bool = False,
     ignore: str = "",
+    check: str = "",
 ) -> ConversionReport:
     """Converts a checkpoint and proves by numbers that it is the same model.
 
@@ -137,6 +138,8 @@ def convert_checkpoint(
         its discriminator.
       ignore: a regular expression of arrays that are no part of the model;
         see `load_checkpoint`.
+      check: transformers also loads both folders in Hugging Face's
+        transformers, and compares hidden states and logits.
 
     Raises:
       UserError: the source cannot be read, an argument does not fit it, or
@@ -145,11 +148,22 @@ def convert_checkpoint(
     start = time.monotonic()
     check_choice("`to`", to, WRITTEN)
     whole_number("seed", seed, 0)
+    if check:
+        check_choice("`check`", check, ("transformers",))
+        require_extra("transformers", "`check`=transformers")
     refuse_filled(output_dir)
     folder = transformer_folder(local_folder(source))
     family = recognise(folder)
     loaded = load_checkpoint(source, generator=generator, ignore=ignore)
-    _describe(loaded, family)
+    sizes = loaded.config
+    _say(
+        f"source: {source} ({family}), {sizes.num_hidden_layers} "
+        f"layers of width {sizes.hidden_size}, vocabulary "
+        f"{sizes.vocab_size}, {sizes.max_position_embeddings} positions, "
+        f"{sizes.hidden_act}, epsilon {sizes.layer_norm_eps:g}"
+    )
+    if loaded.left_out:
+        _say(f"left out, no part of the model: {first_few(loaded.left_out)}")
     modules, activation = _read_modules(loaded)
     checkpoint = _drop_heads(loaded, drop_heads)
     checkpoint = _with_vocabulary(checkpoint, folder, vocab_file, seed)
@@ -171,8 +185,6 @@ def convert_checkpoint(
         modules = dataclasses.replace(
             modules, max_seq_length=min(modules.max_seq_length, length)
         )
-    variables = open_variables(folder, family, generator)
-    expected = expect(loaded, checkpoint, variables, seed)
     with new_folder(output_dir) as beside:
         save_checkpoint(beside, checkpoint, to)
         for name, content in beside_weights.items():
@@ -182,22 +194,36 @@ def convert_checkpoint(
             write_sentence_modules(beside, modules, hidden_size)
         if activation is not None and CLASSIFIER in checkpoint.heads:
             write_cross_encoder(beside, activation)
-        comparisons = prove(expected, beside)
+        written = load_checkpoint(beside)
+        comparisons = prove(loaded, checkpoint, written, drop_heads, seed)
+        in_transformers: tuple[Comparison, ...] = ()
+        if check:
+            in_transformers = compare_in_transformers(
+                loaded, folder, written, beside, seed
+            )
+    not_compared = {}
+    for output, needed in PRETRAINING_OUTPUTS.items():
+        if absent := [h for h in needed if h not in checkpoint.heads]:
+            not_compared[output] = (
+                f"{absent[0]} was dropped"
+                if absent[0] in loaded.heads
+                else f"the source has no {absent[0]}"
+            )
     report = ConversionReport(
         pathlib.Path(os.path.abspath(output_dir)),
         family,
         to,
         checkpoint.heads,
         comparisons,
-        _not_compared(loaded, checkpoint),
+        not_compared,
         time.monotonic() - start,
-        _peak_bytes(),
+        own_memory(peak=True),
+        in_transformers,
     )
-    rows, length = expected.batch["input_ids"].shape
     _say(
-        f"proof: {rows} rows of up to {length} random ids through the written "
-        "model (float32) and through a plain NumPy forward of the source's "
-        "own variables (float64)"
+        f"proof: {len(written.arrays)} arrays read back bit-identical; the "
+        "same random ids through the source's model and the written one "
+        "(float32)"
     )
     _say(report.table())
     return report
@@ -205,30 +231,6 @@ def convert_checkpoint(
 
 def _say(line: str) -> None:
     log(line, sys.stdout)
-
-
-def _peak_bytes() -> int:
-    """The most memory that this process held."""
-    status = pathlib.Path("/proc/self/status")
-    if status.exists():
-        # ru_maxrss would count what the process that started this one held.
-        found = re.search(r"^VmHWM:\s*(\d+) kB", status.read_text(), re.M)
-        if found:
-            return int(found[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _describe(checkpoint: Checkpoint, family: str) -> None:
-    config = checkpoint.config
-    _say(
-        f"source: {checkpoint.source} ({family}), {config.num_hidden_layers} "
-        f"layers of width {config.hidden_size}, vocabulary "
-        f"{config.vocab_size}, {config.max_position_embeddings} positions, "
-        f"{config.hidden_act}, epsilon {config.layer_norm_eps:g}"
-    )
-    if left_out := checkpoint.left_out:
-        _say(f"left out, no part of the model: {first_few(left_out)}")
 
 
 def _read_modules(
@@ -441,17 +443,3 @@ def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
             )
         for line in google_tf1.notices(checkpoint.config):
             _say(line)
-
-
-def _not_compared(source: Checkpoint, written: Checkpoint) -> dict[str, str]:
-    """Outputs that the written model does not have, and why."""
-    reasons = {}
-    for output, needed in PRETRAINING_OUTPUTS.items():
-        absent = [head for head in needed if head not in written.heads]
-        if absent:
-            reasons[output] = (
-                f"{absent[0]} was dropped"
-                if absent[0] in source.heads
-                else f"the source has no {absent[0]}"
-            )
-    return reasons

@@ -1,16 +1,16 @@
-"""Proof by numbers that a converted model computes what its source does.
+"""Proof that a written folder holds the model that was converted.
 
-The folder that was written is loaded again and put into our Keras models; the
-source's own variables go through the plain forward of `numpy_forward.py`. Both
-see the same random ids. Of task heads the answers are compared too, which are
-computed from the logits by each folder's own metadata.
+Every array of the source is in the folder or belongs to a head that was
+dropped, the folder reads back bit-identical and states the same use of its
+heads, and the model of the source and that of the folder compute the same from
+the same random ids.
 """
 
 import contextlib
 import dataclasses
-import pathlib
-from collections.abc import Callable, Iterator
-from typing import Any
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -24,22 +24,18 @@ from bert_tf.checkpoints import (
     POOLER,
     REPLACED_TOKENS,
     SPAN,
-    TASK_HEADS,
     TOKEN_CLASSIFIER,
     Checkpoint,
     head_shapes,
-    load_checkpoint,
 )
 from bert_tf.checkpoints.checkpoint import (
-    MULTI_LABEL,
     REGRESSION,
     SINGLE_LABEL,
     num_labels,
 )
 from bert_tf.checkpoints.labels import default_labels
-from bert_tf.conversion.numpy_forward import SourceVariables, forward
 from bert_tf.encoders import BertEncoder, encoder_class
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, first_few
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,
@@ -61,14 +57,30 @@ PRETRAINING_OUTPUTS = {
     "masked_lm_logits": (MASKED_LM,),
     "next_sentence_logits": (NEXT_SENTENCE, POOLER),
 }
+# The model of each head on an encoder, given the number of its labels.
+_MODELS: dict[str, Callable[[BertEncoder, int], keras.Model]] = {
+    CLASSIFIER: bert_classifier,
+    TOKEN_CLASSIFIER: bert_token_classifier,
+    SPAN: lambda encoder, _: bert_span_labeler(encoder),
+    MULTIPLE_CHOICE: lambda encoder, _: bert_multiple_choice(encoder),
+    REPLACED_TOKENS: lambda encoder, _: replaced_token_detector(encoder),
+}
 # Outputs [B, S, ...].
 _OF_TOKENS = (
     "sequence_output",
+    "hidden_states",
     f"{REPLACED_TOKENS}_logits",
     f"{SPAN}_logits",
-    f"{SPAN}_answers",
     f"{TOKEN_CLASSIFIER}_logits",
-    f"{TOKEN_CLASSIFIER}_answers",
+)
+# What every layout states of a model and its text.
+_STATED = (
+    "config",
+    "vocabulary",
+    "lower_case",
+    "strip_accents",
+    "tokenize_chinese_chars",
+    "added_tokens",
 )
 
 Batch = dict[str, np.ndarray]
@@ -88,95 +100,81 @@ class Comparison:
     difference: float
     magnitude: float
 
+    def __str__(self) -> str:
+        return (
+            f"{self.output:<24}{self.difference:>20.2e}{self.magnitude:>16.3g}"
+        )
+
 
 @dataclasses.dataclass(frozen=True)
-class Shared:
-    """What a source and its conversion both have.
+class SharedInputs:
+    """The tokens and the positions that a source and its conversion share.
+
+    Where a vocabulary was replaced, tokens are matched by their text.
 
     Attributes:
       source_ids: int [n], ids of the source.
       ids: int [n], ids of the same tokens in the conversion.
       positions: how many positions both have.
+      segments: how many segments both have.
     """
 
     source_ids: np.ndarray
     ids: np.ndarray
     positions: int
+    segments: int
 
+    @classmethod
+    def of(cls, source: Checkpoint, converted: Checkpoint) -> Self:
+        """What two checkpoints share."""
+        positions = min(
+            source.config.longest_input,
+            converted.config.longest_input,
+        )
+        segments = source.config.segment_limit
+        old, new = source.vocabulary, converted.vocabulary
+        if old is None or new is None or old == new:
+            every = np.arange(converted.config.vocab_size)
+            return cls(every, every, positions, segments)
+        tokens = [token for token in new.tokens if token in old.ids]
+        return cls(
+            np.array([old.ids[token] for token in tokens]),
+            np.array([new.ids[token] for token in tokens]),
+            positions,
+            segments,
+        )
 
-@dataclasses.dataclass(frozen=True)
-class Expectation:
-    """What a converted model has to compute.
+    def random_batches(self, seed: int) -> tuple[Batch, Batch]:
+        """The same random rows in the source's ids and in the conversion's.
 
-    Attributes:
-      source: the source's name, for errors.
-      batch: the inputs, in ids of the converted model.
-      outputs: the source's outputs on the same inputs.
-      shared: what both models have.
-      labels: the names of a head's labels.
-    """
-
-    source: str
-    batch: Batch
-    outputs: Batch
-    shared: Shared
-    labels: tuple[str, ...] | None = None
-
-
-def shared_part(source: Checkpoint, converted: Checkpoint) -> Shared:
-    """The tokens and the positions that both checkpoints have.
-
-    Where a vocabulary was replaced, tokens are matched by their text.
-    """
-    positions = min(
-        source.config.longest_input,
-        converted.config.longest_input,
-    )
-    old, new = source.vocabulary, converted.vocabulary
-    if old is None or new is None or old == new:
-        every = np.arange(converted.config.vocab_size)
-        return Shared(every, every, positions)
-    tokens = [token for token in new.tokens if token in old.ids]
-    return Shared(
-        np.array([old.ids[token] for token in tokens]),
-        np.array([new.ids[token] for token in tokens]),
-        positions,
-    )
-
-
-def random_batches(
-    shared: Shared, segments: int, seed: int
-) -> tuple[Batch, Batch]:
-    """The same random rows in the source's ids and in the conversion's.
-
-    Rows are of different lengths, the first one full, and all but the first
-    use positions from the whole table.
-    """
-    random = np.random.default_rng((seed, 2))
-    length = min(LENGTH, shared.positions)
-    lengths = random.integers((length + 1) // 2, length + 1, ROWS)
-    lengths[0] = length
-    places = [np.arange(length)] + [
-        np.sort(random.choice(shared.positions, length, replace=False))
-        for _ in range(ROWS - 1)
-    ]
-    picks = random.integers(0, len(shared.ids), (ROWS, length))
-    rest = {
-        "input_mask": np.arange(length)[None] < lengths[:, None],
-        "segment_ids": random.integers(0, segments, (ROWS, length)),
-        "position_ids": np.stack(places),
-        "masked_lm_positions": random.integers(
-            0, lengths[:, None], (ROWS, PREDICTIONS)
-        ),
-    }
-    source, converted = (
-        {
-            name: value.astype(np.int32)
-            for name, value in {"input_ids": ids[picks], **rest}.items()
+        Rows are of different lengths, the first one full, and all but the
+        first use positions from the whole table.
+        """
+        random = np.random.default_rng((seed, 2))
+        length = min(LENGTH, self.positions)
+        lengths = random.integers((length + 1) // 2, length + 1, ROWS)
+        lengths[0] = length
+        positions = [np.arange(length)] + [
+            np.sort(random.choice(self.positions, length, replace=False))
+            for _ in range(ROWS - 1)
+        ]
+        picks = random.integers(0, len(self.ids), (ROWS, length))
+        rest = {
+            "input_mask": np.arange(length)[None] < lengths[:, None],
+            "segment_ids": random.integers(0, self.segments, (ROWS, length)),
+            "position_ids": np.stack(positions),
+            "masked_lm_positions": random.integers(
+                0, lengths[:, None], (ROWS, PREDICTIONS)
+            ),
         }
-        for ids in (shared.source_ids, shared.ids)
-    )
-    return source, converted
+        source, converted = (
+            {
+                name: value.astype(np.int32)
+                for name, value in {"input_ids": ids[picks], **rest}.items()
+            }
+            for ids in (self.source_ids, self.ids)
+        )
+        return source, converted
 
 
 @contextlib.contextmanager
@@ -206,172 +204,89 @@ def _nothing_drawn() -> Iterator[None]:
         yield
 
 
-def model_outputs(checkpoint: Checkpoint, batch: Batch) -> Batch:
+def model_outputs(
+    checkpoint: Checkpoint, batch: Batch, all_layers: bool = False
+) -> Batch:
     """What our Keras models compute with a checkpoint, in float32.
 
-    The batch and the outputs are those of `numpy_forward.forward`.
+    Args:
+      checkpoint: the model.
+      batch: int32 [B, S]: input_ids, input_mask, segment_ids and, where they
+        are not 0 to S - 1, position_ids; and masked_lm_positions [B, P].
+      all_layers: adds hidden_states, those of the embeddings and of all layers
+        side by side.
+
+    Returns:
+      sequence_output [B, S, H] and, of what the checkpoint has, pooled_output
+      [B, H], masked_lm_logits [B, P, V] and the logits of the other heads,
+      named after them: `<head>_logits` [B, labels], of span and
+      token_classifier [B, S, labels], of replaced_tokens [B, S].
     """
-    heads = checkpoint.heads
-    absent = tuple(
-        head for head in head_shapes(checkpoint.config) if head not in heads
-    )
+    config, heads = checkpoint.config, checkpoint.heads
+    absent = tuple(head for head in head_shapes(config) if head not in heads)
     # A GPU would multiply in fewer bits than float32 has.
     with keras.device("cpu:0"):
         with _nothing_drawn():
-            encoder = encoder_class(checkpoint.config)(
-                checkpoint.config, dtype="float32"
-            )
+            encoder = encoder_class(config)(config, dtype="float32")
             model = encoder
             if MASKED_LM in heads or NEXT_SENTENCE in heads:
                 model = BertPretrainer(encoder)
         restore(model, checkpoint, fresh=absent)
         outputs = dict(model(batch, training=False))
-        outputs |= _task_logits(encoder, checkpoint, outputs)
-    names = [
-        name
-        for name, needed in PRETRAINING_OUTPUTS.items()
-        if name in outputs and not set(needed) & set(absent)
-    ]
-    names += sorted(set(outputs) - set(PRETRAINING_OUTPUTS))
-    return {name: keras.ops.convert_to_numpy(outputs[name]) for name in names}
+        for head in sorted(_MODELS.keys() & heads):
+            model = _MODELS[head](encoder, num_labels(checkpoint, head))
+            restore(model, checkpoint, fresh=absent)
+            pooled = head in HEADS_ON_POOLER
+            read = outputs["pooled_output" if pooled else "sequence_output"]
+            outputs[f"{head}_logits"] = model.get_layer(head)(read)
+        if all_layers:
+            layers = encoder(batch, return_all_layers=True)
+            outputs["hidden_states"] = keras.ops.concatenate(
+                (layers["embedding_output"], *layers["all_encoder_layers"]), -1
+            )
+    return {
+        name: keras.ops.convert_to_numpy(outputs[name])
+        for name in dict.fromkeys((*PRETRAINING_OUTPUTS, *outputs))
+        if name in outputs
+        and not set(PRETRAINING_OUTPUTS.get(name, ())) & set(absent)
+    }
 
 
-def _task_logits(
-    encoder: BertEncoder, checkpoint: Checkpoint, outputs: Batch
-) -> Batch:
-    """The logits of the heads on an encoder alone that a checkpoint has."""
-    heads = checkpoint.heads
-    absent = [h for h in head_shapes(checkpoint.config) if h not in heads]
-    logits = {}
-    for head in {*TASK_HEADS, REPLACED_TOKENS} & set(heads):
-        if head == CLASSIFIER:
-            model = bert_classifier(encoder, num_labels(checkpoint, head))
-        elif head == TOKEN_CLASSIFIER:
-            model = bert_token_classifier(encoder, num_labels(checkpoint, head))
-        elif head == REPLACED_TOKENS:
-            model = replaced_token_detector(encoder)
-        elif head == SPAN:
-            model = bert_span_labeler(encoder)
-        else:
-            model = bert_multiple_choice(encoder)
-        restore(model, checkpoint, fresh=absent)
-        on = "pooled_output" if head in HEADS_ON_POOLER else "sequence_output"
-        logits[f"{head}_logits"] = model.get_layer(head)(outputs[on])
-    return logits
-
-
-def with_answers(outputs: Batch, checkpoint: Checkpoint, batch: Batch) -> Batch:
-    """Outputs, and what the heads of tasks answer by a folder's metadata.
-
-    Answers are probabilities: of classes by softmax, of several labels by
-    sigmoid, of tags in each token, of starts and ends over the tokens of a row,
-    of choices over the rows. A regression's is its number.
+def compare(
+    expected: Batch, computed: Batch, mask: np.ndarray, shared: SharedInputs
+) -> tuple[Comparison, ...]:
+    """Compares the outputs that both have, at tokens and not at padding.
 
     Args:
-      outputs: logits by name.
-      checkpoint: what was read from the folder; its problem_type decides.
-      batch: the inputs.
+      expected: outputs of the source, in whose ids logits of words are.
+      computed: outputs of the conversion.
+      mask: int32 [B, S], 1 at tokens.
+      shared: the tokens that both have.
     """
-    answers = {}
-    for head in TASK_HEADS:
-        if f"{head}_logits" not in outputs:
-            continue
-        logits = outputs[f"{head}_logits"].astype(np.float64)
-        kind, axis = checkpoint.problem_type, -1
-        if head == SPAN:
-            padding = batch["input_mask"][..., None] == 0
-            logits, axis = np.where(padding, -np.inf, logits), 1
-        elif head == MULTIPLE_CHOICE:
-            axis = 0
-        if head == CLASSIFIER and logits.shape[-1] == 1:
-            kind = kind or REGRESSION
-        if head != CLASSIFIER or kind in (None, SINGLE_LABEL):
-            powers = np.exp(logits - logits.max(axis, keepdims=True))
-            logits = powers / powers.sum(axis, keepdims=True)
-        elif kind == MULTI_LABEL:
-            logits = 1 / (1 + np.exp(-logits))
-        answers[f"{head}_answers"] = logits
-    return outputs | answers
-
-
-def compare(expected: Expectation, computed: Batch) -> tuple[Comparison, ...]:
-    """Compares every output of the converted model with the source's.
-
-    What is computed at padding, nobody uses; it is left out.
-    """
-    comparisons = []
-    shared, tokens = expected.shared, expected.batch["input_mask"] == 1
-    for name, values in computed.items():
-        reference = expected.outputs[name]
+    comparisons, tokens = [], mask == 1
+    for name in (name for name in computed if name in expected):
+        reference, values = expected[name], computed[name]
         if name == "masked_lm_logits":
             reference = reference[..., shared.source_ids]
             values = values[..., shared.ids]
         if name in _OF_TOKENS:
             reference, values = reference[tokens], values[tokens]
+        difference = values.astype(np.float64) - reference
         comparisons.append(
             Comparison(
                 name,
-                float(np.max(np.abs(values.astype(np.float64) - reference))),
+                float(np.max(np.abs(difference))),
                 float(np.max(np.abs(reference))),
             )
         )
     return tuple(comparisons)
 
 
-def expect(
-    source: Checkpoint,
-    converted: Checkpoint,
-    variables: SourceVariables,
-    seed: int = 0,
-) -> Expectation:
-    """Computes with a source's own variables what its conversion must.
-
-    Args:
-      source: the source as it was loaded.
-      converted: what will be written.
-      variables: the same source's variables as they lie in its files.
-      seed: of the random ids.
-    """
-    absent = [head for head in converted.heads if head not in variables.heads]
-    if absent:
-        raise UserError(
-            f"{source.source}: {', '.join(absent)} would be written, but the "
-            f"files hold {', '.join(variables.heads) or 'no head'}."
-        )
-    shared = shared_part(source, converted)
-    source_batch, batch = random_batches(
-        shared, source.config.segment_limit, seed
-    )
-    # What is not finite is found when it is compared.
-    with np.errstate(all="ignore"):
-        outputs = forward(variables, source_batch)
-        outputs = with_answers(outputs, source, source_batch)
-    return Expectation(source.source, batch, outputs, shared, converted.labels)
-
-
-def prove(
-    expected: Expectation, written: pathlib.Path
-) -> tuple[Comparison, ...]:
-    """Runs a written folder and compares its outputs with the source's.
-
-    Raises:
-      UserError: an output differs by more than `LIMIT` or is not finite, or
-        the labels have other names.
-    """
-    checkpoint = load_checkpoint(written)
-    # transformers has names for outputs without names.
-    unnamed = default_labels(len(expected.labels or ()))
-    if checkpoint.labels != expected.labels and expected.labels != unnamed:
-        raise UserError(
-            f"{expected.source}: the converted model names its labels "
-            f"{checkpoint.labels}, and the source {expected.labels}. Nothing "
-            "was written."
-        )
-    computed = model_outputs(checkpoint, expected.batch)
-    with np.errstate(all="ignore"):
-        computed = with_answers(computed, checkpoint, expected.batch)
-        comparisons = compare(expected, computed)
-    # So written that NaN is a failure.
+def refuse_differences(
+    comparisons: Sequence[Comparison], source: str, other: str
+) -> None:
+    """Raises `UserError` where an output differs by more than `LIMIT`."""
+    # NaN fails this comparison too.
     failed = [c for c in comparisons if not c.difference <= LIMIT]
     if failed:
         listed = ", ".join(
@@ -380,7 +295,88 @@ def prove(
             for c in failed
         )
         raise UserError(
-            f"{expected.source}: the converted model differs from the source "
-            f"in {listed}; at most {LIMIT:g} is allowed. Nothing was written."
+            f"{source}: {other} differs from the source in {listed}; at most "
+            f"{LIMIT:g} is allowed. Nothing was written."
         )
+
+
+def _refuse_other_contents(
+    source: Checkpoint,
+    converted: Checkpoint,
+    written: Checkpoint,
+    dropped: Sequence[str],
+) -> None:
+    """Raises `UserError` unless a folder holds what was to be written."""
+    heads = head_shapes(source.config)
+    gone = {name for head in dropped for name in heads[head]}
+    unaccounted = (source.arrays.keys() - gone) ^ written.arrays.keys()
+    if unaccounted:
+        raise UserError(
+            f"{source.source}: {first_few(sorted(unaccounted))} would be in "
+            "the source or in the written folder only. Nothing was written."
+        )
+    changed = [
+        name
+        for name, array in written.arrays.items()
+        if not np.array_equal(
+            array.view(np.int32), converted.arrays[name].view(np.int32)
+        )
+    ]
+    changed += [
+        name
+        for name in _STATED
+        if getattr(written, name) != getattr(converted, name)
+    ]
+    # transformers has names for outputs without names.
+    unnamed = default_labels(len(converted.labels or ()))
+    if written.labels != converted.labels and converted.labels != unnamed:
+        changed.append("labels")
+    if CLASSIFIER in written.heads and _kind(written) != _kind(source):
+        changed.append("problem_type")
+    if changed:
+        raise UserError(
+            f"{source.source}: {first_few(changed)} of the written folder "
+            "would differ from what was to be written. Nothing was written."
+        )
+
+
+def _kind(checkpoint: Checkpoint) -> str:
+    """What the outputs of a sequence classifier are, stated or not."""
+    outputs = num_labels(checkpoint, CLASSIFIER)
+    unstated = REGRESSION if outputs == 1 else SINGLE_LABEL
+    return checkpoint.problem_type or unstated
+
+
+def prove(
+    source: Checkpoint,
+    converted: Checkpoint,
+    written: Checkpoint,
+    dropped: Sequence[str],
+    seed: int = 0,
+) -> tuple[Comparison, ...]:
+    """Checks a written folder against what was converted, and its source.
+
+    Args:
+      source: the source as it was loaded.
+      converted: what was to be written.
+      written: the folder as it was loaded.
+      dropped: the heads that were left out.
+      seed: of the random ids.
+
+    Raises:
+      UserError: an array is unaccounted for or differs in a bit, the folder
+        states something else, or an output of the two models differs by more
+        than `LIMIT` or is not finite.
+    """
+    _refuse_other_contents(source, converted, written, dropped)
+    shared = SharedInputs.of(source, converted)
+    source_batch, batch = shared.random_batches(seed)
+    expected = model_outputs(source, source_batch)
+    # Reference cycles would keep the source's model in memory.
+    gc.collect()
+    computed = model_outputs(written, batch)
+    # What is not finite is refused.
+    with np.errstate(all="ignore"):
+        comparisons = compare(expected, computed, batch["input_mask"], shared)
+    refuse_differences(comparisons, source.source, "the converted model")
     return comparisons

@@ -24,7 +24,7 @@ from bert_tf.families.task_model import ClassesObjective, TaskModel
 from bert_tf.memory.prediction import Workload
 from bert_tf.models import bert_classifier
 from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.processes import WorkerPool
+from bert_tf.processes import WorkerPool, own_memory
 from bert_tf.training.recipe import TrainingRecipe
 from bert_tf.training.setup import make_step
 from bert_tf.training.step import Objective
@@ -33,7 +33,6 @@ _WORKER = "bert_tf.memory.worker"
 # The second step has all that a later one has.
 _STEPS = 2
 _WATCH_SECONDS = 0.02
-_STATUS = pathlib.Path("/proc/self/status")
 
 
 class Measured(NamedTuple):
@@ -144,7 +143,7 @@ def run_trial(work: Workload, limit: float) -> Measured:
     if gpus:
         peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
     else:
-        peak = _own_bytes("VmHWM")
+        peak = own_memory(peak=True)
     return Measured(peak, seconds)
 
 
@@ -168,17 +167,9 @@ def _last_step_seconds(work: Workload) -> float:
 
 def _end_at(limit: float) -> None:
     """Ends the process when it holds more than a limit."""
-    while _own_bytes("VmRSS") <= limit:
+    while own_memory() <= limit:
         time.sleep(_WATCH_SECONDS)
     os._exit(1)
-
-
-def _own_bytes(name: str) -> int:
-    """A number of /proc/self/status; ru_maxrss would count the parent's."""
-    text = _STATUS.read_text(encoding="utf-8")
-    found = re.search(rf"^{name}:\s*(\d+) kB", text, re.M)
-    assert found is not None
-    return 1024 * int(found[1])
 
 
 def make_trial(

@@ -373,3 +373,16 @@ def test_other_libraries_ckpt_files_are_not_googles(tmp_path):
     (tmp_path / "bert_config.json").write_text("{}")
     (tmp_path / "epoch=3.ckpt").write_bytes(b"PK\x03\x04 no table of ours")
     assert not FOUND_IN["google_tf1"](tmp_path)
+
+
+def test_heads_of_googles_fine_tuning():
+    """As run_classifier.py and run_squad.py call their variables."""
+    heads = head_shapes(CONFIG)
+    assert heads["classifier"] == {
+        "output_weights": (None, 4),
+        "output_bias": (None,),
+    }
+    assert heads["span"] == {
+        "cls/squad/output_weights": (2, 4),
+        "cls/squad/output_bias": (2,),
+    }

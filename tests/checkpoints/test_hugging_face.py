@@ -19,7 +19,6 @@ from bert_tf.checkpoints import (
     read_arrays,
     save_checkpoint,
 )
-from bert_tf.conversion.sources import open_variables
 from bert_tf.errors import UserError
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_files import AddedToken
@@ -179,16 +178,6 @@ def test_other_names_of_the_same_arrays(change, name, left_out, tmp_path):
     checkpoint = load_checkpoint(tmp_path)
     assert_same_arrays(checkpoint.arrays, load_checkpoint(SAVED / name).arrays)
     assert set(checkpoint.left_out) == left_out
-    # The proof of a conversion reads the names for itself.
-    made, whole = (
-        open_variables(folder, "hugging_face")
-        for folder in (tmp_path, SAVED / name)
-    )
-    assert made.heads.keys() == whole.heads.keys()
-    for left, right in zip(
-        made.norm("output", 1), whole.norm("output", 1), strict=True
-    ):
-        np.testing.assert_array_equal(left, right)
 
 
 @pytest.mark.parametrize("heads", [(), (POOLER, TOKEN_CLASSIFIER)])

@@ -3,9 +3,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.checkpoints.resize import replace_vocabulary, resize_positions
-from bert_tf.config import ElectraConfig
 from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary

@@ -12,10 +12,8 @@ import pytest
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
-from tests.model_helpers import (
-    assert_both_compute,
-    assert_both_forwards_compute,
-)
+from tests.hugging_face_models import by_our_names
+from tests.model_helpers import assert_computes
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "transformers_tf"
 RECORDED = dict(np.load(GOLDEN / "outputs.npz"))
@@ -30,11 +28,6 @@ HEADS = {
     "ForTokenClassification": "token_classifier",
     "ForMultipleChoice": "multiple_choice",
     "ForPreTraining": "replaced_tokens",
-}
-OURS = {
-    "pooler_output": "pooled_output",
-    "prediction_logits": "masked_lm_logits",
-    "seq_relationship_logits": "next_sentence_logits",
 }
 KERAS_CLASSES = (
     "TFBertForPreTraining",
@@ -65,41 +58,26 @@ def batch(types=2):
         "input_mask": np.arange(10)[None] < np.array([[10], [6]]),
         "segment_ids": random.integers(0, types, (2, 10)),
     }
-    places = np.tile(np.arange(10), (2, 1))
-    given |= {"position_ids": places, "masked_lm_positions": places}
     return {name: value.astype("int32") for name, value in given.items()}
 
 
-def wanted(name, recorded):
+def expected(name, recorded):
     """A class's recorded outputs under our names."""
-    found = {
-        key.partition("/")[2]: value
-        for key, value in recorded.items()
-        if key.startswith(f"{name}/")
-    }
-    if "start_logits" in found:
-        ends = found.pop("end_logits")
-        span = np.stack([found.pop("start_logits"), ends], -1)
-        found["span_logits"] = span
-    if "logits" in found:
-        head = next(h for end, h in HEADS.items() if name.endswith(end))
-        turned = head == "multiple_choice"
-        logits = found.pop("logits")
-        found[f"{head}_logits"] = logits.T if turned else logits
-    return {OURS.get(key, key): value for key, value in found.items()}
+    head = next((h for end, h in HEADS.items() if name.endswith(end)), "")
+    return by_our_names(recorded, name, head)
 
 
-def assert_reads(folder, expected):
-    """Our arrays and the source's own variables compute what is expected."""
+def assert_reads(folder, outputs):
+    """Our models compute what is expected."""
     checkpoint = load_checkpoint(folder)
     given = batch(checkpoint.config.type_vocab_size or 2)
-    assert_both_forwards_compute(folder, given, expected)
+    assert_computes(folder, given, outputs)
     return checkpoint
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_what_a_class_computed(saved, name):
-    checkpoint = assert_reads(saved / name, wanted(name, RECORDED))
+    checkpoint = assert_reads(saved / name, expected(name, RECORDED))
     assert checkpoint.left_out == ()
     if name == "TFBertForSequenceClassification":
         assert checkpoint.labels == ("négatif", "neutral", "positive")
@@ -107,17 +85,12 @@ def test_what_a_class_computed(saved, name):
 
 @pytest.mark.parametrize("name", FLAX_CLASSES)
 def test_what_a_class_of_flax_computed(saved, name):
-    assert_reads(saved.parent / name, wanted(name, FLAX))
-
-
-def test_the_keras_models_of_one(saved):
-    name = "TFBertForPreTraining"
-    assert_both_compute(saved / name, batch(), wanted(name, RECORDED))
+    assert_reads(saved.parent / name, expected(name, FLAX))
 
 
 @pytest.mark.parametrize("kind", ["sharded", "safetensors"])
 def test_other_files_of_the_same_model(saved, kind):
-    assert_reads(saved / kind, wanted("TFBertForPreTraining", RECORDED))
+    assert_reads(saved / kind, expected("TFBertForPreTraining", RECORDED))
 
 
 @pytest.mark.parametrize("name", KERAS_CLASSES)
@@ -128,7 +101,7 @@ def test_what_save_weights_wrote(saved, tmp_path, kind, name):
         # The names in the file tell the class, whatever the training's
         # beginning was.
         changed_json(folder / "config.json", architectures=["BertForMaskedLM"])
-    checkpoint = assert_reads(folder, wanted(name, RECORDED))
+    checkpoint = assert_reads(folder, expected(name, RECORDED))
     trained = name == "TFBertForTokenClassification" and kind != "h5"
     # Two moments of each weight, and the optimizer's counters.
     assert (len(checkpoint.left_out) > 70) == trained
@@ -151,7 +124,7 @@ def test_models_within_models(saved, tmp_path):
         new.create_group(f"model_weights/{name}")
         old.copy(f"bert/{name}", new[f"model_weights/{name}"])
         new.create_dataset("optimizer_weights/Adam/iter:0", data=3.0)
-    checkpoint = assert_reads(folder, wanted("TFBertModel", RECORDED))
+    checkpoint = assert_reads(folder, expected("TFBertModel", RECORDED))
     assert checkpoint.left_out == ("optimizer_weights/Adam/iter:0",)
 
 

@@ -14,7 +14,6 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.checkpoints.checkpoint import MULTI_LABEL
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.conversion.proof import LIMIT
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import read_config_as
 from bert_tf.families.question_answering.config import QuestionAnsweringConfig
@@ -71,7 +70,7 @@ def described(folder, config):
 def test_what_a_fine_tuning_left(to, source, tmp_path, capsys):
     report = convert_checkpoint(source, to, tmp_path / "out")
     found = outputs_of(report)
-    assert 0 < found["classifier_answers"] < LIMIT
+    assert found["classifier_logits"] < 1e-6
     assert "files kept: README.md, task.json\n" in capsys.readouterr().out
     for folder in (tmp_path / "out", tmp_path / "back"):
         assert read_config_as(folder, TextClassificationConfig) == CONFIG
@@ -96,8 +95,8 @@ def test_what_transformers_saved(name, tmp_path):
     """There and back, config.json states what transformers answers by."""
     source = write_folder(tmp_path / "source", name)
     found = outputs_of(convert_checkpoint(source, "bert_tf", tmp_path / "own"))
-    (answers,) = (key for key in found if key.endswith("_answers"))
-    assert found[answers] < LIMIT
+    (logits,) = (key for key in found if key.endswith("_logits"))
+    assert found[logits] < 1e-6
     back = tmp_path / "back"
     convert_checkpoint(tmp_path / "own", "hugging_face", back)
     checkpoints = list(map(load_checkpoint, (source, tmp_path / "own", back)))
@@ -184,7 +183,7 @@ def test_a_kind_of_answers_that_is_lost_fails_the_proof(
     monkeypatch.setattr(
         "bert_tf.checkpoints.hugging_face.json.dumps", without_the_kind
     )
-    with pytest.raises(UserError, match=r"differs .* in classifier_answers by"):
+    with pytest.raises(UserError, match="problem_type of the written folder"):
         convert_checkpoint(source, "hugging_face", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
