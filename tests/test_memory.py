@@ -220,7 +220,7 @@ def test_this_machine_is_asked() -> None:
         ({}, "give one of `size`, `config_file` and `init_from`."),
         ({"size": "base", "init_from": "x"}, "give one of `size`"),
         ({"size": "huge"}, "`size`=huge: unknown size"),
-        ({"size": "base", "max_seq_length": 513}, "takes 1 to 512, the max_p"),
+        ({"size": "base", "max_seq_length": 513}, "takes 1 to 512, the long"),
         ({"size": "base", "memory": "much"}, "`memory`=much: give a number"),
         ({"size": "base", "memory": "0GB"}, "`memory`=0GB: give a number"),
         ({"size": "base", "memory": "16"}, "`memory`=16: give a number"),
