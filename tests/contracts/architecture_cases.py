@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.architecture_list import find_architecture
+from bert_tf.checkpoints import MASKED_LM, REPLACED_TOKENS
 from bert_tf.config import BertConfig
 from tests.contracts import made_up_architecture
 from tests.relatives import Golden
@@ -19,6 +20,8 @@ class Case:
       targets: what peft calls the kernels that lora_on=all_dense updates.
       whole: what peft calls the modules that are trained whole, for classes
         and for choices.
+      objective: what it is pre-trained for.
+      head: what a model folder has of that.
       golden: whether tests/golden has models of transformers.
       google_tf1: a part of the line that refuses Google's layout; empty where
         it is written.
@@ -33,6 +36,8 @@ class Case:
     name: str
     targets: tuple[str, ...]
     whole: tuple[tuple[str, ...], tuple[str, ...]]
+    objective: str = "masked_lm"
+    head: str = MASKED_LM
     golden: bool = True
     google_tf1: str = ""
     pruned: str = ""
@@ -118,6 +123,8 @@ CASES = {
             name="electra",
             targets=_OF_BERT,
             whole=(("classifier",), ("classifier", "sequence_summary")),
+            objective="replaced_tokens",
+            head=REPLACED_TOKENS,
             changes={"embedding_size": 6},
             # Clark et al. 2020, table 6: discriminators.
             sizes={

@@ -7,6 +7,7 @@ Its layers through Keras' files, SavedModels, precisions and replicas are in
 import dataclasses
 import json
 import math
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -33,10 +34,16 @@ from bert_tf.checkpoints.layout import names_of
 from bert_tf.checkpoints.pruned import keep_parts, refuse_shared_blocks
 from bert_tf.encoders import encoder_class
 from bert_tf.memory.prediction import Workload
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.pretraining.run import run_pretraining
+from bert_tf.records.build import create_records
+from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.vocabulary import Vocabulary
 from tests.contracts.architecture_cases import CASES, Case
 from tests.contracts.made_up_architecture import add_to_package
 from tests.model_helpers import fill
+from tests.records_corpus import VOCABULARY, text
+from tests.records_corpus import write_vocabulary as records_vocabulary
 from tests.relatives import (
     CLOSE,
     assert_same,
@@ -282,6 +289,50 @@ def test_what_is_cut_off_is_as_if_it_gave_nothing(case):
         encoder(batch_of(case))["sequence_output"],
         **CLOSE,
     )
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory) -> pathlib.Path:
+    """Records of 16 tokens without pairs."""
+    folder = tmp_path_factory.mktemp("records")
+    corpus = folder / "corpus.txt"
+    corpus.write_text(text(40) + "\n", encoding="utf-8")
+    settings = RecordsRecipe(
+        max_seq_length=16, max_predictions_per_seq=3, held_out=0.1
+    )
+    vocabulary = records_vocabulary(folder)
+    create_records(
+        [corpus], vocabulary, folder / "out", settings, 1, log=lambda _: None
+    )
+    return folder / "out"
+
+
+@every_case
+def test_it_is_pre_trained_on_records(case, records, tmp_path):
+    """The loss begins at chance, and the folder has what was trained."""
+    sizes = {"vocab_size": len(VOCABULARY), "max_position_embeddings": 20}
+    config = case.config(**sizes)
+    config.save(tmp_path / "config.json")
+    recipe = PretrainingRecipe(
+        data_dir=str(records),
+        config_file=str(tmp_path / "config.json"),
+        objective=case.objective,
+        train_batch_size=8,
+        num_train_steps=2,
+        log_steps=1,
+        seed=1,
+    )
+    run_pretraining(recipe, tmp_path / "run")
+    rows = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    loss = json.loads(rows[0])["masked_lm_loss"]
+    assert loss == pytest.approx(math.log(len(VOCABULARY)), abs=0.3)
+    trained = load_checkpoint(tmp_path / "run")
+    assert trained.config == config
+    assert case.head in trained.heads
+    encoder = bert_tf.load_encoder(tmp_path / "run")
+    for name, array in encoder.to_arrays().items():
+        if "/pooler/" not in name:
+            np.testing.assert_array_equal(array, trained.arrays[name])
 
 
 def after_a_step(case: Case, devices: list[str]) -> list[np.ndarray]:
