@@ -85,7 +85,12 @@ CASES = {
             refused=(
                 ("BertModel", '"bert"', '"xlnet"', "model_type is 'xlnet'"),
                 ("BertModel", '"bert"', '"electra"', "do not fit"),
-                ("BertModel", '"gelu"', '"silu"', "hidden_act is 'silu'"),
+                (
+                    "BertModel",
+                    '"gelu"',
+                    '"silu"',
+                    "hidden_act='silu': takes one of gelu",
+                ),
             ),
         ),
         Case(
@@ -115,7 +120,7 @@ CASES = {
                     "DistilBertModel",
                     '"gelu"',
                     '"silu"',
-                    "activation is 'silu'",
+                    "activation='silu': takes one of gelu",
                 ),
             ),
         ),
