@@ -27,10 +27,10 @@ import tensorflow as tf
 from absl import app, flags
 
 from benchmarks import comparison
-from bert_tf.checkpoints import load_checkpoint
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import litert_file, onnx_file
+from bert_tf.runtimes.tracing import trace
 
 _MODEL = flags.DEFINE_string("model", None, "The folder.", required=True)
 _PEER_PYTHON = flags.DEFINE_string(
@@ -47,11 +47,12 @@ PEER = pathlib.Path(__file__).with_name("small_machines_peer.py")
 
 def our_forms(folder: pathlib.Path) -> dict[str, Callable]:
     """Functions of a batch to its last layer."""
-    checkpoint = load_checkpoint(_MODEL.value)
-    weights = checkpoint.config, checkpoint.arrays, _LENGTH.value
+    models = {
+        dtype: served_model(_MODEL.value, dtype)
+        for dtype in ("float32", "mixed_bfloat16")
+    }
     found: dict[str, Callable] = {}
-    for dtype in ("float32", "mixed_bfloat16"):
-        served = served_model(_MODEL.value, dtype)
+    for dtype, served in models.items():
         encode = tf.function(served.answer_tokens, reduce_retracing=True)
 
         def run(batch: dict[str, np.ndarray], encode=encode) -> np.ndarray:
@@ -60,10 +61,13 @@ def our_forms(folder: pathlib.Path) -> dict[str, Callable]:
 
         found[f"Keras {dtype}"] = run
     for label, module in (("ONNX", onnx_file), ("LiteRT", litert_file)):
+        shape = (1, _LENGTH.value) if module.PADDED else (None, None)
+        answers = models["float32"].answer_tokens
+        graph = trace(answers, shape, _MODEL.value)
         for int8 in (False, True):
             kind = "int8" if int8 else "float32"
             path = folder / f"{kind}_{module.FILE}"
-            module.write_model(path, *weights, int8=int8)
+            module.write_model(path, graph, _MODEL.value, int8)
             runner = module.Runner(path)
             found[f"{label} {kind}"] = lambda batch, r=runner: r(batch)[OUTPUT]
     return found

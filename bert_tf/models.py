@@ -307,6 +307,26 @@ def with_all_layers(network: keras.Model) -> keras.Model:
     return keras.Model(clone.input, (clone.output, layers))
 
 
+def padded(network: keras.Model) -> keras.Model:
+    """A model on an encoder that computes on padding too.
+
+    Args:
+      network: what a function above made; its layers are shared.
+
+    Returns:
+      The model that the function makes with `unpadded` False.
+    """
+
+    def call(layer: keras.Layer, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(layer, BertEncoder):
+            kwargs["unpadded"] = False
+        return layer(*args, **kwargs)
+
+    return keras.models.clone_model(
+        network, clone_function=lambda layer: layer, call_function=call
+    )
+
+
 def _parts(model: keras.Model) -> tuple[BertEncoder, NamedWeights]:
     """The encoder of a model and all of its weights by name."""
     if isinstance(model, BertEncoder):

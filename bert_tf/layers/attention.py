@@ -1,8 +1,10 @@
 """Multi-head self-attention."""
 
+import contextlib
+import contextvars
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import keras
@@ -28,6 +30,17 @@ MASKED_SCORE = -10000.0
 _BLOCK_SCORES = 2**20
 # As they lie side by side in the kernel.
 _PARTS = ("query", "key", "value")
+_IS_CUT = contextvars.ContextVar("_IS_CUT", default=True)
+
+
+@contextlib.contextmanager
+def uncut_attention() -> Iterator[None]:
+    """Traces attention in one piece, for runtimes that block it themselves."""
+    token = _IS_CUT.set(False)
+    try:
+        yield
+    finally:
+        _IS_CUT.reset(token)
 
 
 def attention_adder(
@@ -105,7 +118,7 @@ class _Blocks(NamedTuple):
           adder: float32 [B, 1, 1 or S, S].
           count: N, the number of heads.
         """
-        if not in_cpu_graph():
+        if not _IS_CUT.get() or not in_cpu_graph():
             return None
         batch, length = ops.shape(adder)[0], ops.shape(adder)[-1]
         # Whole batches of short rows, then rows, then some heads of a row.

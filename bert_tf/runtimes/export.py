@@ -1,6 +1,7 @@
 """A model folder as a file of another runtime, with all that it needs."""
 
 import dataclasses
+import functools
 import importlib
 import json
 import os
@@ -9,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
-from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.families.multiple_choice.answers import ChoiceModel
 from bert_tf.families.pretrained.answers import PretrainedModel
@@ -22,19 +23,17 @@ from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_model import TextModel
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import new_folder, write_text
-from bert_tf.inference.saving import (
-    MODEL_FILE,
-)
+from bert_tf.inference.saving import MODEL_FILE
 from bert_tf.inference.served_folder import (
     describe_model,
     describe_training,
     served_model,
 )
 from bert_tf.libraries import EXTRAS, require_extra
-from bert_tf.runtimes.forward import check_model
+from bert_tf.models import padded
 from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
-from bert_tf.runtimes.sentence_vectors import check_modules
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
+from bert_tf.runtimes.tracing import trace
 
 FILE_FORMATS = ("onnx", "litert")
 # How near the file's numbers must be to those of the Keras model.
@@ -91,21 +90,26 @@ def export_file(
         raise UserError(
             f"`file_format`={file_format}: takes {', '.join(FILE_FORMATS)}."
         )
-    module = _module(file_format)
-    checkpoint = load_checkpoint(folder)
-    check_model(checkpoint.config, f"`folder`={folder}")
+    module, source = _module(file_format), f"`folder`={folder}"
     served = served_model(folder, options=options)
-    modules = None
-    if isinstance(served, PretrainedModel) and served.modules is not None:
-        modules = served.modules
-        check_modules(modules, f"`folder`={folder}")
+    modules = served.modules
+    if modules is not None and modules.leaves_prompts_out:
+        raise UserError(
+            f"{source}: include_prompt is false, and a file that takes token "
+            "ids cannot tell which are the prompt's; give `file_format` "
+            "saved_model."
+        )
     length = served.max_seq_length
-    weights = checkpoint.config, checkpoint.arrays, length
+    graph = trace(
+        functools.partial(_outputs, served, is_traced=True),
+        (1, length) if module.PADDED else (None, None),
+        source,
+    )
     if int8 is not None:
         dev = DevSplit(str(folder), int8.task, int8.recipe, served.tokenizer)
     with new_folder(output_dir) as beside:
         path = beside / module.FILE
-        module.write_model(path, *weights, modules=modules)
+        module.write_model(path, graph, source)
         run = module.Runner(path)
         outputs = _check(run, served, length, str(output_dir))
         scores = {}
@@ -113,7 +117,7 @@ def export_file(
             size = path.stat().st_size
             # Not over the file of float32, which is still read.
             small = path.with_name(f"int8_{path.name}")
-            module.write_model(small, *weights, int8=True)
+            module.write_model(small, graph, source, int8=True)
             found = dev.compare(run, module.Runner(small))
             small.replace(path)
             print(_describe(found, size, path.stat().st_size), flush=True)
@@ -171,10 +175,11 @@ def _check(
     """
     outputs: list[str] = []
     for inputs in _samples(served, max_seq_length):
-        expected, found = _expected(served, inputs), run(inputs)
+        given = {name: tf.constant(rows) for name, rows in inputs.items()}
+        expected, found = _outputs(served, given), run(inputs)
         outputs = list(found)
         for output, values in found.items():
-            right = expected[output]
+            right = ops.convert_to_numpy(expected[output])
             if values.ndim == 3 or output in ("start_logits", "end_logits"):
                 # Of padding the model gives what it has of a token.
                 tokens = inputs["input_mask"] == 1
@@ -215,15 +220,17 @@ def _samples(
     return [*alone, rows]
 
 
-def _expected(served: TextModel, inputs: Mapping[str, np.ndarray]) -> Outputs:
+def _outputs(
+    served: TextModel,
+    inputs: Mapping[str, tf.Tensor],
+    is_traced: bool = False,
+) -> Mapping[str, tf.Tensor]:
     """What the Keras model gives, by the names of a file's outputs."""
-    given = {name: ops.convert_to_tensor(v) for name, v in inputs.items()}
     if isinstance(served, PretrainedModel):
-        found = served.answer_tokens(given)
-    else:
-        if isinstance(served, ChoiceModel):
-            given = {name: value[:, None] for name, value in given.items()}
-        found = served.forward(given)
-    if not isinstance(found, Mapping):
-        found = {"logits": found}
-    return {name: ops.convert_to_numpy(value) for name, value in found.items()}
+        return served.answer_tokens(inputs)
+    if isinstance(served, ChoiceModel):
+        inputs = {name: value[:, None] for name, value in inputs.items()}
+    # No file gathers tokens.
+    model = padded(served.model) if is_traced else served.model
+    found = model(inputs, training=False)
+    return found if isinstance(found, Mapping) else {"logits": found}

@@ -6,22 +6,18 @@ normalisation is one since 17.
 
 import logging
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from bert_tf.checkpoints.sentence_modules import SentenceModules
-from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.families.rows import Outputs
-from bert_tf.features import ENCODER_INPUTS
-from bert_tf.runtimes.forward import PlainBert
-from bert_tf.runtimes.operations import Operations, number
+from bert_tf.runtimes.graph import BATCH, LENGTH, Graph, Shape, Value
 
 FILE = "model.onnx"
 # Whether rows are of one length.
@@ -31,104 +27,140 @@ _OPSET, _IR_VERSION = 20, 9
 _LARGEST_BYTES = 2**31 - 2**20
 
 
-class _Onnx(Operations):
-    """Adds a node for each operation; tensors are their names."""
+class _Writer:
+    """Adds a node for each operation; tensors are their names.
 
-    def __init__(self) -> None:
+    Args:
+      graph: the traced model.
+      source: names it, for errors.
+    """
+
+    def __init__(self, graph: Graph, source: str):
+        self._source = source
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, onnx.TensorProto] = {}
+        self._names: dict[Value, str] = {v: v.name for v in graph.inputs}
+        self._symbols: dict[str, str] = {}
+        self._first = graph.inputs[0].name
 
-    def _node(self, operator: str, *inputs: str, **attributes: Any) -> str:
+    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
         name = f"{operator}_{len(self.nodes)}"
         node = helper.make_node(operator, inputs, [name], name, **attributes)
         self.nodes.append(node)
         return name
 
-    def _sizes(self, *sizes: int) -> str:
-        """Whole numbers that an operator takes as a tensor, int64."""
-        name = "sizes_" + "_".join(map(str, sizes))
-        array = np.array(sizes, np.int64)
-        self.constants[name] = numpy_helper.from_array(array, name)
-        return name
+    def _numbers(self, array: np.ndarray) -> str:
+        """A small constant under a name made of what it holds."""
+        values = "_".join(map(str, array.reshape(-1)))
+        return self._constant(array, f"{array.dtype}_{array.ndim}_{values}")
 
-    def constant(self, array: np.ndarray, name: str) -> str:
+    def _constant(self, array: np.ndarray, name: str) -> str:
         if name not in self.constants:
             self.constants[name] = numpy_helper.from_array(array, name)
         return name
 
-    def positions(self, row: str) -> str:
-        length = self._node("Shape", row, start=1, end=2)
-        zero, one = (
-            self.constant(np.array(number, np.int64), f"whole_{number}")
-            for number in (0, 1)
+    def _whole_numbers(self, *numbers: int) -> str:
+        return self._numbers(np.array(numbers, np.int64))
+
+    def name(self, value: Value) -> str:
+        """The tensor of a value."""
+        if value not in self._names:
+            self._names[value] = self._written(value)
+        return self._names[value]
+
+    def _written(self, value: Value) -> str:
+        operation, attributes = value.operation, value.attributes
+        if value.array is not None:
+            if value.array.size < 8:
+                return self._numbers(value.array)
+            count = len(self.constants)
+            name = value.name or "constant"
+            return self._constant(value.array, f"{name}_{count}")
+        if value.sizes is not None:
+            sizes = self._sizes(value.sizes)
+            if not value.shape:
+                sizes = self.node("Squeeze", sizes)
+            return self.node("Cast", sizes, to=_type(value.dtype))
+        inputs = [self.name(each) for each in value.inputs]
+        if operation == "Reshape":
+            return self.node(
+                operation, *inputs, self._target(value.inputs[0], value.shape)
+            )
+        if operation == "Slice":
+            begin, axis = attributes["begin"], attributes["axis"]
+            return self.node(
+                operation,
+                *inputs,
+                self._whole_numbers(begin),
+                self._sizes((attributes["end"],)),
+                self._whole_numbers(axis),
+            )
+        if operation == "Range":
+            step = self._numbers(np.array(1, value.dtype))
+            return self.node(operation, *inputs, step)
+        if operation.startswith("Reduce"):
+            return self.node(
+                operation,
+                *inputs,
+                self._whole_numbers(*attributes["axes"]),
+                keepdims=attributes["keepdims"],
+            )
+        if operation == "ArgMax":
+            found = self.node(operation, *inputs, keepdims=0, **attributes)
+            return self.node("Cast", found, to=_type(value.dtype))
+        if operation == "Cast":
+            return self.node(operation, *inputs, to=_type(value.dtype))
+        if not onnx.defs.has(operation):
+            raise UserError(
+                f"{self._source}: computes {operation}, which ONNX has no "
+                "operator for; give `file_format` saved_model."
+            )
+        return self.node(operation, *inputs, **attributes)
+
+    def _sizes(self, sizes: Shape) -> str:
+        """A vector of sizes, int64."""
+        if not any(size.symbols for size in sizes):
+            return self._whole_numbers(*(size.number for size in sizes))
+        parts = []
+        for size in sizes:
+            part = ""
+            for symbol in size.symbols:
+                if symbol not in self._symbols:
+                    axis = (BATCH, LENGTH).index(symbol)
+                    self._symbols[symbol] = self.node(
+                        "Shape", self._first, start=axis, end=axis + 1
+                    )
+                name = self._symbols[symbol]
+                part = self.node("Mul", part, name) if part else name
+            if not part or size.number != 1:
+                number = self._whole_numbers(size.number)
+                part = self.node("Mul", part, number) if part else number
+            parts.append(part)
+        return (
+            parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)
         )
-        length = self._node("Squeeze", length, self._sizes(0))
-        places = self._node("Range", zero, length, one)
-        return self._node("Cast", places, to=TensorProto.INT32)
 
-    def rows(self, table: str, ids: str) -> str:
-        return self._node("Gather", table, ids, axis=0)
+    def _target(self, value: Value, shape: Shape) -> str:
+        """The second input of Reshape: 0 keeps an axis, -1 takes the rest."""
+        found = [
+            0
+            if axis < len(value.shape) and size == value.shape[axis]
+            else -1
+            if size.symbols
+            else size.number
+            for axis, size in enumerate(shape)
+        ]
+        if found.count(-1) > 1:
+            return self._sizes(shape)
+        return self._whole_numbers(*found)
 
-    def to_float(self, values: str) -> str:
-        return self._node("Cast", values, to=TensorProto.FLOAT)
 
-    def less(self, left: str, right: str) -> str:
-        return self._node("Less", left, right)
-
-    def add(self, left: str, right: str) -> str:
-        return self._node("Add", left, right)
-
-    def multiply(self, left: str, right: str) -> str:
-        return self._node("Mul", left, right)
-
-    def largest(self, values: str) -> str:
-        return self._node("ReduceMax", values, self._sizes(-1), keepdims=1)
-
-    def matmul(self, left: str, right: str) -> str:
-        return self._node("MatMul", left, right)
-
-    def reshape(self, values: str, shape: tuple[int, ...]) -> str:
-        return self._node("Reshape", values, self._sizes(*shape))
-
-    def transpose(self, values: str, order: tuple[int, ...]) -> str:
-        return self._node("Transpose", values, perm=order)
-
-    def part(self, values: str, axis: int, begin: int, end: int) -> str:
-        bounds = (self._sizes(number) for number in (begin, end, axis))
-        return self._node("Slice", values, *bounds)
-
-    def normalise(
-        self, values: str, gamma: str, beta: str, epsilon: float
-    ) -> str:
-        return self._node(
-            "LayerNormalization", values, gamma, beta, epsilon=epsilon
-        )
-
-    def softmax(self, values: str) -> str:
-        return self._node("Softmax", values, axis=-1)
-
-    def activate(self, hidden_act: str, values: str) -> str:
-        if hidden_act == "linear":
-            return values
-        if hidden_act in ("gelu", "gelu_erf"):
-            form = "tanh" if hidden_act == "gelu" else "none"
-            return self._node("Gelu", values, approximate=form)
-        return self._node({"relu": "Relu", "tanh": "Tanh"}[hidden_act], values)
-
-    def power(self, values: str, exponent: float) -> str:
-        return self._node("Pow", values, number(self, exponent))
-
-    def join(self, parts: Sequence[str], axis: int) -> str:
-        return self._node("Concat", *parts, axis=axis)
+def _type(dtype: np.dtype) -> int:
+    return helper.np_dtype_to_tensor_dtype(dtype)
 
 
 def write_model(
-    path: pathlib.Path,
-    config: BertConfig,
-    arrays: Mapping[str, np.ndarray],
-    max_seq_length: int,
-    int8: bool = False,
-    modules: SentenceModules | None = None,
+    path: pathlib.Path, graph: Graph, source: str, int8: bool = False
 ) -> None:
     """Writes a model that takes any number of rows of any length.
 
@@ -139,17 +171,15 @@ def write_model(
 
     Args:
       path: the file.
-      config: the architecture.
-      arrays: the weights by their names in Google's TF1 checkpoints.
-      max_seq_length: of no meaning here.
+      graph: the traced model.
+      source: names it, for errors.
       int8: whether to quantize it.
-      modules: what makes one vector a text, or None.
 
     Raises:
-      UserError: the model is too large for the format.
+      UserError: the model is too large for the format, or computes what it
+        has no operator for.
     """
-    del max_seq_length
-    model = _model(config, arrays, modules)
+    model = _model(graph, source)
     if not int8:
         path.write_bytes(model.SerializeToString())
         return
@@ -168,39 +198,33 @@ def write_model(
         logging.disable(logging.NOTSET)
 
 
-def _model(
-    config: BertConfig,
-    arrays: Mapping[str, np.ndarray],
-    modules: SentenceModules | None,
-) -> onnx.ModelProto:
-    ops = _Onnx()
-    bert = PlainBert(ops, config, arrays, modules)
-    names = [feature.name for feature in ENCODER_INPUTS]
-    for name, value in bert(*names).items():
-        ops.nodes.append(helper.make_node("Identity", [value], [name]))
-    size = sum(len(each.raw_data) for each in ops.constants.values())
+def _model(graph: Graph, source: str) -> onnx.ModelProto:
+    writer = _Writer(graph, source)
+    for name, value in graph.outputs.items():
+        node = helper.make_node("Identity", [writer.name(value)], [name])
+        writer.nodes.append(node)
+    size = sum(len(each.raw_data) for each in writer.constants.values())
     if size > _LARGEST_BYTES:
         raise UserError(
             f"`file_format`=onnx: the model has {size / 1e9:.1f} GB, and such "
             "a file takes 2; give saved_model."
         )
-    graph = helper.make_graph(
-        ops.nodes,
-        "bert",
-        [
-            helper.make_tensor_value_info(
-                name, TensorProto.INT32, ["batch", "length"]
-            )
-            for name in names
-        ],
-        [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, axes)
-            for name, axes in bert.output_axes().items()
-        ],
-        list(ops.constants.values()),
-    )
+
+    def info(name: str, value: Value) -> onnx.ValueInfoProto:
+        axes = [
+            size.symbols[0] if size.symbols else size.number
+            for size in value.shape
+        ]
+        return helper.make_tensor_value_info(name, _type(value.dtype), axes)
+
     model = helper.make_model(
-        graph,
+        helper.make_graph(
+            writer.nodes,
+            "bert",
+            [info(value.name, value) for value in graph.inputs],
+            [info(name, value) for name, value in graph.outputs.items()],
+            list(writer.constants.values()),
+        ),
         opset_imports=[helper.make_opsetid("", _OPSET)],
         ir_version=_IR_VERSION,
         producer_name="bert_tf",

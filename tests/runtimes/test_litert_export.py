@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import tokenizers
 
-from bert_tf.checkpoints import load_checkpoint
 from bert_tf.inference.served_folder import served_model
+from bert_tf.models import padded
 from bert_tf.runtimes import litert_file
 from bert_tf.runtimes.export import export_file
+from bert_tf.runtimes.tracing import trace
 from tests.inference.test_served_folders import LENGTH
 from tests.runtimes.runtime_models import KINDS, make, rows
 from tests.runtimes.test_onnx_export import assert_near, expected_of
-from tests.user_errors import error_of
 
 
 @pytest.mark.parametrize(
@@ -52,19 +52,14 @@ def test_every_kind_of_model(kind, changes, eagerly, tmp_path):
 def test_int8_is_smaller_and_near(tmp_path):
     folder = make(tmp_path, "classes", hidden_size=64, intermediate_size=256)
     exact = export_file(folder, tmp_path / "float32", "litert")
-    checkpoint = load_checkpoint(folder)
-    path = tmp_path / "int8.tflite"
-    litert_file.write_model(
-        path, checkpoint.config, checkpoint.arrays, LENGTH, int8=True
+    model = padded(served_model(folder).model)
+    graph = trace(
+        lambda inputs: {"logits": model(inputs)}, (1, LENGTH), "model"
     )
+    path = tmp_path / "int8.tflite"
+    litert_file.write_model(path, graph, "model", int8=True)
     assert path.stat().st_size < 0.6 * exact.stat().st_size
     inputs = rows(8, LENGTH)
     right = litert_file.Runner(exact)(inputs)["logits"]
     found = litert_file.Runner(path)(inputs)["logits"]
     assert 0 < np.abs(found - right).max() < 0.1 * np.ptp(right)
-
-
-def test_a_bilstm_is_refused(tmp_path):
-    folder = make(tmp_path, "classes", bilstm=True)
-    line = error_of(export_file, folder, tmp_path / "small", "litert")
-    assert line.startswith(f"`folder`={folder}: has a BiLSTM")
