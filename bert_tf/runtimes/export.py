@@ -222,7 +222,7 @@ def _samples(
 
 def _outputs(
     served: TextModel,
-    inputs: Mapping[str, tf.Tensor],
+    inputs: dict[str, tf.Tensor],
     is_traced: bool = False,
 ) -> Mapping[str, tf.Tensor]:
     """What the Keras model gives, by the names of a file's outputs."""

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.errors import UserError
+
 BATCH, LENGTH = "batch", "length"
 INPUT, CONSTANT, SIZES = "Input", "Constant", "Sizes"
 LAYER_NORM, GELU = "LayerNormalization", "Gelu"
@@ -63,7 +65,7 @@ class Value:
         shape: Shape = (),
         dtype: Any = np.float32,
         name: str = "",
-        array: np.ndarray | None = None,
+        array: Any = None,
         sizes: Shape | None = None,
         computed: "Value | None" = None,
         **attributes: Any,
@@ -88,6 +90,19 @@ class Graph(NamedTuple):
 
 class UnknownError(Exception):
     """An operation in a form that is not known here."""
+
+
+def unsupported(source: str, operation: str) -> UserError:
+    """The refusal of a model that has an operation which no file has.
+
+    Args:
+      source: names the model.
+      operation: what it computes.
+    """
+    return UserError(
+        f"{source}: computes {operation}, which such a file cannot; give "
+        "`file_format` saved_model."
+    )
 
 
 def constant(array: np.ndarray, name: str = "") -> Value:

@@ -16,10 +16,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.lite.python import schema_py_generated as schema
 
-from bert_tf.errors import UserError
 from bert_tf.families.rows import Outputs
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.runtimes.graph import GELU, LAYER_NORM, Graph, Value
+from bert_tf.runtimes.graph import GELU, LAYER_NORM, Graph, Value, unsupported
 
 FILE = "model.tflite"
 # Whether rows are of one length.
@@ -190,10 +189,7 @@ class _Writer:
             if table.array is not None and table.array.size >= _LEAST_INT8:
                 return self._rows(table, ids, shape)
         if operation not in _OPERATORS:
-            raise UserError(
-                f"{self._source}: computes {operation}, which LiteRT has no "
-                "operator for; give `file_format` saved_model or onnx."
-            )
+            raise unsupported(self._source, operation)
         inputs = [self.number(each) for each in value.inputs]
         options: dict[str, Any] = {}
         if operation == "Reshape":

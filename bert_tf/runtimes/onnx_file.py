@@ -17,7 +17,14 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from bert_tf.errors import UserError
 from bert_tf.families.rows import Outputs
-from bert_tf.runtimes.graph import BATCH, LENGTH, Graph, Shape, Value
+from bert_tf.runtimes.graph import (
+    BATCH,
+    LENGTH,
+    Graph,
+    Shape,
+    Value,
+    unsupported,
+)
 
 FILE = "model.onnx"
 # Whether rows are of one length.
@@ -111,10 +118,7 @@ class _Writer:
         if operation == "Cast":
             return self.node(operation, *inputs, to=_type(value.dtype))
         if not onnx.defs.has(operation):
-            raise UserError(
-                f"{self._source}: computes {operation}, which ONNX has no "
-                "operator for; give `file_format` saved_model."
-            )
+            raise unsupported(self._source, operation)
         return self.node(operation, *inputs, **attributes)
 
     def _sizes(self, sizes: Shape) -> str:
@@ -125,6 +129,8 @@ class _Writer:
         for size in sizes:
             part = ""
             for symbol in size.symbols:
+                if symbol not in (BATCH, LENGTH):
+                    raise unsupported(self._source, symbol)
                 if symbol not in self._symbols:
                     axis = (BATCH, LENGTH).index(symbol)
                     self._symbols[symbol] = self.node(

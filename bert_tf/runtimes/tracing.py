@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.layers.attention import uncut_attention
 from bert_tf.layers.base import normalise
@@ -37,6 +36,7 @@ from bert_tf.runtimes.graph import (
     reshape,
     slice_axis,
     transpose,
+    unsupported,
     whole_of,
 )
 
@@ -137,9 +137,12 @@ def _patterns() -> list[_Pattern]:
         (LAYER_NORM, {}, normalise, norm)
     ]
     for form, hidden_act in (("tanh", "gelu"), ("none", "gelu_erf")):
+        ours = functools.partial(activate, hidden_act)
         tensorflows = functools.partial(tf.nn.gelu, approximate=form == "tanh")
-        for function in (functools.partial(activate, hidden_act), tensorflows):
-            functions.append((GELU, {"approximate": form}, function, [rows]))
+        functions += [
+            (GELU, {"approximate": form}, gelu, [rows])
+            for gelu in (ours, tensorflows)
+        ]
     found = []
     for operation, attributes, function, signature in functions:
         concrete = _concrete(lambda *x, f=function: {"": f(*x)}, signature)
@@ -167,6 +170,13 @@ def _matches(pattern: Value, value: Value, bound: dict[Value, Value]) -> bool:
             for part, other in zip(pattern.inputs, value.inputs, strict=True)
         )
     )
+
+
+def _known(value: Value) -> int:
+    """The whole number that a constant holds."""
+    if value.array is None:
+        raise UnknownError
+    return int(value.array)
 
 
 class _Translation:
@@ -250,13 +260,12 @@ class _Translation:
                 ]
             if kind in _REDUCTIONS:
                 keep = attribute("keep_dims")
-                return [self._reduce(_REDUCTIONS[kind], *given, keep)]
+                value, axes = given
+                return [self._reduce(_REDUCTIONS[kind], value, axes, keep)]
             found = self._others[kind](operation, *given)
         except (UnknownError, KeyError):
-            raise UserError(
-                f"{self._source}: computes {kind} ({operation.name}), which "
-                "such a file is not written with; give `file_format` "
-                "saved_model."
+            raise unsupported(
+                self._source, f"{kind} ({operation.name})"
             ) from None
         return [found] if isinstance(found, Value) else found
 
@@ -300,11 +309,10 @@ class _Translation:
             if value.sizes is not None and np.issubdtype(dtype, np.integer):
                 return of_sizes(value.sizes, value.shape, dtype)
             attributes["to"] = np.dtype(dtype).name
-        if operation == "Mul" and all(v.sizes is not None for v in inputs):
-            left, right = inputs
-            if not left.shape and not right.shape:
-                size = left.sizes[0].times(right.sizes[0])
-                return of_sizes((size,), (), dtype)
+        if operation == "Mul" and not any(value.shape for value in inputs):
+            sizes = [size for value in inputs for size in value.sizes or ()]
+            if len(sizes) == 2:
+                return of_sizes((count(sizes),), (), dtype)
         wholes = [whole_of(value) for value in inputs]
         found = [whole for whole in wholes if whole is not None]
         if found and all(
@@ -339,15 +347,14 @@ class _Translation:
     def _reduce(
         self, operation: str, value: Value, axes: Value, keepdims: bool
     ) -> Value:
-        rank = len(value.shape)
         if axes.array is None:
             raise UnknownError
+        rank = len(value.shape)
         found = {int(axis) % rank for axis in axes.array.reshape(-1)}
         whole = whole_of(value)
+        last = constant(np.array([-1], np.int32))
         if whole is not None and keepdims and found == {rank - 1}:
-            return self._rows(
-                self._reduce(operation, whole, constant(np.int32([-1])), True)
-            )
+            return self._rows(self._reduce(operation, whole, last, True))
         kept = [
             ONE if axis in found else size
             for axis, size in enumerate(value.shape)
@@ -364,7 +371,7 @@ class _Translation:
 
     def _arg_max(self, operation: Any, value: Value, axis: Value) -> Value:
         rank = len(value.shape)
-        at = int(axis.array) % rank
+        at = _known(axis) % rank
         shape = (*value.shape[:at], *value.shape[at + 1 :])
         dtype = operation.get_attr("output_type").as_numpy_dtype
         return self._make("ArgMax", [value], shape, dtype, axis=at)
@@ -403,11 +410,7 @@ class _Translation:
     def _gather(
         self, operation: Any, table: Value, ids: Value, axis: Value
     ) -> Value:
-        if (
-            axis.array is None
-            or int(axis.array)
-            or operation.get_attr("batch_dims")
-        ):
+        if _known(axis) or operation.get_attr("batch_dims"):
             raise UnknownError
         if table.sizes is not None and ids.array is not None:
             found = tuple(table.sizes[n] for n in ids.array.reshape(-1))
@@ -453,7 +456,7 @@ class _Translation:
 
     def _expand(self, operation: Any, value: Value, axis: Value) -> Value:
         shape = list(value.shape)
-        at = int(axis.array)
+        at = _known(axis)
         shape.insert(at if at >= 0 else len(shape) + 1 + at, ONE)
         return reshape(value, shape)
 
@@ -477,9 +480,9 @@ class _Translation:
     def _range(
         self, operation: Any, start: Value, limit: Value, delta: Value
     ) -> Value:
-        if start.array is None or delta.array is None or delta.array != 1:
+        begin = _known(start)
+        if _known(delta) != 1:
             raise UnknownError
-        begin = int(start.array)
         if limit.array is not None:
             return constant(np.arange(begin, limit.array, dtype=limit.dtype))
         if limit.sizes is not None and begin == 0:
@@ -494,7 +497,7 @@ class _Translation:
         if len(values) == 1:
             return values[0]
         rank = len(values[0].shape)
-        at = int(axis.array) % rank
+        at = _known(axis) % rank
         if rank == 1 and all(v.sizes is not None for v in values):
             sizes = sum((v.sizes for v in values if v.sizes), ())
             return of_sizes(sizes, (Size(len(sizes)),), values[0].dtype)
@@ -514,7 +517,7 @@ class _Translation:
         at %= len(shape) + 1
         shape.insert(at, ONE)
         parts = [reshape(value, shape) for value in values]
-        return self._concat(operation, *parts, constant(np.int32(at)))
+        return self._concat(operation, *parts, constant(np.array(at, np.int32)))
 
     def _unpack(self, operation: Any, value: Value) -> list[Value]:
         at = operation.get_attr("axis") % len(value.shape)
