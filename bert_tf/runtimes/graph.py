@@ -20,6 +20,10 @@ LAYER_NORM, GELU = "LayerNormalization", "Gelu"
 ONE_HOT = "OneHotRows"
 
 
+class UnknownError(Exception):
+    """An operation in a form that is not known here."""
+
+
 class Size(NamedTuple):
     """The size of an axis: a number times sizes known at run time only."""
 
@@ -35,6 +39,8 @@ class Size(NamedTuple):
         """What times `other` is this size."""
         symbols = list(self.symbols)
         for symbol in other.symbols:
+            if symbol not in symbols:
+                raise UnknownError
             symbols.remove(symbol)
         return Size(self.number // other.number, tuple(symbols))
 
@@ -86,10 +92,6 @@ class Graph(NamedTuple):
 
     inputs: list[Value]
     outputs: dict[str, Value]
-
-
-class UnknownError(Exception):
-    """An operation in a form that is not known here."""
 
 
 def unsupported(source: str, operation: str) -> UserError:

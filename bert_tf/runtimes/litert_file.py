@@ -80,6 +80,10 @@ class _Builder(flatbuffers.Builder):
         return super().StartVector(size, count, alignment)
 
 
+def _type(dtype: np.dtype) -> int:
+    return getattr(schema.TensorType, dtype.name.upper())
+
+
 class _Writer:
     """Adds an operator for each operation; tensors are their numbers.
 
@@ -117,7 +121,7 @@ class _Writer:
     ) -> int:
         found = schema.TensorT(
             shape=list(shape),
-            type=getattr(schema.TensorType, dtype.name.upper()),
+            type=_type(dtype),
             name=name or f"tensor_{len(self.tensors)}",
             hasRank=True,
         )
@@ -212,10 +216,12 @@ class _Writer:
             inputs.append(
                 self._constant(np.array(attributes["axis"], np.int32))
             )
+            options = {"outputType": _type(value.dtype)}
+        elif operation == "Cast":
+            (given,) = value.inputs
             options = {
-                "outputType": getattr(
-                    schema.TensorType, value.dtype.name.upper()
-                )
+                "inDataType": _type(given.dtype),
+                "outDataType": _type(value.dtype),
             }
         elif operation == "Concat":
             options = {"axis": attributes["axis"]}

@@ -262,8 +262,10 @@ class _Translation:
                 keep = attribute("keep_dims")
                 value, axes = given
                 return [self._reduce(_REDUCTIONS[kind], value, axes, keep)]
+            if kind not in self._others:
+                raise UnknownError
             found = self._others[kind](operation, *given)
-        except (UnknownError, KeyError):
+        except UnknownError:
             raise unsupported(
                 self._source, f"{kind} ({operation.name})"
             ) from None
