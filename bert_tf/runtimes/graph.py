@@ -25,13 +25,27 @@ class UnknownError(Exception):
 
 
 class Size(NamedTuple):
-    """The size of an axis: a number times sizes known at run time only."""
+    """The size of an axis: a number times others, and a number added.
+
+    The others, `symbols`, are known at run time only.
+    """
 
     number: int
     symbols: tuple[str, ...] = ()
+    added: int = 0
+
+    def plus(self, number: int) -> "Size":
+        """The sum with a number."""
+        if not self.symbols:
+            return Size(self.number + number)
+        return self._replace(added=self.added + number)
 
     def times(self, other: "Size") -> "Size":
         """The product of two sizes."""
+        if ONE in (self, other):
+            return self if other == ONE else other
+        if self.added or other.added:
+            raise UnknownError
         symbols = tuple(sorted(self.symbols + other.symbols))
         return Size(self.number * other.number, symbols)
 
@@ -39,10 +53,10 @@ class Size(NamedTuple):
         """What times `other` is this size."""
         symbols = list(self.symbols)
         for symbol in other.symbols:
-            if symbol not in symbols:
+            if symbol not in symbols or self.added or other.added:
                 raise UnknownError
             symbols.remove(symbol)
-        return Size(self.number // other.number, tuple(symbols))
+        return Size(self.number // other.number, tuple(symbols), self.added)
 
 
 Shape = tuple[Size, ...]
@@ -73,7 +87,7 @@ class Value:
         name: str = "",
         array: Any = None,
         sizes: Shape | None = None,
-        computed: "Value | None" = None,
+        computed: Any = None,
         **attributes: Any,
     ):
         self.operation, self.inputs = operation, tuple(inputs)
@@ -167,13 +181,7 @@ def slice_axis(value: Value, axis: int, begin: int, end: Size) -> Value:
     if value.array is not None and not end.symbols:
         place = (slice(None),) * axis + (slice(begin, end.number),)
         return constant(value.array[place], value.name)
-    if begin == 0:
-        length = end
-    elif end.symbols:
-        raise UnknownError
-    else:
-        length = Size(end.number - begin)
-    shape = (*value.shape[:axis], length, *value.shape[axis + 1 :])
+    shape = (*value.shape[:axis], end.plus(-begin), *value.shape[axis + 1 :])
     return Value(
         "Slice", [value], shape, value.dtype, axis=axis, begin=begin, end=end
     )

@@ -179,7 +179,7 @@ class _Writer:
             return self._tensor(shape, value.dtype, value.array, value.name)
         if not value.inputs:
             return self._tensor(shape, value.dtype, name=value.name)
-        if operation == LAYER_NORM and value.computed is not None:
+        if operation == LAYER_NORM:
             return self.number(value.computed)
         product, bias = value, None
         if operation == "Add" and value.inputs[1].array is not None:
@@ -244,12 +244,13 @@ class _Writer:
     ) -> int:
         """The product with a kernel [I, O], which is stored as [O, I]."""
         small = self._int8 and kernel.size >= _LEAST_INT8
-        if small and rows.operation == LAYER_NORM and rows.computed is not None:
+        if small and rows.operation == LAYER_NORM and len(rows.inputs) == 3:
             # Numbers of like size lose less when they are quantized.
             _, gamma, beta = (each.array for each in rows.inputs)
             bias = beta @ kernel + (0 if bias is None else bias)
             kernel = kernel * gamma[:, np.newaxis]
-            rows = rows.computed.inputs[0].inputs[0]
+            (scaled, _) = rows.computed.inputs
+            rows = scaled.inputs[0]
         if small:
             weights = self._quantized(kernel.T, name, 1)
         else:

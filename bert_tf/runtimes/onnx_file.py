@@ -127,20 +127,18 @@ class _Writer:
             return self._whole_numbers(*(size.number for size in sizes))
         parts = []
         for size in sizes:
-            part = ""
+            part = self._whole_numbers(size.number)
             for symbol in size.symbols:
-                if symbol not in (BATCH, LENGTH):
-                    raise unsupported(self._source, symbol)
                 if symbol not in self._symbols:
                     axis = (BATCH, LENGTH).index(symbol)
                     self._symbols[symbol] = self.node(
                         "Shape", self._first, start=axis, end=axis + 1
                     )
-                name = self._symbols[symbol]
-                part = self.node("Mul", part, name) if part else name
-            if not part or size.number != 1:
-                number = self._whole_numbers(size.number)
-                part = self.node("Mul", part, number) if part else number
+                name, one = self._symbols[symbol], self._whole_numbers(1)
+                part = name if part == one else self.node("Mul", part, name)
+            if size.added:
+                added = self._whole_numbers(size.added)
+                part = self.node("Add", part, added)
             parts.append(part)
         return (
             parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)

@@ -132,9 +132,10 @@ def _concrete(function: Callable, signature: list[tf.TensorSpec]) -> Any:
 def _patterns() -> list[_Pattern]:
     rows = tf.TensorSpec([None, 8], tf.float32)
     vector, number = (tf.TensorSpec(s, tf.float32) for s in ([8], []))
-    norm = [rows, vector, vector, number]
+    norm = [rows, number, vector]
     functions: list[tuple[str, dict[str, Any], Callable, list]] = [
-        (LAYER_NORM, {}, normalise, norm)
+        (LAYER_NORM, {}, normalise, norm),
+        (LAYER_NORM, {}, normalise, [*norm, vector]),
     ]
     for form, hidden_act in (("tanh", "gelu"), ("none", "gelu_erf")):
         ours = functools.partial(activate, hidden_act)
@@ -211,7 +212,6 @@ class _Translation:
             "Transpose": self._transposed,
             "Unpack": self._unpack,
         }
-        self._made = 0
 
     def run(self, concrete: Any, inputs: Sequence[Value]) -> dict[str, Value]:
         """The outputs of a concrete function by name."""
@@ -288,8 +288,8 @@ class _Translation:
             given = [bound[each] for each in pattern.inputs]
             found = dict(pattern.attributes)
             if pattern.operation == LAYER_NORM:
-                *given, epsilon = given
-                if epsilon.array is None or given[1].array is None:
+                epsilon = given.pop(1)
+                if any(each.array is None for each in (epsilon, *given[1:])):
                     continue
                 found["epsilon"] = float(epsilon.array)
             return Value(
@@ -311,10 +311,15 @@ class _Translation:
             if value.sizes is not None and np.issubdtype(dtype, np.integer):
                 return of_sizes(value.sizes, value.shape, dtype)
             attributes["to"] = np.dtype(dtype).name
-        if operation == "Mul" and not any(value.shape for value in inputs):
+        if operation in ("Add", "Mul") and not any(v.shape for v in inputs):
             sizes = [size for value in inputs for size in value.sizes or ()]
             if len(sizes) == 2:
-                return of_sizes((count(sizes),), (), dtype)
+                first, second = sorted(sizes, key=lambda s: bool(s.symbols))
+                if operation == "Mul":
+                    return of_sizes((first.times(second),), (), dtype)
+                if not first.symbols:
+                    size = second.plus(first.number)
+                    return of_sizes((size,), (), dtype)
         wholes = [whole_of(value) for value in inputs]
         found = [whole for whole in wholes if whole is not None]
         if found and all(
@@ -487,11 +492,9 @@ class _Translation:
             raise UnknownError
         if limit.array is not None:
             return constant(np.arange(begin, limit.array, dtype=limit.dtype))
-        if limit.sizes is not None and begin == 0:
-            size = limit.sizes[0]
-        else:
-            self._made += 1
-            size = Size(1, (f"size_{self._made}",))
+        if limit.sizes is None:
+            raise UnknownError
+        size = limit.sizes[0].plus(-begin)
         return self._make("Range", [start, limit], (size,), limit.dtype)
 
     def _concat(self, operation: Any, *given: Value) -> Value:
