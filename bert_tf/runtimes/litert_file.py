@@ -249,7 +249,7 @@ class _Writer:
             _, gamma, beta = (each.array for each in rows.inputs)
             bias = beta @ kernel + (0 if bias is None else bias)
             kernel = kernel * gamma[:, np.newaxis]
-            (scaled, _) = rows.computed.inputs
+            scaled = rows.computed.inputs[0].computed
             rows = scaled.inputs[0]
         if small:
             weights = self._quantized(kernel.T, name, 1)

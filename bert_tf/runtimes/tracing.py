@@ -132,10 +132,8 @@ def _concrete(function: Callable, signature: list[tf.TensorSpec]) -> Any:
 def _patterns() -> list[_Pattern]:
     rows = tf.TensorSpec([None, 8], tf.float32)
     vector, number = (tf.TensorSpec(s, tf.float32) for s in ([8], []))
-    norm = [rows, number, vector]
     functions: list[tuple[str, dict[str, Any], Callable, list]] = [
-        (LAYER_NORM, {}, normalise, norm),
-        (LAYER_NORM, {}, normalise, [*norm, vector]),
+        (LAYER_NORM, {}, normalise, [rows, number, vector])
     ]
     for form, hidden_act in (("tanh", "gelu"), ("none", "gelu_erf")):
         ours = functools.partial(activate, hidden_act)
@@ -281,6 +279,18 @@ class _Translation:
     ) -> Value:
         """A new value, or the one operation that a pattern makes of it."""
         value = Value(operation, inputs, tuple(shape), dtype, **attributes)
+        first = inputs[0]
+        if operation == "Add" and first.operation == LAYER_NORM:
+            shift = inputs[1].array
+            if len(first.inputs) == 2 and np.ndim(shift) == 1:
+                given = [*first.inputs, inputs[1]]
+                return Value(
+                    LAYER_NORM,
+                    given,
+                    value.shape,
+                    computed=value,
+                    **first.attributes,
+                )
         for pattern in self._patterns:
             bound: dict[Value, Value] = {}
             if not _matches(pattern.output, value, bound):

@@ -128,6 +128,8 @@ def test_a_block_is_few_operations(shape, hidden_act):
     assert counts[GELU] == blocks
     # Queries, keys, values, scores, context and three dense layers.
     assert counts["MatMul"] == 8 * blocks
+    # Six biases, two residuals and the mask; three embeddings.
+    assert counts["Add"] == 9 * blocks + 2
     # Into heads thrice, and out of them.
     assert counts["Reshape"] == 4 * blocks + 1
     assert counts["Transpose"] == 4 * blocks
