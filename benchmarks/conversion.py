@@ -33,7 +33,8 @@ from bert_tf.checkpoints import (
 from bert_tf.checkpoints.folder import WRITTEN
 from bert_tf.checkpoints.layout import encoder_shapes
 from bert_tf.config import BertConfig
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 
 _MODEL_SIZE = flags.DEFINE_string("model_size", "base", "Size of the model.")
 _PROOF = (

@@ -215,7 +215,7 @@ def vocabulary(lines: list[str]) -> str:
         return _VOCAB_FILE.value
     import tempfile
 
-    from bert_tf.text.vocabulary_trainer import train_vocab
+    from bert_tf.corpora.vocabulary import train_vocab
 
     folder = pathlib.Path(tempfile.mkdtemp())
     (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bert_tf.architectures.distilbert import DistilBertConfig
     from bert_tf.architectures.electra import ElectraConfig
-    from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+    from bert_tf.checkpoints import (
+        Checkpoint,
+        load_checkpoint,
+        load_tokenizer,
+        save_checkpoint,
+    )
     from bert_tf.config import BertConfig
+    from bert_tf.corpora.vocabulary import train_vocab
     from bert_tf.encoders import BertEncoder, load_encoder
     from bert_tf.encoders.distilbert import DistilBertEncoder
     from bert_tf.encoders.electra import ElectraEncoder
@@ -37,7 +43,6 @@ if TYPE_CHECKING:
     from bert_tf.text.sentence_packer import SentencePacker
     from bert_tf.text.tokenizer import BertTokenizer
     from bert_tf.text.vocabulary import Vocabulary
-    from bert_tf.text.vocabulary_trainer import train_vocab
 
 _HOME = {
     "BertConfig": "bert_tf.config",
@@ -69,12 +74,13 @@ _HOME = {
     "load": "bert_tf.inference.load",
     "load_checkpoint": "bert_tf.checkpoints",
     "load_encoder": "bert_tf.encoders",
+    "load_tokenizer": "bert_tf.checkpoints",
     "model_arrays": "bert_tf.models",
     "replaced_token_detector": "bert_tf.models",
     "restore": "bert_tf.models",
     "save_checkpoint": "bert_tf.checkpoints",
     "search": "bert_tf.inference.search",
-    "train_vocab": "bert_tf.text.vocabulary_trainer",
+    "train_vocab": "bert_tf.corpora.vocabulary",
 }
 
 # A type checker reads the imports above and this list, and no table.
@@ -108,6 +114,7 @@ __all__ = [
     "load",
     "load_checkpoint",
     "load_encoder",
+    "load_tokenizer",
     "model_arrays",
     "replaced_token_detector",
     "restore",

@@ -266,21 +266,24 @@ def json_object(
     return value
 
 
-def whole_text(text: str, place: str, encoding_errors: str) -> str:
-    """A text out of JSON without halves of surrogate pairs.
+def whole_text(text: str, place: str, encoding_errors: str = "") -> str:
+    """A text without halves of surrogate pairs.
 
-    Such a half, a \\u escape alone, is no character and cannot be encoded. It
-    is an error that names `place`; with `encoding_errors` "replace" it becomes
-    U+FFFD.
+    Such a half, a \\u escape alone in JSON, is no character and cannot be
+    encoded. It is an error that names `place`; with `encoding_errors` "replace"
+    it becomes U+FFFD.
     """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        if encoding_errors == "strict":
+        if encoding_errors != "replace":
+            remedy = "correct it"
+            if encoding_errors:
+                remedy += " or pass `encoding_errors`=replace"
             raise Fault(
                 "half of a character",
-                f"{place} is {excerpt(text)}, with half of a surrogate pair; "
-                "correct it or pass `encoding_errors`=replace.",
+                f"{place} is {excerpt(text)}, with half of a surrogate pair, "
+                f"which is no character; {remedy}.",
             ) from None
         pairs = text.encode("utf-16", "surrogatepass")
         return pairs.decode("utf-16", "replace")

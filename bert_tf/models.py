@@ -32,6 +32,7 @@ from bert_tf.named_weights import (
     head_weights,
     restore_weights,
 )
+from bert_tf.recipe import Limits
 
 
 def bert_classifier(
@@ -244,10 +245,9 @@ def _check(encoder: Any, num_classes: int, dropout: float | None) -> None:
             f"encoder is {encoder!r}; it takes a BertEncoder, for example "
             "BertEncoder.from_checkpoint(folder)."
         )
-    if num_classes < 1:
-        raise UserError(f"num_classes is {num_classes}; it must be at least 1.")
-    if dropout is not None and not 0 <= dropout < 1:
-        raise UserError(f"dropout is {dropout}; it must lie in [0, 1).")
+    Limits(at_least=1).check("num_classes", num_classes)
+    if dropout is not None:
+        Limits(at_least=0, below=1).check("dropout", dropout)
 
 
 def _inputs(*sizes: None) -> dict[str, keras.KerasTensor]:

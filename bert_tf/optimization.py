@@ -18,6 +18,7 @@ from keras import ops
 
 from bert_tf import compat
 from bert_tf.errors import UserError
+from bert_tf.recipe import Limits
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -44,19 +45,11 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         warmup_steps: int,
         multiplied: bool = False,
     ) -> None:
-        if learning_rate < 0:
-            raise UserError(
-                f"learning_rate is {learning_rate}; it must not be negative."
-            )
-        if total_steps < 1:
-            raise UserError(
-                f"total_steps is {total_steps}; it must be at least 1."
-            )
-        if not 0 <= warmup_steps <= total_steps:
-            raise UserError(
-                f"warmup_steps is {warmup_steps}; it must lie between 0 and "
-                f"total_steps, which is {total_steps}."
-            )
+        Limits(at_least=0).check("learning_rate", learning_rate)
+        Limits(at_least=1).check("total_steps", total_steps)
+        Limits(at_least=0, at_most=total_steps).check(
+            "warmup_steps", warmup_steps, " (total_steps)"
+        )
         self.learning_rate = learning_rate
         self.total_steps = total_steps
         self.warmup_steps = warmup_steps

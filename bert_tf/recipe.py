@@ -389,12 +389,20 @@ class Settings:
         )
 
 
-def read_json_object(path: str | pathlib.Path) -> dict[str, Any]:
+def read_json_object(
+    path: str | pathlib.Path, missing_ok: bool = False
+) -> dict[str, Any]:
     """Reads a JSON file that holds one object.
+
+    Args:
+      path: the file.
+      missing_ok: whether a missing file is an empty object.
 
     Raises:
       UserError: the file is missing, not JSON, or not an object.
     """
+    if missing_ok and not pathlib.Path(path).exists():
+        return {}
     values = read_json(path)
     if not isinstance(values, dict):
         raise UserError(f"{path}: holds {type(values).__name__}, not an object")

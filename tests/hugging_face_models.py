@@ -23,7 +23,8 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.checkpoints.layout import encoder_shapes
 from bert_tf.config import BertConfig
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 
 LABELS = ("négatif", "neutral", "positive")
 TEXTS = (

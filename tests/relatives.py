@@ -14,7 +14,8 @@ from bert_tf.checkpoints.hugging_face import stored_as_theirs
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import encoder_class
 from bert_tf.named_weights import NamedWeights
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 from tests import commands
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

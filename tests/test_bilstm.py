@@ -24,7 +24,8 @@ from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.inference.embed import embed
 from bert_tf.layers import BiLSTM
 from bert_tf.models import restore
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.run_folder import digest
 from tests.families.pretrained.extraction_models import (
     alone,

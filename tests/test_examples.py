@@ -11,7 +11,7 @@ import pytest
 
 import bert_tf
 from bert_tf.families.text_classification.config import TextClassificationConfig
-from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from tests.model_helpers import fill
 from tools.language_reference import reference_documents
 

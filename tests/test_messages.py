@@ -14,6 +14,7 @@ import pytest
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import parse_inputs
+from bert_tf.corpora.vocabulary import train_vocab
 from bert_tf.errors import UserError
 from bert_tf.families.pretrained.settings import Settings, parse_layers
 from bert_tf.finetuning.run import run_finetuning
@@ -21,7 +22,6 @@ from bert_tf.inference.features import extract_features
 from bert_tf.memory.plan import PlanSettings, plan_memory
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
-from bert_tf.text.vocabulary_trainer import train_vocab
 from tests import commands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -15,8 +15,9 @@ from kagglehub import exceptions
 from bert_tf import sources
 from bert_tf.errors import UserError
 from bert_tf.sources import local_folder
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer_config import read_tokenizer_config
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.vocabulary import Vocabulary
 
 # The library that huggingface_hub is built on: httpx, or httpx2 since its 2.0.
 httpx = importlib.import_module(errors.HTTPError.__module__.split(".")[0])

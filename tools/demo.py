@@ -46,8 +46,8 @@ A run that is stopped goes on where it was when the same command is repeated."""
 
 def main() -> None:
     """Runs the four steps."""
+    from bert_tf.corpora.vocabulary import train_vocab
     from bert_tf.files import write_text
-    from bert_tf.text.vocabulary_trainer import train_vocab
 
     started = time.monotonic()
     output = pathlib.Path(_OUTPUT_DIR.value)

@@ -130,7 +130,7 @@ def _export_version(fresh: FreshProcess) -> None:
         served,
         command_line.required(_OUTPUT_DIR),
         _VERSION.value,
-        read_json_object(recipe) if recipe.is_file() else None,
+        read_json_object(recipe, missing_ok=True) or None,
         training=describe_training(folder),
         fresh=fresh,
     )

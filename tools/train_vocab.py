@@ -94,23 +94,31 @@ def main() -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
 
     from bert_tf.corpora.vocabulary import train_corpus_vocab
+    from bert_tf.text.tokenizer_config import TokenizerConfig
+    from bert_tf.text.vocabulary_extension import vocabulary_to_extend
+    from bert_tf.text.vocabulary_trainer import VocabularySettings
 
+    extend = _EXTEND.value
+    config = TokenizerConfig.of(
+        _LOWER_CASE.value, _STRIP_ACCENTS.value, _TOKENIZE_CHINESE_CHARS.value
+    )
+    settings = VocabularySettings(
+        command_line.required(_VOCAB_SIZE),
+        _GOOGLE_LAYOUT.value,
+        _MIN_FREQUENCY.value,
+        _CHARACTER_COVERAGE.value,
+        _HELD_OUT.value,
+        _MAX_UNIQUE_WORDS.value,
+        None if extend is None else vocabulary_to_extend(extend, config),
+    )
     recipe = CorpusRecipe(**{n: flag.value for n, flag in _RECIPE.items()})
     trained = train_corpus_vocab(
         parse_inputs(command_line.required(_INPUT), recipe),
         recipe,
-        command_line.required(_VOCAB_SIZE),
-        lower_case=_LOWER_CASE.value,
-        google_layout=_GOOGLE_LAYOUT.value,
-        min_frequency=_MIN_FREQUENCY.value,
-        character_coverage=_CHARACTER_COVERAGE.value,
-        held_out=_HELD_OUT.value,
-        max_unique_words=_MAX_UNIQUE_WORDS.value,
-        workers=_WORKERS.value,
+        settings,
+        config,
+        _WORKERS.value,
         progress=True,
-        strip_accents=_STRIP_ACCENTS.value,
-        tokenize_chinese_chars=_TOKENIZE_CHINESE_CHARS.value,
-        extend=_EXTEND.value,
     )
     trained.save(output)
     print(trained.report)

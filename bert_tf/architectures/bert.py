@@ -20,6 +20,7 @@ from bert_tf.architectures.parts import (
     Part,
 )
 from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
+from bert_tf.text.wordpiece import WordPiece
 
 _HIDDEN, _INNER = "hidden_size", "intermediate_size"
 _ATTENTION, _EMBEDDING = "attention_size", "embedding_size"
@@ -292,6 +293,6 @@ NAMES = Names(
 BERT = Architecture(
     config=BertConfig,
     names=NAMES,
-    tokenizer="bert_tf.text.tokenizer.BertTokenizer",
+    tokenizer=WordPiece,
     encoder="bert_tf.encoders.bert.BertEncoder",
 )

@@ -25,6 +25,7 @@ from bert_tf.architectures.parts import (
 )
 from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
 from bert_tf.recipe import setting
+from bert_tf.text.wordpiece import WordPiece
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,6 +194,6 @@ _NAMES = Names(
 DISTILBERT = Architecture(
     config=DistilBertConfig,
     names=_NAMES,
-    tokenizer="bert_tf.text.tokenizer.BertTokenizer",
+    tokenizer=WordPiece,
     encoder="bert_tf.encoders.distilbert.DistilBertEncoder",
 )

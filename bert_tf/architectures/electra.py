@@ -31,6 +31,7 @@ from bert_tf.architectures.parts import (
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.recipe import setting
+from bert_tf.text.wordpiece import WordPiece
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,6 +263,6 @@ _NAMES = Names(
 ELECTRA = Architecture(
     config=ElectraConfig,
     names=_NAMES,
-    tokenizer="bert_tf.text.tokenizer.BertTokenizer",
+    tokenizer=WordPiece,
     encoder="bert_tf.encoders.electra.ElectraEncoder",
 )

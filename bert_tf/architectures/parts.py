@@ -7,6 +7,7 @@ from typing import Any
 
 from bert_tf.config import BertConfig
 from bert_tf.family_list import FAMILIES
+from bert_tf.text.tokenizer_protocol import TokenizerData
 
 # None stands for a size that the configuration does not have (the number of
 # labels of a head).
@@ -253,13 +254,12 @@ class Architecture:
     Attributes:
       config: the class of its configuration, with its sizes by name.
       names: its arrays under the names of every family of checkpoints.
-      tokenizer: what splits text for it, as `module.Class`; has
-        `from_checkpoint`.
+      tokenizer: the class of its tokenizer as data.
       encoder: what computes it, as `module.Class`, imported when a model is
         built.
     """
 
     config: type[BertConfig]
     names: Names
-    tokenizer: str
+    tokenizer: type[TokenizerData]
     encoder: str

@@ -29,6 +29,7 @@ from bert_tf.checkpoints.folder import (
 from bert_tf.checkpoints.labels import place_labels
 from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.checkpoints.recognition import recognise
+from bert_tf.checkpoints.tokenizers import load_tokenizer
 
 __all__ = [
     "BILSTM",
@@ -47,6 +48,7 @@ __all__ = [
     "Checkpoint",
     "head_shapes",
     "load_checkpoint",
+    "load_tokenizer",
     "open_arrays",
     "place_labels",
     "read_arrays",

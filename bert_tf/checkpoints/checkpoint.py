@@ -4,20 +4,24 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 
 from bert_tf.architectures.parts import MASKED_LM
 from bert_tf.checkpoints.layout import head_shapes
+from bert_tf.checkpoints.tokenizers import tokenizer_kind
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice
-from bert_tf.files import write_text
+from bert_tf.files import whole_text, write_text
 from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.recipe import read_json
+from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import AddedToken
+from bert_tf.text.tokenizer_protocol import TokenizerData, no_vocabulary
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPiece
 
 LABELS_FILE = "labels.json"
 # What the outputs of a sequence classifier are, by transformers' names.
@@ -52,12 +56,7 @@ def read_labels(
 def check_labels(labels: Sequence[str], source: str) -> None:
     """Refuses names with half a surrogate pair, and duplicates."""
     for number, label in enumerate(labels):
-        try:
-            label.encode("utf-8")
-        except UnicodeEncodeError:
-            raise UserError(
-                f"{source}: label {number} is {label!r}, which is no text."
-            ) from None
+        whole_text(label, f"{source}: label {number}")
         if label in labels[:number]:
             raise UserError(f"{source}: the label {label!r} occurs twice.")
 
@@ -116,7 +115,7 @@ class Checkpoint:
 
     config: BertConfig
     arrays: Mapping[str, np.ndarray]
-    vocabulary: Vocabulary | None = None
+    vocabulary: TokenTable | None = None
     lower_case: bool | None = None
     labels: tuple[str, ...] | None = None
     left_out: tuple[str, ...] = ()
@@ -147,6 +146,31 @@ class Checkpoint:
         )
 
     @property
+    def tokenizer(self) -> TokenizerData | None:
+        """How text becomes ids; None where the folder holds no vocabulary."""
+        if not isinstance(self.vocabulary, Vocabulary):
+            # Tokens of other kinds come with their rules.
+            return cast(TokenizerData | None, self.vocabulary)
+        config = self.tokenizer_config
+        return WordPiece(
+            self.vocabulary, config, "" if config else self.other_rules
+        )
+
+    def with_tokenizer(self, tokenizer: TokenizerData | None) -> Self:
+        """The checkpoint with another tokenizer, or with none."""
+        if not isinstance(tokenizer, WordPiece):
+            vocabulary = cast(TokenTable | None, tokenizer)
+            return dataclasses.replace(self, vocabulary=vocabulary)
+        config = tokenizer.config
+        rules = vars(config) if config else {"lower_case": None}
+        return dataclasses.replace(
+            self,
+            vocabulary=tokenizer.vocabulary,
+            other_rules=tokenizer.other_rules,
+            **rules,
+        )
+
+    @property
     def heads(self) -> tuple[str, ...]:
         """Names of the heads, the pooler among them, that have arrays."""
         return tuple(
@@ -154,6 +178,19 @@ class Checkpoint:
             for head, shapes in head_shapes(self.config).items()
             if any(name in self.arrays for name in shapes)
         )
+
+    def require_tokenizer(self, place: str) -> TokenizerData:
+        """The tokenizer.
+
+        Args:
+          place: what errors call the model.
+
+        Raises:
+          UserError: the folder holds no vocabulary.
+        """
+        if self.tokenizer is None:
+            raise no_vocabulary(place, tokenizer_kind(self.config))
+        return self.tokenizer
 
     @property
     def fills_masks(self) -> bool:

@@ -25,20 +25,12 @@ from bert_tf.checkpoints.recognition import (
 )
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.checkpoints.task_file import with_task
+from bert_tf.checkpoints.tokenizers import tokenizer_kind
 from bert_tf.errors import UserError, check_choice
 from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.sources import local_folder, transformer_folder
-from bert_tf.text.tokenizer_config import (
-    read_tokenizer_config,
-    write_tokenizer_config,
-)
-from bert_tf.text.tokenizer_files import (
-    OtherRules,
-    read_max_length,
-    read_vocabulary,
-)
-from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from bert_tf.text.tokenizer_files import read_max_length
 
 WRITTEN = ("bert_tf", "google_tf1", "hugging_face")
 
@@ -144,19 +136,11 @@ def _load(
     named_in = HUGGING_FACE_CONFIG if family == "hugging_face" else LABELS_FILE
     checkpoint = with_task(checkpoint, folder, named_in)
     _check_labels(checkpoint, f"{folder}")
-    vocabulary = read_vocabulary(folder)
-    if vocabulary is None:
-        return checkpoint
     rows = checkpoint.config.vocab_size
-    vocabulary = vocabulary.without_blank_end(rows)
-    _check_vocabulary(vocabulary, rows, str(folder))
-    checkpoint = dataclasses.replace(checkpoint, vocabulary=vocabulary)
-    try:
-        config = read_tokenizer_config(folder, vocabulary)
-    except OtherRules as error:
-        # The weights are a BERT's all the same.
-        return dataclasses.replace(checkpoint, other_rules=str(error))
-    return dataclasses.replace(checkpoint, **vars(config))
+    tokenizer = tokenizer_kind(checkpoint.config).read(folder, rows=rows)
+    if tokenizer is not None:
+        tokenizer.vocabulary.require_rows(rows, str(folder))
+    return checkpoint.with_tokenizer(tokenizer)
 
 
 class _Circle(UserError):
@@ -191,8 +175,8 @@ def save_checkpoint(
     Args:
       folder: the folder, made if it is not there.
       checkpoint: what to write. Its vocabulary, where it has one, is written
-        as vocab.txt and tokenizer_config.json; where it has none, such files
-        stay as they are.
+        with the rules of the tokenizer; where it has none, such files stay
+        as they are.
       to: the layout: bert_tf, google_tf1 or hugging_face.
 
     Raises:
@@ -202,12 +186,10 @@ def save_checkpoint(
         weights in it.
     """
     check_choice("`to`", to, WRITTEN)
-    has_rules = (
-        checkpoint.vocabulary is None or checkpoint.lower_case is not None
-    )
-    if checkpoint.other_rules and not has_rules:
+    tokenizer = checkpoint.tokenizer
+    if tokenizer is not None and tokenizer.other_rules:
         raise UserError(
-            f"{checkpoint.other_rules[:-1]}; the written folder would say "
+            f"{tokenizer.other_rules[:-1]}; the written folder would say "
             "otherwise. Write the weights alone, with vocabulary=None."
         )
     if to != "bert_tf":
@@ -269,8 +251,8 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
     given = LazyArrays(shapes_of_arrays(arrays), arrays.__getitem__)
     source = checkpoint.source
     ours, _ = read_stored(config, stored_as_ours(config), given, (), source)
-    _check_vocabulary(checkpoint.vocabulary, config.vocab_size, source)
-
+    if checkpoint.vocabulary is not None:
+        checkpoint.vocabulary.require_rows(config.vocab_size, source)
     checkpoint = dataclasses.replace(checkpoint, arrays=ours)
     _check_labels(checkpoint, source)
     return checkpoint
@@ -304,17 +286,6 @@ def _refuse_other_weights(folder: pathlib.Path, to: str) -> None:
             )
 
 
-def _check_vocabulary(
-    vocabulary: Vocabulary | None, rows: int, source: str
-) -> None:
-    if vocabulary is not None and len(vocabulary) > rows:
-        raise UserError(
-            f"{source}: the vocabulary has {len(vocabulary)} tokens, but "
-            f"vocab_size is {rows}; it is another model's, so put the one "
-            "that this model was trained with into the folder."
-        )
-
-
 def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
     config = checkpoint.config
     head = config.of_masked_lm_head()
@@ -343,15 +314,9 @@ def _write(
         # Its family wrote these files, in which transformers asks for more.
         (folder / LABELS_FILE).unlink(missing_ok=True)
         return
-    if checkpoint.vocabulary is not None:
-        checkpoint.vocabulary.save(folder / VOCABULARY_FILE)
+    if checkpoint.tokenizer is not None:
         longest, length = (
             checkpoint.config.longest_input,
             checkpoint.max_seq_length,
         )
-        write_tokenizer_config(
-            folder,
-            checkpoint.tokenizer_config,
-            checkpoint.vocabulary,
-            None if length == longest else length,
-        )
+        checkpoint.tokenizer.save(folder, None if length == longest else length)

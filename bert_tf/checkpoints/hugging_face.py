@@ -4,8 +4,8 @@ config.json             the architecture and the names of labels
 model.safetensors       the weights; or model.safetensors.index.json, which
                         says in which file an array lies; or a file of another
                         format or framework, see hugging_face_files.py
-vocab.txt               one WordPiece token a line
-tokenizer_config.json   do_lower_case and what else AutoTokenizer asks for
+tokenizer_config.json   what AutoTokenizer asks for, and other files of the
+                        architecture's tokenizer
 
 Dense kernels are [out, in]. The arrays of the encoder start with `bert.`,
 except in a plain BertModel; old files call a layer normalisation's weight and
@@ -68,9 +68,6 @@ from bert_tf.files import write_text
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
-from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
-from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 # transformers' activations.py: all but "gelu" and "gelu_python" are the tanh
 # form, written in different ways.
@@ -372,7 +369,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         model has a pooler.
     """
     config, name = checkpoint.config, _class_of(checkpoint)
-    vocabulary = checkpoint.vocabulary
+    tokenizer = checkpoint.tokenizer
     if config.causal and POOLER in checkpoint.heads:
         pooled = [POOLER, *HEADS_ON_POOLER]
         there = [head for head in pooled if head in checkpoint.heads]
@@ -389,7 +386,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         **{key: getattr(config, f) for key, (f, _) in form.keys.items()},
         _activation_key(form): _WRITTEN_ACTIVATIONS[config.hidden_act],
         "is_decoder": config.causal,
-        "pad_token_id": vocabulary.pad_id if vocabulary else 0,
+        "pad_token_id": tokenizer.vocabulary.packing.pad_id if tokenizer else 0,
     }
     head = next((h for h in form.classes[name] if h in TASK_HEADS), None)
     if head in LABELLED_HEADS:
@@ -405,9 +402,13 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     arrays = write_stored(checkpoint.arrays, table)
     # transformers asks for this entry.
     write_arrays(folder / WEIGHTS_FILE, arrays, {"format": "pt"})
-    _write_json(folder / CONFIG_FILE, values)
-    if vocabulary is not None:
-        _write_tokenizer(folder, checkpoint, vocabulary)
+    text = json.dumps(values, ensure_ascii=False, indent=2)
+    write_text(folder / CONFIG_FILE, text + "\n")
+    if tokenizer is not None:
+        tokenizer.save_hugging_face(
+            folder,
+            checkpoint.max_seq_length or config.longest_input,
+        )
 
 
 def _class_of(checkpoint: Checkpoint) -> str:
@@ -422,33 +423,3 @@ def _class_of(checkpoint: Checkpoint) -> str:
             f"left, or {MASKED_LM} and {NEXT_SENTENCE}."
         )
     return fitting[0]
-
-
-def _write_tokenizer(
-    folder: pathlib.Path, checkpoint: Checkpoint, vocabulary: Vocabulary
-) -> None:
-    tokenizer = checkpoint.tokenizer_config or TokenizerConfig.of(
-        not vocabulary.looks_cased()
-    )
-    values = {
-        "tokenizer_class": "BertTokenizer",
-        **tokenizer.to_dict(vocabulary),
-        # What transformers truncates to.
-        "model_max_length": checkpoint.max_seq_length
-        or checkpoint.config.longest_input,
-        **vocabulary.special.to_dict(),
-    }
-    _write_json(folder / TOKENIZER_CONFIG_FILE, values)
-    # transformers adds the tokens of tokenizer_config.json behind.
-    added = {token.content for token in checkpoint.added_tokens}
-    end = len(vocabulary)
-    while vocabulary.tokens[end - 1] in added:
-        end -= 1
-    entries = vocabulary.entries[:end]
-    Vocabulary(entries, special=vocabulary.special, notify=False).save(
-        folder / VOCABULARY_FILE
-    )
-
-
-def _write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
-    write_text(path, json.dumps(values, ensure_ascii=False, indent=2) + "\n")

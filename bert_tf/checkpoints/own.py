@@ -2,8 +2,8 @@
 
 bert_config.json         the architecture
 bert_model.safetensors   float32 arrays by name
-vocab.txt                one WordPiece token a line
-tokenizer_config.json    {"do_lower_case": true or false}, and what is not usual
+tokenizer_config.json    how text becomes ids, with the other files of the
+                         architecture's tokenizer
 labels.json              names of the labels of a fine-tuned head; with the
                          problem_type of a classifier that is not of classes
 """

@@ -10,8 +10,7 @@ from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.layout import all_parts, encoder_parts
 from bert_tf.errors import UserError, whole_number
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
-from bert_tf.text.plain_tokenizer import WordPieces
-from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
+from bert_tf.text.token_table import TokenTable
 
 # The normal distribution is truncated here, as by the initializer of the model
 # (google-research/bert, modeling.py, create_initializer).
@@ -20,7 +19,7 @@ _MAX_POSITIONS = 1_000_000
 
 
 def replace_vocabulary(
-    checkpoint: Checkpoint, vocabulary: Vocabulary, seed: int = 0
+    checkpoint: Checkpoint, vocabulary: TokenTable, seed: int = 0
 ) -> tuple[Checkpoint, str]:
     """Gives a checkpoint another vocabulary, rows copied by token.
 
@@ -36,15 +35,15 @@ def replace_vocabulary(
       The checkpoint, whose arrays are read when asked for, and a line on what
       became of the rows.
     """
-    if checkpoint.vocabulary is None:
+    if checkpoint.tokenizer is None:
         raise UserError(
             f"{checkpoint.source}: has no vocabulary, so its rows cannot be "
             "copied by token."
         )
-    old = checkpoint.vocabulary
+    old = checkpoint.tokenizer.vocabulary
     special = dict(zip(vocabulary.special, old.special, strict=True))
-    tokens = [special.get(token, token) for token in vocabulary.tokens]
-    sources = _old_pieces(old, tokens)
+    tokens = [special.get(token) or token for token in vocabulary.tokens]
+    sources = checkpoint.tokenizer.pieces_of(tokens)
     is_drawn = np.array([not pieces for pieces in sources])
     copied = sum(token in old.ids for token in tokens)
     kept = len(old.ids.keys() & set(tokens))
@@ -143,29 +142,6 @@ def _changed(
         shapes,
         lambda name: readers[name]() if name in readers else arrays[name],
     )
-
-
-def _old_pieces(old: Vocabulary, tokens: Sequence[str]) -> list[Sequence[int]]:
-    """The ids that an old vocabulary has for each token; none for [UNK]."""
-    found = {token: [old.ids[token]] for token in tokens if token in old.ids}
-    new = {
-        token: word
-        for token in tokens
-        if token not in found
-        and (word := token.removeprefix(CONTINUATION)).split() == [word]
-        and not (word[0] == "[" and word[-1] == "]")
-    }
-    ids, counts = WordPieces(old)("".join(f"{w}\n" for w in new.values()))
-    for token, end, count in zip(new, np.cumsum(counts), counts, strict=True):
-        first, *rest = ids[end - count : end].tolist()
-        if first == old.unk_id:
-            continue
-        if token.startswith(CONTINUATION):
-            # The piece that goes on within a word, where there is one.
-            within = CONTINUATION + old.tokens[first]
-            first = old.ids.get(within, first)
-        found[token] = [first, *rest]
-    return [found.get(token, []) for token in tokens]
 
 
 def _means(old: np.ndarray, sources: list[Sequence[int]]) -> np.ndarray:

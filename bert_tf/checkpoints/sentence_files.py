@@ -32,7 +32,7 @@ from bert_tf.checkpoints.sentence_modules import (
 )
 from bert_tf.errors import UserError, check_choice, excerpt, first_few
 from bert_tf.files import write_text
-from bert_tf.recipe import check_kind, read_json_object
+from bert_tf.recipe import Limits, check_kind, read_json_object
 from bert_tf.sources import (
     MODULES_FILE,
     TRANSFORMER_FILES,
@@ -89,7 +89,7 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
     if modules is None:
         return None
     path = folder / SETTINGS_FILE
-    settings = read_json_object(path) if path.exists() else {}
+    settings = read_json_object(path, missing_ok=True)
     kind = settings.get("model_type", SENTENCE_TRANSFORMER)
     if kind == CROSS_ENCODER:
         return None
@@ -122,10 +122,8 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
             f"are {first_few(list(prompts))}."
         )
     truncate_dim = _value(settings, "truncate_dim", int, path)
-    if truncate_dim is not None and truncate_dim < 1:
-        raise UserError(
-            f"{path}: truncate_dim is {truncate_dim}; it takes 1 or more."
-        )
+    if truncate_dim is not None:
+        Limits(at_least=1).check(f"{path}: truncate_dim", truncate_dim)
     return SentenceModules(
         modes,
         include_prompt,
@@ -344,9 +342,9 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
         return None
     folder = local_folder(checkpoint.source)
     path = folder / SETTINGS_FILE
-    settings = read_json_object(path) if path.exists() else {}
+    settings = read_json_object(path, missing_ok=True)
     own = transformer_folder(folder) / CONFIG_FILE
-    values = read_json_object(own) if own.exists() else {}
+    values = read_json_object(own, missing_ok=True)
     nested = _value(values, "sentence_transformers", dict, own)
     if settings.get("model_type") != CROSS_ENCODER:
         settings = {}
@@ -387,7 +385,7 @@ def write_cross_encoder(folder: pathlib.Path, activation: str) -> None:
 
 def _check_normalize(path: pathlib.Path) -> None:
     # Older releases write no files for it.
-    values = read_json_object(path) if path.exists() else {}
+    values = read_json_object(path, missing_ok=True)
     for key in ("module_input_name", "module_output_name"):
         _expect(values, key, _SENTENCE, path)
 

@@ -34,6 +34,7 @@ from bert_tf.checkpoints.sentence_files import (
 )
 from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
+from bert_tf.checkpoints.tokenizers import tokenizer_kind
 from bert_tf.conversion.proof import PRETRAINING_OUTPUTS, Comparison, prove
 from bert_tf.conversion.transformers_check import compare_in_transformers
 from bert_tf.errors import UserError, check_choice, first_few, whole_number
@@ -46,16 +47,6 @@ from bert_tf.processes import own_memory
 from bert_tf.progress import log
 from bert_tf.sharing.model_card import CARD_FILE
 from bert_tf.sources import local_folder, transformer_folder
-from bert_tf.text.tokenizer_config import (
-    TokenizerConfig,
-    read_tokenizer_config,
-)
-from bert_tf.text.tokenizer_files import read_special_tokens
-from bert_tf.text.vocabulary import (
-    SPECIAL_TOKENS,
-    VOCABULARY_FILE,
-    Vocabulary,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,13 +164,17 @@ def convert_checkpoint(
             checkpoint, max_position_embeddings, seed
         )
         _say(line)
-    if checkpoint.lower_case is None or lower_case is not None:
+    tokenizer = checkpoint.require_tokenizer(checkpoint.source)
+    if tokenizer.other_rules or lower_case is not None:
         # Refuses a tokenizer whose rules would be lost.
-        vocabulary = checkpoint.vocabulary
-        config = read_tokenizer_config(folder, vocabulary, lower_case)
-        checkpoint = dataclasses.replace(checkpoint, **vars(config))
+        tokenizer = tokenizer.with_rules_of(folder, lower_case)
+        checkpoint = checkpoint.with_tokenizer(tokenizer)
     checkpoint, beside_weights = _with_task(loaded, checkpoint, folder, to)
-    _say_what_is_odd(checkpoint, to)
+    for line in tokenizer.notices(to):
+        _say(line)
+    if to == "google_tf1":
+        for line in google_tf1.notices(checkpoint.config):
+            _say(line)
     if modules is not None:
         length = checkpoint.config.longest_input
         modules = dataclasses.replace(
@@ -310,37 +305,27 @@ def _with_vocabulary(
     if not vocab_file:
         if checkpoint.vocabulary is None:
             raise UserError(
-                f"{checkpoint.source}: holds no vocabulary (vocab.txt); pass "
-                "the one it was trained with as `vocab_file`."
+                f"{checkpoint.source}: holds no vocabulary; pass the one it "
+                "was trained with as `vocab_file`."
             )
         return checkpoint
-    # Without tokens that were added to the model beside it.
-    path, special = pathlib.Path(vocab_file), SPECIAL_TOKENS
-    if path.name == VOCABULARY_FILE:
-        special = read_special_tokens(path.parent)
     rows = checkpoint.config.vocab_size
-    vocabulary = Vocabulary.from_file(path, special).without_blank_end(rows)
+    kind = tokenizer_kind(checkpoint.config)
+    tokenizer = kind.of_tokens(vocab_file, rows)
+    vocabulary = tokenizer.vocabulary
     if checkpoint.vocabulary == vocabulary and len(vocabulary) == rows:
         return checkpoint
     if checkpoint.vocabulary is not None:
         checkpoint, line = replace_vocabulary(checkpoint, vocabulary, seed)
         _say(line)
         return checkpoint
-    if len(vocabulary) > rows:
-        raise UserError(
-            f"`vocab_file`={vocab_file}: has {len(vocabulary)} tokens, but "
-            f"vocab_size of {checkpoint.source} is {rows}; pass the vocabulary "
-            "it was trained with."
-        )
+    vocabulary.require_rows(rows, f"`vocab_file`={vocab_file}")
     if len(vocabulary) < rows:
         _say(
             f"vocabulary: {vocab_file} has {len(vocabulary)} tokens; the last "
             f"{rows - len(vocabulary)} of {rows} rows have no token"
         )
-    config = read_tokenizer_config(folder, vocabulary)
-    return dataclasses.replace(
-        checkpoint, vocabulary=vocabulary, **vars(config)
-    )
+    return checkpoint.with_tokenizer(tokenizer.with_rules_of(folder))
 
 
 def _with_task(
@@ -410,36 +395,3 @@ def _fitted(values: dict[str, Any], longest: int) -> dict[str, Any]:
         )
     _say(f"{TASK_FILE}: max_seq_length is {longest}, not {length}")
     return values | {"max_seq_length": longest}
-
-
-def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
-    vocabulary = checkpoint.vocabulary
-    if checkpoint.lower_case and vocabulary and vocabulary.looks_cased():
-        _say(
-            "text is lower-cased, so that the vocabulary's upper-case tokens "
-            "are never used; `lower_case`=False changes that"
-        )
-    if to == "google_tf1":
-        if vocabulary and vocabulary.special != SPECIAL_TOKENS:
-            _say(
-                f"special tokens: {' '.join(vocabulary.special)}; Google's "
-                f"code looks for {' '.join(SPECIAL_TOKENS)}"
-            )
-        if added := checkpoint.added_tokens:
-            _say(
-                f"added tokens: {len(added)} ({added[0].content!r} first) keep "
-                "their rows; Google's code does not look for them in text"
-            )
-        config = checkpoint.tokenizer_config
-        usual = TokenizerConfig.of(
-            bool(checkpoint.lower_case), added_tokens=checkpoint.added_tokens
-        )
-        if config and config != usual:
-            _say(
-                f"strip_accents is {config.strip_accents} and "
-                f"tokenize_chinese_chars {config.tokenize_chinese_chars}; "
-                "Google's code does not read tokenizer_config.json, which says "
-                "so"
-            )
-        for line in google_tf1.notices(checkpoint.config):
-            _say(line)

@@ -4,20 +4,23 @@ import collections
 import itertools
 import os
 import pathlib
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bert_tf.corpora.reading import DocumentSplitter, reader_of
 from bert_tf.corpora.recipe import SENTENCES, CorpusRecipe
 from bert_tf.corpora.sources import CorpusFile, sampling_rates
 from bert_tf.corpora.streams import ByteStream, Position
-from bert_tf.files import decode_line
+from bert_tf.errors import UserError
+from bert_tf.files import decode_line, expand_inputs
+from bert_tf.progress import Progress
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary_extension import vocabulary_to_extend
 from bert_tf.text.vocabulary_trainer import (
-    CountedText,
     TrainedVocabulary,
     VocabularySettings,
-    train_vocab_from,
+    learn_vocab,
 )
 from bert_tf.text.word_counts import (
     CHUNK_CHARACTERS,
@@ -27,43 +30,55 @@ from bert_tf.text.word_counts import (
 )
 
 
-def train_corpus_vocab(
-    files: Sequence[CorpusFile],
-    recipe: CorpusRecipe,
+def train_vocab(
+    input_files: str | Sequence[str | pathlib.Path],
     vocab_size: int,
     lower_case: bool = True,
     google_layout: bool = False,
     min_frequency: int = 2,
     character_coverage: float = 0.9999,
     held_out: float = 0.01,
+    encoding_errors: str = "strict",
     max_unique_words: int = 5_000_000,
-    workers: int = 0,
     progress: bool = False,
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool = True,
     extend: str | pathlib.Path | None = None,
 ) -> TrainedVocabulary:
-    """Learns a vocabulary as `train_vocab` does, from any corpora.
+    """Learns a WordPiece vocabulary of exactly the size asked for.
 
-    With several corpora, the words of each are counted alone and their counts
-    multiplied by how often its documents are taken (see `sampling_rates`).
+    Words are counted as BERT splits them while the files stream by; pieces
+    are then joined by the `tokenizers` library, most frequent pair first, and
+    the same text gives the same vocabulary in every run. Memory depends on
+    the number of different words, which `max_unique_words` bounds.
 
     Args:
-      files: what to read.
-      recipe: how it is read and mixed.
-      vocab_size, lower_case, google_layout, min_frequency, character_coverage,
-        held_out, max_unique_words, progress, strip_accents,
-        tokenize_chinese_chars, extend: see `train_vocab`.
-      workers: processes that split documents into sentences; 0 takes one for
-        each processor. The vocabulary does not depend on it.
+      input_files: paths or globs; in a single string, comma-separated. Names
+        ending in .gz are decompressed.
+      vocab_size: V, the number of tokens.
+      lower_case: whether to lower-case, and to strip accents unless
+        `strip_accents` says otherwise.
+      google_layout: whether to leave Google's 994 [unused] slots.
+      min_frequency: how often a piece must occur to be joined.
+      character_coverage: the share of all characters that the alphabet must
+        cover; words with the rarest characters, beyond it, become [UNK].
+      held_out: the share of lines that only the report uses.
+      encoding_errors: "strict", or "replace" for U+FFFD, which BERT drops.
+      max_unique_words: how many different words to remember at a time.
+      progress: whether to show a progress bar on standard error.
+      strip_accents: whether to strip accents; None does as `lower_case`.
+      tokenize_chinese_chars: whether every ideograph is a word of its own.
+      extend: a vocabulary file whose tokens all keep their ids, [unused] ones
+        apart. What the text needs besides, letters and the words that save
+        the most pieces, takes their places and follows behind.
 
     Raises:
       UserError: unreadable input, impossible values, or a text that does not
-        give that many tokens.
+        give that many tokens; the message says how many it gives.
     """
-    names = sorted({file.corpus for file in files})
-    weights = {file.corpus: file.weight for file in files}
-    workers = workers or os.cpu_count() or 1
+    if not isinstance(input_files, str):
+        input_files = ",".join(map(str, input_files))
+    paths = expand_inputs(input_files, "input_files")
     config = TokenizerConfig.of(
         lower_case, strip_accents, tokenize_chinese_chars
     )
@@ -76,29 +91,96 @@ def train_corpus_vocab(
         max_unique_words,
         None if extend is None else vocabulary_to_extend(extend, config),
     )
-
-    def count(advance: Callable[[int], object]) -> CorpusCounts:
-        counted = {}
-        with DocumentSplitter(workers) as splitter:
-            for name in names:
-                mine = [file for file in files if file.corpus == name]
-                counted[name] = count_chunks(
-                    corpus_chunks(mine, recipe, splitter, advance),
-                    config,
-                    held_out,
-                    max(max_unique_words // len(names), 1),
-                )
-        sizes = {name: c.learned.words for name, c in counted.items()}
-        rates = sampling_rates(sizes, weights, recipe.smoothing)
-        return mixed_counts(counted, rates)
-
-    text = CountedText(
-        ",".join(file.path for file in files),
-        len(files),
-        sum(file.size() for file in files),
-        count,
+    return train_corpus_vocab(
+        [CorpusFile(str(path), SENTENCES) for path in paths],
+        CorpusRecipe(SENTENCES, encoding_errors=encoding_errors),
+        settings,
+        config,
+        1,
+        progress,
     )
-    return train_vocab_from(text, settings, config, progress)
+
+
+def train_corpus_vocab(
+    files: Sequence[CorpusFile],
+    recipe: CorpusRecipe,
+    settings: VocabularySettings,
+    config: TokenizerConfig,
+    workers: int = 0,
+    progress: bool = False,
+) -> TrainedVocabulary:
+    """Learns a vocabulary as `train_vocab` does, from any corpora.
+
+    Args:
+      files: what to read.
+      recipe: how it is read and mixed.
+      settings, progress: see `train_vocab`.
+      config: how text is split into words.
+      workers: processes that split documents into sentences; 0 takes one for
+        each processor. The vocabulary does not depend on it.
+
+    Raises:
+      UserError: unreadable input, impossible values, or a text that does not
+        give that many tokens.
+    """
+    started = time.monotonic()
+    size = sum(file.size() for file in files)
+    with Progress("reading", size, 0, "B", shown=progress) as bar:
+        counts = count_words(
+            files,
+            recipe,
+            config,
+            settings.held_out,
+            settings.max_unique_words,
+            workers,
+            bar.update,
+        )
+    read = time.monotonic() - started
+    if not counts.learned.counts:
+        names = ",".join(file.path for file in files)
+        raise UserError(f"{names}: holds no words.")
+    if progress:
+        print("learning the pieces", file=sys.stderr, flush=True)
+    return learn_vocab(counts, settings, config, len(files), size / 1e6, read)
+
+
+def count_words(
+    files: Sequence[CorpusFile],
+    recipe: CorpusRecipe,
+    config: TokenizerConfig,
+    held_out: float,
+    max_unique_words: int,
+    workers: int = 1,
+    advance: Callable[[int], object] = lambda size: None,
+) -> CorpusCounts:
+    """Counts the words of corpora, a few megabytes at a time.
+
+    With several corpora, the words of each are counted alone and their counts
+    multiplied by how often its documents are taken (see `sampling_rates`).
+
+    Args:
+      files: what to read.
+      recipe: how it is read and mixed.
+      config: how text is split into words.
+      held_out: the share of lines to hold out; see `count_chunks`.
+      max_unique_words: the bound of memory (see `WordCounts`).
+      workers: see `train_corpus_vocab`.
+      advance: is called with the bytes read from the files at each step.
+    """
+    weights = {file.corpus: file.weight for file in files}
+    counted = {}
+    with DocumentSplitter(workers or os.cpu_count() or 1) as splitter:
+        for name in sorted(weights):
+            mine = [file for file in files if file.corpus == name]
+            counted[name] = count_chunks(
+                corpus_chunks(mine, recipe, splitter, advance),
+                config,
+                held_out,
+                max(max_unique_words // len(weights), 1),
+            )
+    sizes = {name: c.learned.words for name, c in counted.items()}
+    rates = sampling_rates(sizes, weights, recipe.smoothing)
+    return mixed_counts(counted, rates)
 
 
 def corpus_chunks(

@@ -398,7 +398,7 @@ def _count_tokens(
         flat, counts = ids.values.numpy(), np.diff(ids.row_splits.numpy())
         is_unknown = flat == vocabulary.unk_id
         pieces[begin : begin + len(texts)] += counts
-        num_words += int(np.sum(~vocabulary.is_continuation[flat]))
+        num_words += int(np.sum(vocabulary.starts_word[flat]))
         num_unknown += int(np.sum(is_unknown))
         rows = np.unique(np.repeat(np.arange(len(texts)), counts)[is_unknown])
         has_unknown[begin + rows] = True

@@ -11,6 +11,7 @@ from bert_tf.checkpoints import (
     Checkpoint,
     head_shapes,
     load_checkpoint,
+    load_tokenizer,
     place_labels,
     save_adapter,
     save_checkpoint,
@@ -23,7 +24,6 @@ from bert_tf.files import write_text
 from bert_tf.models import restore
 from bert_tf.recipe import check_kind
 from bert_tf.sources import local_folder, read_module_list
-from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -56,11 +56,9 @@ def save_model(
     checkpoint = Checkpoint(
         model.encoder.config,
         model.arrays(),
-        tokenizer.vocabulary,
         # Some tasks have outputs and no labels.
         labels=(config.labels or None) if model.in_checkpoint else None,
-        **vars(tokenizer.config),
-    )
+    ).with_tokenizer(tokenizer.data)
     if base is None:
         save_checkpoint(folder, checkpoint)
     else:
@@ -152,7 +150,7 @@ def load_model(
     precision: str = "float32",
     unpadded: bool = True,
     labels: tuple[str, ...] = (),
-) -> "tuple[TaskModel, BertTokenizer, Any]":
+) -> "tuple[TaskModel, Tokenizer, Any]":
     """Reads the model, tokenizer and config that `save_model` wrote.
 
     Args:
@@ -177,7 +175,7 @@ def load_model(
     model = task.build(encoder, config, unpadded)
     model.restore(checkpoint)
     model.load_beside(pathlib.Path(folder))
-    return model, BertTokenizer.from_checkpoint(folder), config
+    return model, load_tokenizer(folder), config
 
 
 def restore_read_heads(
@@ -190,12 +188,10 @@ def restore_read_heads(
     restore(model, checkpoint, fresh=sorted(absent))
 
 
-def folder_tokenizer(source: str | os.PathLike) -> BertTokenizer:
+def folder_tokenizer(source: str | os.PathLike) -> Tokenizer:
     """The tokenizer of a model folder.
 
     sentence-transformers finds special tokens in text, as transformers does.
     """
     is_listed = read_module_list(local_folder(source)) is not None
-    return BertTokenizer.from_checkpoint(
-        source, split_special_tokens=not is_listed
-    )
+    return load_tokenizer(source, split_special_tokens=not is_listed)

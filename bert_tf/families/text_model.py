@@ -388,13 +388,7 @@ def check_outputs(count: Any, labels: Sequence[str]) -> None:
 def _check_fit(
     config: BertConfig, tokenizer: Tokenizer, max_seq_length: int
 ) -> None:
-    known = len(tokenizer.vocabulary)
-    # Some models have rows to spare, to make a round number.
-    if known > config.vocab_size:
-        raise UserError(
-            f"the vocabulary has {known} tokens and the model "
-            f"{config.vocab_size} (vocab_size); they do not belong together."
-        )
+    tokenizer.vocabulary.require_rows(config.vocab_size, "the model")
     longest = config.longest_input
     why = "longest_input"
     whole_number("max_seq_length", max_seq_length, 3, longest, why)

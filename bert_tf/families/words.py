@@ -12,7 +12,6 @@ _APOSTROPHES = "'\u2019"
 # What stands inside a word between letters, and between figures alone.
 _INSIDE = f"-._/&@+{_APOSTROPHES}\u2010\u2011"
 _INSIDE_NUMBERS = ",:"
-_LETTER, _PUNCTUATION, _IDEOGRAPH = range(3)
 
 
 class Words(NamedTuple):
@@ -40,14 +39,13 @@ class WordFinder(tf.Module):
 
     def __init__(self, tokenizer: Tokenizer):
         super().__init__()
-        firsts, kinds = _kinds_of_characters(
-            tokenizer.config.tokenize_chinese_chars
-        )
+        is_letter = np.ones(unicode_tables.CODE_POINTS, bool)
+        is_letter[sorted(tokenizer.stand_alone)] = False
+        bounds = np.flatnonzero(np.diff(is_letter, prepend=False))
         with tf.init_scope(), tf.device("/CPU:0"):
-            self._is_continuation = tf.constant(
-                tokenizer.vocabulary.is_continuation
-            )
-            self._firsts, self._kinds = tf.constant(firsts), tf.constant(kinds)
+            self._starts_word = tf.constant(tokenizer.vocabulary.starts_word)
+            # Where runs of letters begin and end, in turn.
+            self._bounds = tf.constant(bounds, tf.int32)
 
     def __call__(
         self,
@@ -66,7 +64,8 @@ class WordFinder(tf.Module):
         """
         rows = tf.cast(ids.value_rowids(), tf.int32)
         # The tokenizer's words, by their first tokens.
-        first = ~tf.gather(self._is_continuation, ids.flat_values)
+        first = tf.gather(self._starts_word, ids.flat_values)
+        first |= rows != _shifted(rows, 1, -1)
         token = tf.cast(tf.where(first)[:, 0], tf.int32)
         row = tf.gather(rows, token)
         begin = tf.gather(begins.flat_values, token)
@@ -106,8 +105,8 @@ class WordFinder(tf.Module):
           last: int32 [N], its last character.
           size: int32 [N], how many it has.
         """
-        run = tf.searchsorted(self._firsts, first, side="right") - 1
-        is_word = tf.gather(self._kinds, run) == _LETTER
+        passed = tf.searchsorted(self._bounds, first, side="right")
+        is_word = passed % 2 == 1
         before, after = (
             _shifted(is_word, 1, False),
             _shifted(is_word, -1, False),
@@ -164,15 +163,3 @@ def _is_one_of(codes: tf.Tensor, characters: str) -> tf.Tensor:
 
 def _is_figure(codes: tf.Tensor) -> tf.Tensor:
     return (codes >= ord("0")) & (codes <= ord("9"))
-
-
-def _kinds_of_characters(
-    tokenize_chinese_chars: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Runs of characters of one kind: their first ones, and the kinds."""
-    kinds = np.full(unicode_tables.CODE_POINTS, _LETTER, np.int32)
-    kinds[sorted(unicode_tables.punctuation())] = _PUNCTUATION
-    if tokenize_chinese_chars:
-        kinds[sorted(unicode_tables.ideographs())] = _IDEOGRAPH
-    firsts = np.flatnonzero(np.diff(kinds, prepend=-1)).astype(np.int32)
-    return firsts, kinds[firsts]

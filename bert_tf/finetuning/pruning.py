@@ -14,6 +14,7 @@ import numpy as np
 from bert_tf.checkpoints import (
     Checkpoint,
     load_checkpoint,
+    load_tokenizer,
 )
 from bert_tf.checkpoints.pruned import keep_parts, refuse_shared_blocks
 from bert_tf.encoders import encoder_class
@@ -33,7 +34,6 @@ from bert_tf.finetuning.measured import (
 )
 from bert_tf.finetuning.report_files import data_set_of
 from bert_tf.sharing.model_card import CardScore, ModelCard
-from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.history import (
     errors_become_warnings,
     finite_values,
@@ -112,7 +112,7 @@ def prune(
                 f"{task.name} has not trained, so nothing tells what of it "
                 "matters; fine-tune an encoder for the tags (conll2003)."
             )
-        tokenizer = BertTokenizer.from_checkpoint(folder)
+        tokenizer = load_tokenizer(folder)
         split, *_ = task.splits(task.dev_splits, recipe)
         train = task.load(task.train_split, recipe)
         dev = task.load(split, recipe)

@@ -35,6 +35,7 @@ from bert_tf.finetuning.setup import (
     prepare_training,
 )
 from bert_tf.finetuning.training import train_once
+from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.history import (
     LEARNING_CURVE,
@@ -223,10 +224,7 @@ def _load_finished(
                 other, task, recipe.precision, unpadded, config.labels
             )
             models.append(further[0])
-            if (further[1].vocabulary, further[1].config) != (
-                tokenizer.vocabulary,
-                tokenizer.config,
-            ):
+            if further[1].data != tokenizer.data:
                 raise UserError(
                     f"`ensemble`={recipe.ensemble}: {other} has another "
                     f"vocabulary than {folder}; only models of one vocabulary "
@@ -247,14 +245,8 @@ def _load_finished(
 _MODEL = ("bert_config.json", "bert_model.safetensors")
 _ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 # What the best training's folder hands on; the last makes a folder a model.
-_KEPT = (
-    "vocab.txt",
-    "tokenizer_config.json",
-    LABELS_FILE,
-    LEARNING_CURVE,
-    DEV_PREDICTIONS,
-    TASK_FILE,
-)
+_KEPT = (LABELS_FILE, LEARNING_CURVE, DEV_PREDICTIONS, TASK_FILE)
+_MAY_BE_ABSENT = (LABELS_FILE, LEARNING_CURVE, TOKENIZER_CONFIG_FILE)
 
 
 def train_seeds(
@@ -386,11 +378,13 @@ def _keep(
 ) -> None:
     """Copies the best training's model and answers."""
     weights = _ADAPTER if data.initial.config.lora_rank else _MODEL
-    names = [*weights, *_KEPT, *data.task.extra_files]
+    tokenizer = (*data.tokenizer.data.FILES, TOKENIZER_CONFIG_FILE)
+    names = [*weights, *tokenizer, *_KEPT, *data.task.extra_files]
     names[:0] = [f"eval_{split}.json" for split in data.dev]
     for name in names:
-        # A task without labels has no file of them, and a picture may fail.
-        if name in (LABELS_FILE, LEARNING_CURVE) and not (best / name).exists():
+        # A task without labels has no file of them, a tokenizer may have no
+        # rules to state, and a picture may fail.
+        if name in _MAY_BE_ABSENT and not (best / name).exists():
             continue
         with written_beside(output_dir / name) as beside:
             shutil.copyfile(best / name, beside)

@@ -15,6 +15,7 @@ from bert_tf.checkpoints import (
     POOLER,
     Checkpoint,
     load_checkpoint,
+    load_tokenizer,
     place_labels,
 )
 from bert_tf.config import BertConfig
@@ -27,7 +28,6 @@ from bert_tf.families.task import RunSplit, Split, Task
 from bert_tf.families.task_model import TaskModel
 from bert_tf.progress import log
 from bert_tf.sources import local_folder
-from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.training.run_folder import digest
 
@@ -78,7 +78,7 @@ class ExaminedData(NamedTuple):
     numbers: Mapping[str, Any]
 
 
-def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
+def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, Tokenizer]:
     """Opens the model to start from, if it fits the recipe."""
     if not recipe.init_from:
         raise UserError(
@@ -87,21 +87,9 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
         )
     initial = load_checkpoint(recipe.init_from)
     source, config = f"`init_from`={recipe.init_from}", initial.config
-    if initial.vocabulary is None:
-        raise UserError(
-            f"{source}: holds no vocabulary; put the vocab.txt that it was "
-            "trained with into the folder."
-        )
-    tokens = len(initial.vocabulary)
+    vocabulary = initial.require_tokenizer(source).vocabulary
     # Some pad the table to a multiple of 128 for speed.
-    if config.vocab_size - tokens >= _PADDED_ROWS:
-        raise UserError(
-            f"{source}: its vocabulary has {tokens} tokens, but the model has "
-            f"vocab_size {config.vocab_size}, so it is another model's or cut "
-            "off; put the vocab.txt that it was trained with into the folder, "
-            "or fit the model to this one with tools.convert_checkpoint "
-            "`vocab_file`."
-        )
+    vocabulary.require_rows(config.vocab_size, source, _PADDED_ROWS)
     for name, least, size in (
         ("max_seq_length", 1, "longest_input"),
         ("freeze_layers", -1, "num_hidden_layers"),
@@ -115,7 +103,7 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
     # Whatever reads the model's configuration knows of it from here on.
     config = BertConfig.from_dict(config.to_dict() | added, source)
     initial = dataclasses.replace(initial, config=config)
-    return initial, BertTokenizer.from_checkpoint(recipe.init_from)
+    return initial, load_tokenizer(recipe.init_from)
 
 
 def load_and_check(
@@ -224,8 +212,8 @@ def open_teacher(
     for what, theirs, own in (
         (
             "another vocabulary than the student's",
-            (tokenizer.vocabulary.digest(), tokenizer.config),
-            (data.tokenizer.vocabulary.digest(), data.tokenizer.config),
+            tokenizer.data,
+            data.tokenizer.data,
         ),
         (
             "other labels than the training rows",

@@ -5,6 +5,7 @@ from typing import Any
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.families.usage_options import CHOICES
+from bert_tf.files import whole_text
 from bert_tf.text.given_texts import members
 
 # All columns that models take.
@@ -64,14 +65,7 @@ def check_text(cell: Any, place: str) -> str:
     """A text, checked; `place` is what errors call it."""
     if not isinstance(cell, str):
         raise UserError(f"{place} is {excerpt(cell)}; give a string.")
-    try:
-        cell.encode("utf-8")
-    except UnicodeEncodeError:
-        raise UserError(
-            f"{place} is {excerpt(cell)}, with half of a surrogate pair, "
-            "which is no character; correct the text."
-        ) from None
-    return cell
+    return whole_text(cell, place)
 
 
 def _listed(value: Any, place: str) -> list:

@@ -17,9 +17,9 @@ from bert_tf.families.sentence_vectors import SHORTEST
 from bert_tf.inference.vectors import Extractor
 from bert_tf.progress import log
 from bert_tf.text.given_texts import Text, members
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
-Pair = tuple[BertEncoder, BertTokenizer]
+Pair = tuple[BertEncoder, Tokenizer]
 
 
 @runtime_checkable
@@ -53,11 +53,11 @@ class Embedder:
         )
         self.normalize = normalize
         if isinstance(model, tuple | list):
-            pair = (BertEncoder, BertTokenizer)
+            pair = (BertEncoder, Tokenizer)
             if len(model) != 2 or not all(map(isinstance, model, pair)):
                 kinds = ", ".join(type(part).__name__ for part in model)
                 raise UserError(
-                    f"model: is ({kinds}); give (BertEncoder, BertTokenizer) "
+                    f"model: is ({kinds}); give an encoder and its tokenizer, "
                     "or a model folder."
                 )
             self.extractor = Extractor(*model, settings)

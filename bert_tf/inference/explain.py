@@ -87,7 +87,7 @@ def explain(
     explained: Any = part_of(type(served), "explained")
     subject = explained.subject_of(served, row, answer, target)
     check_size(served, subject)
-    mask = served.tokenizer.vocabulary.mask_id
+    mask = served.tokenizer.vocabulary.blank_id
     ids, is_word = subject.inputs["input_ids"], subject.owner >= 0
     both = tf.stack([ids, tf.where(is_word, mask, ids)])
     score, baseline = _scores(forward, subject, both).tolist()

@@ -31,7 +31,7 @@ from bert_tf.inference.embed import truncation_line
 from bert_tf.inference.vectors import NOWHERE, Chunk, Extractor, Tokens
 from bert_tf.progress import Progress, log
 from bert_tf.text.given_texts import Text
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.token_table import TokenTable
 
 # As google-research/bert, extract_features.py, `read_examples`.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)", re.DOTALL)
@@ -241,7 +241,7 @@ class _Source:
 
 @contextlib.contextmanager
 def _writer(
-    output: str | pathlib.Path, layers: Sequence[int], vocabulary: Vocabulary
+    output: str | pathlib.Path, layers: Sequence[int], vocabulary: TokenTable
 ) -> Iterator["JsonLinesWriter | NpzWriter"]:
     """What writes a file of that name, whole or not at all."""
     if str(output) == STANDARD_STREAM:
@@ -268,7 +268,7 @@ class JsonLinesWriter:
     """
 
     def __init__(
-        self, file: BinaryIO, layers: Sequence[int], vocabulary: Vocabulary
+        self, file: BinaryIO, layers: Sequence[int], vocabulary: TokenTable
     ):
         self._file = file
         self._layers = layers
@@ -357,7 +357,7 @@ class NpzWriter:
         self,
         path: pathlib.Path,
         layers: Sequence[int],
-        vocabulary: Vocabulary,
+        vocabulary: TokenTable,
     ):
         self._path = path
         self._layers = np.array(layers, np.int32)

@@ -38,6 +38,7 @@ class MaskFiller:
 
     def __init__(self, model: BertPretrainer, tokenizer: Tokenizer):
         _refuse_causal(f"the model {model.name!r}", model.config)
+        tokenizer.vocabulary.require_mask()
         self.model = model
         self.tokenizer = tokenizer
         self._served = PretrainedModel(

@@ -56,7 +56,7 @@ class LoadedModel:
 
     Attributes:
       encoder: the BertEncoder.
-      tokenizer: the BertTokenizer.
+      tokenizer: that of its architecture, such as a `BertTokenizer`.
       labels: names of the labels; none where the model has none.
       facts: what is known of the model, as model.json of an export has it:
         task, labels, threshold, max_seq_length, sizes, and of a training its

@@ -147,8 +147,7 @@ class Columns:
                 )
         stated: dict[str, Any] = {}
         for file in ("recipe.json", "task.json"):
-            if (folder / file).is_file():
-                stated |= read_json_object(folder / file)
+            stated |= read_json_object(folder / file, missing_ok=True)
         known = model.file_columns(stated)
         places = {}
         for name in model.columns:

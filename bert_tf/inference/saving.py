@@ -22,7 +22,6 @@ from bert_tf.files import new_folder, write_text
 from bert_tf.inference.fresh_process import FreshProcess, pack, unpack
 from bert_tf.inference.served_folder import describe_model
 from bert_tf.text.layout import HOST
-from bert_tf.text.vocabulary import VOCABULARY_FILE
 
 EXTRA = "assets.extra"
 WARM_UP_FILE = "tf_serving_warmup_requests"
@@ -84,7 +83,7 @@ def write_version(
 ) -> None:
     """Writes a model as a version that TensorFlow Serving takes.
 
-    The folder has the SavedModel with vocab.txt among its assets, and in
+    The folder has the SavedModel with the vocabulary among its assets, and in
     assets.extra the requests that TensorFlow Serving warms it up with,
     labels.json, recipe.json and model.json, which says what the model is. A
     fresh process without bert_tf has loaded it and given the same answers
@@ -197,9 +196,11 @@ def save(
         }.values()
     )
     with tempfile.TemporaryDirectory() as temporary:
-        vocabulary = os.path.join(temporary, VOCABULARY_FILE)
-        served.tokenizer.vocabulary.save(vocabulary)
-        written.vocabulary_file = tf.saved_model.Asset(vocabulary)
+        served.tokenizer.save(temporary)
+        written.vocabulary_files = [
+            tf.saved_model.Asset(os.path.join(temporary, name))
+            for name in served.tokenizer.data.FILES
+        ]
         # Nobody trains it; tracing gradients took half of the whole export.
         options = tf.saved_model.SaveOptions(
             experimental_custom_gradients=False

@@ -50,7 +50,6 @@ from bert_tf.families.usage_options import (
 )
 from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_protocol import Tokenizer
-from bert_tf.text.vocabulary import CONTINUATION
 
 
 def served_model(
@@ -71,14 +70,10 @@ def served_model(
 
     Raises:
       UserError: the folder is no model, has no vocabulary, or asks for rules
-        that `BertTokenizer` does not follow; or see `usage_of`.
+        that no tokenizer here follows; or see `usage_of`.
     """
     checkpoint = load_checkpoint(folder, merge)
-    if checkpoint.vocabulary is None:
-        raise UserError(
-            f"`folder`={folder}: holds no vocabulary; put the vocab.txt that "
-            "it was trained with into the folder."
-        )
+    checkpoint.require_tokenizer(f"`folder`={folder}")
     tokenizer = folder_tokenizer(folder)
     modules = config = activation = None
     if task_of(folder) is None:
@@ -272,7 +267,7 @@ def describe_model(served: TextModel) -> dict[str, Any]:
         "vocab_size": len(vocabulary),
         "mask_token": vocabulary.special.mask,
         "lower_case": served.tokenizer.lower_case,
-        "scripts": scripts_of(vocabulary.tokens),
+        "scripts": scripts_of(vocabulary.texts),
         "beside": {
             name: describe_model(other) for name, other in served.beside.items()
         }
@@ -281,7 +276,7 @@ def describe_model(served: TextModel) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def scripts_of(tokens: Sequence[str]) -> list[str]:
+def scripts_of(texts: Sequence[str]) -> list[str]:
     """The scripts of a vocabulary, the commonest first.
 
     The script of a token is that of its first letter, by its Unicode name,
@@ -290,8 +285,7 @@ def scripts_of(tokens: Sequence[str]) -> list[str]:
     where there are many.
     """
     counts: collections.Counter[str] = collections.Counter()
-    for token in tokens:
-        letters = token.removeprefix(CONTINUATION)
+    for letters in texts:
         if not letters[:1].isalpha():
             continue
         script = unicodedata.name(letters[0], "UNKNOWN").split()[0]

@@ -1,9 +1,8 @@
 """A classifier as a stock Keras model that is fitted on texts."""
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -13,6 +12,7 @@ from bert_tf.checkpoints import (
     CLASSIFIER,
     Checkpoint,
     load_checkpoint,
+    load_tokenizer,
     place_labels,
 )
 from bert_tf.checkpoints.checkpoint import (
@@ -22,6 +22,7 @@ from bert_tf.checkpoints.checkpoint import (
     num_labels,
 )
 from bert_tf.checkpoints.labels import default_labels
+from bert_tf.checkpoints.tokenizers import tokenizer_kind
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError, excerpt, whole_number
 from bert_tf.families.config import check_segments
@@ -33,9 +34,7 @@ from bert_tf.optimization import AdamW, LinearWarmupDecay, warmup_steps
 from bert_tf.progress import log
 from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.text_batches import TextBatches, num_batches, split_rows
-from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.vocabulary import SpecialTokens, Vocabulary
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # By its name it is known, in a file of Keras too, that `fit` makes it anew.
 _OF_FIT = "adamw_of_fit"
@@ -97,7 +96,7 @@ class TextClassifier(keras.Model):
     def __init__(
         self,
         encoder: BertEncoder,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         labels: Sequence[str],
         max_seq_length: int = 128,
         pairs: bool = False,
@@ -156,7 +155,7 @@ class TextClassifier(keras.Model):
             labels = _classes_of(checkpoint)
         model = cls(
             encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype),
-            BertTokenizer.from_checkpoint(source),
+            load_tokenizer(source),
             labels,
             max_seq_length,
             pairs,
@@ -173,9 +172,9 @@ class TextClassifier(keras.Model):
         return model
 
     @property
-    def tokenizer(self) -> BertTokenizer:
+    def tokenizer(self) -> Tokenizer:
         """What turns texts into ids."""
-        return cast(BertTokenizer, self.pack.tokenizer)
+        return self.pack.tokenizer
 
     @property
     def max_seq_length(self) -> int:
@@ -323,12 +322,9 @@ class TextClassifier(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""
-        rules = dataclasses.asdict(self.tokenizer.config)
         return {
             "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "vocabulary": list(self.tokenizer.vocabulary.entries),
-            "special_tokens": list(self.tokenizer.vocabulary.special),
-            "tokenizer": rules | {"added_tokens": [*rules["added_tokens"]]},
+            **self.tokenizer.data.to_dict(),
             "split_special_tokens": self.tokenizer.split_special_tokens,
             "labels": list(self.labels),
             "max_seq_length": self.max_seq_length,
@@ -344,17 +340,9 @@ class TextClassifier(keras.Model):
     ) -> Self:
         """Builds the model from what `get_config` returned."""
         config = dict(config)
-        tokenizer = BertTokenizer.from_config(
-            Vocabulary(
-                config.pop("vocabulary"),
-                # Files of before the key existed have a BERT's.
-                special=SpecialTokens(*config.pop("special_tokens", ())),
-                notify=False,
-            ),
-            TokenizerConfig.from_dict(config.pop("tokenizer")),
-            config.pop("split_special_tokens"),
-        )
         encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
+        data = tokenizer_kind(encoder.config).from_dict(config)
+        tokenizer = data.tokenizer(config.pop("split_special_tokens"))
         return cls(encoder, tokenizer, **config)
 
     def _compile_for_classes(

@@ -39,8 +39,8 @@ from bert_tf.text.layout import (
     tokenize,
     truncate,
 )
+from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
-from bert_tf.text.vocabulary import Packing
 
 # Offsets of [CLS] and [SEP], which stand for nothing in the text.
 NOWHERE = -1

@@ -220,12 +220,13 @@ class ElectraPretrainer(BertPretrainer):
             (batch, predictions),
         )
         places = ops.reshape(ops.stack([rows, positions], -1), (-1, 2))
-        # What counts for nothing stands at a place that is never chosen.
         there = ops.take_along_axis(masked, positions, axis=1)
 
         def put(ids: Any) -> Any:
-            ids = ops.where(used, ops.cast(ids, masked.dtype), there)
-            return ops.scatter_update(masked, places, ops.reshape(ids, (-1,)))
+            # What counts for nothing stands at position 0, and adds nothing.
+            change = ops.cast(ids, masked.dtype) - there
+            change = ops.reshape(ops.where(used, change, 0), (-1,))
+            return masked + ops.scatter(places, change, ops.shape(masked))
 
         return put(inputs["masked_lm_ids"]), put(drawn)
 

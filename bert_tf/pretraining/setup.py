@@ -9,20 +9,15 @@ import numpy as np
 
 from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import MASKED_LM, NEXT_SENTENCE, Checkpoint
+from bert_tf.checkpoints.tokenizers import read_vocabulary_file
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.pretraining.objective import ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.progress import log
 from bert_tf.records.folder import RecordFolder
-from bert_tf.sources import local_folder
-from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.tokenizer_config import (
-    TokenizerConfig,
-    read_tokenizer_config,
-)
-from bert_tf.text.tokenizer_files import vocabulary_of_file
-from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from bert_tf.text.token_table import TokenTable
+from bert_tf.text.tokenizer_protocol import Tokenizer, TokenizerData
 from bert_tf.training.run_folder import digest
 from bert_tf.user_modules import is_user_module
 
@@ -71,7 +66,7 @@ def choose_tokenizer(
     recipe: PretrainingRecipe,
     folders: Sequence[RecordFolder],
     models: Mapping[str, Checkpoint | None],
-) -> BertTokenizer:
+) -> Tokenizer:
     """The tokenizer that made the records, the same for all phases and models.
 
     Args:
@@ -79,64 +74,46 @@ def choose_tokenizer(
       folders: the records of each phase.
       models: setting, such as init_from, to the model that it names.
     """
-    sources: list[tuple[str, Vocabulary, TokenizerConfig]] = []
+    sources: list[tuple[str, TokenizerData]] = []
     if recipe.vocab_file:
-        path = pathlib.Path(recipe.vocab_file)
-        sources.append(_read_vocabulary(f"`vocab_file`={path}", path))
+        name = f"`vocab_file`={recipe.vocab_file}"
+        sources.append((name, read_vocabulary_file(recipe.vocab_file)))
     for name, folder in zip(recipe.folders, folders, strict=True):
-        if folder.vocabulary is not None:
-            assert folder.tokenizer_config is not None
-            sources.append(
-                (
-                    f"`data_dir`={name}",
-                    folder.vocabulary,
-                    folder.tokenizer_config,
-                )
-            )
+        if folder.tokenizer is not None:
+            sources.append((f"`data_dir`={name}", folder.tokenizer))
         elif not recipe.vocab_file:
             raise UserError(
                 f"`data_dir`={name}: these records do not carry their "
                 "vocabulary; pass `vocab_file`."
             )
     for setting, model in models.items():
-        if model is not None and model.vocabulary is not None:
-            folder = getattr(recipe, setting)
-            # Says so where its rules are of another kind.
-            config = read_tokenizer_config(
-                local_folder(folder), model.vocabulary
-            )
-            sources.append((f"`{setting}`={folder}", model.vocabulary, config))
-    first, vocabulary, config = sources[0]
-    for name, other, other_config in sources[1:]:
-        if other.tokens != vocabulary.tokens:
+        if model is not None and model.tokenizer is not None:
+            name = f"`{setting}`={getattr(recipe, setting)}"
+            sources.append((name, model.tokenizer))
+    first, chosen = sources[0]
+    for name, other in sources[1:]:
+        if other.vocabulary.tokens != chosen.vocabulary.tokens:
             hint = _HOW_TO_FIT * name.startswith("`init_from`")
             raise UserError(
                 f"{name}: another vocabulary than that of {first}{hint}."
             )
-        theirs = other_config.to_dict(other) | other.special.to_dict()
-        ours = config.to_dict(vocabulary) | vocabulary.special.to_dict()
+        theirs, ours = (
+            each.settings() | each.vocabulary.special.to_dict()
+            for each in (other, chosen)
+        )
         for key, value in ours.items():
             if theirs.get(key) != value:
                 raise UserError(
                     f"{name}: {key} is {theirs.get(key)}, and {value} in "
                     f"{first}."
                 )
-    return BertTokenizer.from_config(vocabulary, config)
-
-
-def _read_vocabulary(
-    name: str, path: pathlib.Path
-) -> tuple[str, Vocabulary, TokenizerConfig]:
-    vocabulary = vocabulary_of_file(path)
-    if path.name == VOCABULARY_FILE:
-        return name, vocabulary, read_tokenizer_config(path.parent, vocabulary)
-    return name, vocabulary, TokenizerConfig.of(not vocabulary.looks_cased())
+    return chosen.tokenizer()
 
 
 def choose_configuration(
     recipe: PretrainingRecipe,
     folders: Sequence[RecordFolder],
-    vocabulary: Vocabulary,
+    vocabulary: TokenTable,
     initial: Checkpoint | None,
     traits: ObjectiveTraits,
 ) -> BertConfig:

@@ -22,6 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from bert_tf.checkpoints.tokenizers import (
+    read_vocabulary_file,
+    tokenizer_files,
+)
 from bert_tf.corpora.sources import CorpusFile, files_of
 from bert_tf.errors import UserError, whole_number
 from bert_tf.files import locked, remove_partials, write_text
@@ -52,12 +56,7 @@ from bert_tf.records.tokenized_corpus import (
     finished_blocks,
     tokenize_corpus,
 )
-from bert_tf.text.tokenizer_config import (
-    read_checked_vocabulary,
-    write_tokenizer_config,
-)
-from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
-from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from bert_tf.text.tokenizer_protocol import TokenizerData
 
 _LOCK_FILE = "lock"
 
@@ -68,7 +67,7 @@ class RecordsTask:
 
     plan: RecordsPlan
     files: tuple[CorpusFile, ...]
-    vocabulary: Vocabulary
+    tokenizer: TokenizerData
     log: Callable[[str], None]
 
 
@@ -86,7 +85,7 @@ def create_records(
     Args:
       inputs: files of text (plain, .gz or .bz2) in the format that the recipe
         or their names tell, or what `parse_inputs` gives.
-      vocab_file: the WordPiece vocabulary.
+      vocab_file: the vocabulary of a tokenizer.
       output_dir: where the records go.
       recipe: how they are made.
       workers: parallel workers; 0 takes one for each processor. The records do
@@ -103,11 +102,11 @@ def create_records(
         finished is kept for the next run.
     """
     whole_number("workers", workers, 0)
-    vocabulary, config = read_checked_vocabulary(vocab_file, recipe.lower_case)
+    tokenizer = read_vocabulary_file(vocab_file, recipe.lower_case)
     files = files_of(inputs, recipe)
     described = tuple(InputFile.of(file) for file in files)
-    plan = RecordsPlan(recipe, vocabulary.digest(), described, config)
-    task = RecordsTask(plan, files, vocabulary, log)
+    plan = RecordsPlan.of(recipe, tokenizer, described)
+    task = RecordsTask(plan, files, tokenizer, log)
     workers = workers or os.cpu_count() or 1
     return make_records(
         task,
@@ -153,7 +152,7 @@ class _Stages:
             task.log(f"{self.output_dir}: resuming after {len(blocks)} blocks.")
         if blocks and blocks[-1].end.file == len(task.files):
             return blocks
-        writer = BlockWriter(task.files, task.vocabulary, plan, self.work_dir)
+        writer = BlockWriter(task.files, task.tokenizer, plan, self.work_dir)
         warnings: list[str] = []
         started, documents = time.monotonic(), 0
         with Progress("tokenising", plan.input_bytes, read, "B") as progress:
@@ -247,7 +246,7 @@ def _make(
     if _is_finished(output_dir, task.plan):
         task.log(f"{output_dir}: all records are there already; nothing to do.")
         return None
-    with work_folder(output_dir, task.plan, task.vocabulary) as work_dir:
+    with work_folder(output_dir, task.plan, task.tokenizer) as work_dir:
         try:
             manifest = build(output_dir, work_dir)
             finish(task, output_dir, manifest)
@@ -263,10 +262,7 @@ def finish(
 ) -> None:
     """Writes what stands beside the record files, the manifest last."""
     task.plan.recipe.save(output_dir / RECIPE_FILE)
-    task.vocabulary.save(output_dir / VOCABULARY_FILE)
-    write_tokenizer_config(
-        output_dir, task.plan.tokenizer_config, task.vocabulary
-    )
+    task.tokenizer.save(output_dir)
     manifest.save(output_dir)
 
 
@@ -329,7 +325,7 @@ def _refuse_other_folders(output_dir: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def work_folder(
-    output_dir: pathlib.Path, plan: RecordsPlan, vocabulary: Vocabulary
+    output_dir: pathlib.Path, plan: RecordsPlan, tokenizer: TokenizerData
 ) -> Iterator[pathlib.Path]:
     """Claims the folder of unfinished work, and removes it when all is done.
 
@@ -344,8 +340,7 @@ def work_folder(
         if stored is not None:
             _refuse_difference(output_dir, plan, stored)
         remove_partials(output_dir)
-        vocabulary.save(work_dir / VOCABULARY_FILE)
-        write_tokenizer_config(work_dir, plan.tokenizer_config, vocabulary)
+        tokenizer.save(work_dir)
         plan.save(work_dir / STATE_FILE)
         try:
             yield work_dir
@@ -420,12 +415,7 @@ def _remove_records(output_dir: pathlib.Path) -> None:
     for kind in ("records", "held_out"):
         for path in output_dir.glob(f"{kind}-*-of-*.tfrecord"):
             path.unlink()
-    for name in (
-        RECIPE_FILE,
-        VOCABULARY_FILE,
-        TOKENIZER_CONFIG_FILE,
-        MANIFEST_FILE,
-    ):
+    for name in (RECIPE_FILE, *tokenizer_files(), MANIFEST_FILE):
         (output_dir / name).unlink(missing_ok=True)
 
 

@@ -96,7 +96,6 @@ def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
         },
     )
     parsed = {name: tf.cast(v, tf.int32) for name, v in parsed.items()}
-    assert folder.vocabulary is not None
 
     def widened(rows: tf.Tensor, padding: int) -> tf.Tensor:
         """Rows of the length S; these are as wide as the longest."""
@@ -106,7 +105,9 @@ def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
     tokens = widened(parsed["input_ids"], behind)
     is_token = tokens != behind
     return {
-        "input_ids": tf.where(is_token, tokens, folder.vocabulary.pad_id),
+        "input_ids": tf.where(
+            is_token, tokens, folder.vocabulary.packing.pad_id
+        ),
         "input_mask": tf.cast(is_token, tf.int32),
         "segment_ids": widened(parsed["segment_ids"], 0),
         "next_sentence_labels": parsed["next_sentence_labels"],
@@ -131,7 +132,6 @@ def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
     parsed = {name: tf.cast(v, tf.int32) for name, v in parsed.items()}
     tokens, lengths = parsed["input_ids"], parsed["sequence_lengths"]
     assert folder.packing is not None
-    assert folder.vocabulary is not None
     width, most = folder.max_seq_length, folder.packing.most_sequences
 
     def in_rows(values: tf.Tensor, padding: int = 0) -> tf.Tensor:
@@ -149,7 +149,7 @@ def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
     starts = tf.cumsum(of_sequences(lengths), axis=1, exclusive=True)
     labels = of_sequences(parsed["next_sentence_labels"], unused=-1)
     return {
-        "input_ids": in_rows(tokens.values, folder.vocabulary.pad_id),
+        "input_ids": in_rows(tokens.values, folder.vocabulary.packing.pad_id),
         "input_mask": in_rows(tf.ones_like(tokens.values)),
         "segment_ids": in_rows(parsed["segment_ids"].values),
         "position_ids": in_rows(places),
@@ -197,7 +197,6 @@ def _maker(
         if folder.next_tokens:
             return rows | _next_tokens(rows)
         assert folder.recipe is not None
-        assert folder.vocabulary is not None
         rule = MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
         size, width = tf.size(records) // batches, folder.max_seq_length
         predictions = folder.max_predictions_per_seq

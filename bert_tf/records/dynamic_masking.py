@@ -235,7 +235,7 @@ def replace_tokens(
     """Replaces the chosen tokens; see `masking.replace_tokens`."""
     rows, width = tf.unstack(tf.shape(input_ids))
     used = positions < width
-    # Unused predictions point at position 0, which is never chosen.
+    # Unused predictions point at position 0 and change nothing there.
     positions = tf.where(used, positions, 0)
     labels = tf.gather(input_ids, positions, batch_dims=1)
     replaced = tf.where(
@@ -244,10 +244,10 @@ def replace_tokens(
         tf.where(action_noise < 1 - rule.random_token_rate, labels, random_ids),
     )
     places = positions + tf.range(rows)[:, None] * width
-    masked = tf.tensor_scatter_nd_update(
+    masked = tf.tensor_scatter_nd_add(
         tf.reshape(input_ids, [-1]),
         tf.reshape(places, [-1, 1]),
-        tf.reshape(tf.where(used, replaced, labels), [-1]),
+        tf.reshape(tf.where(used, replaced - labels, 0), [-1]),
     )
     return {
         "input_ids": tf.reshape(masked, [rows, width]),

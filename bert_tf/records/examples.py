@@ -20,7 +20,7 @@ from bert_tf.records.record_file import (
     encode_example,
     encode_varints,
 )
-from bert_tf.text.vocabulary import Packing, Vocabulary
+from bert_tf.text.token_table import Packing, TokenTable
 
 # Rows that are worked on together: lists of all would take much memory.
 _ROWS_AT_ONCE = 1024
@@ -248,7 +248,7 @@ def static_records(
     ids: np.ndarray,
     instances: Instances,
     recipe: RecordsRecipe,
-    vocabulary: Vocabulary,
+    vocabulary: TokenTable,
     seed: str,
 ) -> Iterator[bytes]:
     """Encodes instances with masks, as google-research/bert writes them.

@@ -3,7 +3,8 @@
 The folder of tools.create_pretraining_data holds
   records-00000-of-000NN.tfrecord     training records
   held_out-00000-of-00001.tfrecord    records of held-out documents
-  vocab.txt, tokenizer_config.json    the tokenizer that made them
+  tokenizer_config.json               the tokenizer that made them, with the
+                                      other files of its kind
   recipe.json                         how they were made
   records.json                        the manifest, written last
 """
@@ -15,6 +16,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, Self
 
+from bert_tf.checkpoints.tokenizers import read_tokenizer
 from bert_tf.corpora.data_sets import PREFIX, describe
 from bert_tf.corpora.recipe import TFDS
 from bert_tf.corpora.sources import CorpusFile
@@ -34,12 +36,8 @@ from bert_tf.records.record_file import (
     example_lengths,
     read_records,
 )
-from bert_tf.text.tokenizer_config import (
-    TokenizerConfig,
-    read_tokenizer_config,
-)
-from bert_tf.text.tokenizer_files import require_vocabulary
-from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from bert_tf.text.token_table import TokenTable
+from bert_tf.text.tokenizer_protocol import TokenizerData
 
 FORMAT_VERSION = 1
 MANIFEST_FILE = "records.json"
@@ -180,8 +178,8 @@ class RecordFolder:
         packed one those of all its sequences. With next_tokens it is S - 1.
       static: whether the records hold masks; otherwise they are drawn while
         reading.
-      recipe, vocabulary, tokenizer_config: how the records were made; None for
-        those of google-research/bert, which do not say.
+      recipe, tokenizer: how the records were made; None for those of
+        google-research/bert, which do not say.
       packing: how records of several sequences are filled; None where each
         holds one.
       next_tokens: whether each token predicts the next one, in place of masks.
@@ -194,10 +192,15 @@ class RecordFolder:
     max_predictions_per_seq: int
     static: bool
     recipe: RecordsRecipe | None
-    vocabulary: Vocabulary | None
-    tokenizer_config: TokenizerConfig | None
+    tokenizer: TokenizerData | None
     packing: Packing | None = None
     next_tokens: bool = False
+
+    @property
+    def vocabulary(self) -> TokenTable:
+        """The tokens of records that say with what they were made."""
+        assert self.tokenizer is not None
+        return self.tokenizer.vocabulary
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -342,10 +345,10 @@ class RecordFolder:
     def _open_manifest(cls, folder: pathlib.Path) -> Self:
         manifest = Manifest.load(folder)
         recipe = RecordsRecipe.from_json(folder / RECIPE_FILE)
-        vocabulary = require_vocabulary(folder)
-        if vocabulary.digest() != manifest.vocabulary_digest:
+        tokenizer = read_tokenizer(folder, recipe.lower_case)
+        if tokenizer.vocabulary.digest() != manifest.vocabulary_digest:
             raise UserError(
-                f"{folder / VOCABULARY_FILE}: not the vocabulary that the "
+                f"{folder / tokenizer.FILES[0]}: not the vocabulary that the "
                 "records were built with; put the original back or make the "
                 "records again, by tools.create_pretraining_data --overwrite."
             )
@@ -372,8 +375,7 @@ class RecordFolder:
             else recipe.max_predictions_per_seq,
             recipe.static_masking,
             recipe,
-            vocabulary,
-            read_tokenizer_config(folder, vocabulary, recipe.lower_case),
+            tokenizer,
             packing,
         )
 
@@ -410,6 +412,5 @@ class RecordFolder:
             found[0]["masked_lm_positions"],
             static=True,
             recipe=None,
-            vocabulary=None,
-            tokenizer_config=None,
+            tokenizer=None,
         )

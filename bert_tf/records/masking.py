@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from bert_tf.records.recipe import SHORTEST_SEQUENCE, RecordsRecipe
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.token_table import TokenTable
 
 # Keys that order the groups are below this many bits; what is no group
 # comes after all of them.
@@ -81,14 +81,19 @@ class MaskingRule:
         return KEY_BITS - len(self.num_to_predict).bit_length()
 
     @classmethod
-    def from_recipe(cls, recipe: RecordsRecipe, vocabulary: Vocabulary) -> Self:
-        """The rule of a recipe over a vocabulary."""
+    def from_recipe(cls, recipe: RecordsRecipe, vocabulary: TokenTable) -> Self:
+        """The rule of a recipe over a vocabulary.
+
+        Raises:
+          UserError: the vocabulary has no mask.
+        """
+        vocabulary.require_mask()
         is_special = np.zeros(len(vocabulary), dtype=bool)
         packing = vocabulary.packing
         is_special[[*packing.begin, *packing.middle, *packing.end]] = True
         joins_previous = np.zeros(len(vocabulary), dtype=bool)
         if recipe.whole_word_mask:
-            joins_previous[:] = vocabulary.is_continuation
+            joins_previous[:] = ~vocabulary.starts_word
         return cls(
             max_predictions_per_seq=recipe.max_predictions_per_seq,
             vocab_size=len(vocabulary),
@@ -232,7 +237,7 @@ def replace_tokens(
       rule: the masking rule.
     """
     used = positions < input_ids.shape[1]
-    # Unused predictions point at position 0, which is never chosen.
+    # Unused predictions point at position 0.
     positions = np.where(used, positions, 0)
     labels = np.take_along_axis(input_ids, positions, axis=1)
     replaced = np.where(
@@ -245,9 +250,7 @@ def replace_tokens(
         ),
     )
     masked = input_ids.copy()
-    np.put_along_axis(
-        masked, positions, np.where(used, replaced, labels), axis=1
-    )
+    masked[np.nonzero(used)[0], positions[used]] = replaced[used]
     return MaskedRows(
         input_ids=masked,
         masked_lm_positions=positions.astype(np.int32),

@@ -10,12 +10,14 @@ import functools
 import json
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
+from bert_tf.checkpoints.tokenizers import read_tokenizer
 from bert_tf.corpora.sources import DUMP_NAME
+from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.recipe import read_json_object
 from bert_tf.records.folder import (
@@ -29,10 +31,7 @@ from bert_tf.records.folder import (
 )
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import ShardJob, draw_numbers, mix
-from bert_tf.text.tokenizer_config import (
-    TokenizerConfig,
-    read_tokenizer_config,
-)
+from bert_tf.text.tokenizer_protocol import TokenizerData
 
 # Text and passes that one record file is made of; small enough for a worker
 # and for the reader's shuffle window.
@@ -55,12 +54,26 @@ MAX_BORROWED_POOLS = 4
 
 @dataclasses.dataclass(frozen=True)
 class RecordsPlan:
-    """What is to be built; equal plans give equal bytes."""
+    """What is to be built; equal plans give equal bytes.
+
+    `tokenizer_config` is what `TokenizerData.settings` gives.
+    """
 
     recipe: RecordsRecipe
     vocabulary_digest: str
     inputs: tuple[InputFile, ...]
-    tokenizer_config: TokenizerConfig
+    tokenizer_config: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        recipe: RecordsRecipe,
+        tokenizer: TokenizerData,
+        inputs: tuple[InputFile, ...],
+    ) -> Self:
+        """What a recipe makes of inputs."""
+        digest = tokenizer.vocabulary.digest()
+        return cls(recipe, digest, inputs, tokenizer.settings())
 
     @functools.cached_property
     def num_shards(self) -> int:
@@ -114,10 +127,7 @@ class RecordsPlan:
             recipe,
             values["vocabulary_digest"],
             tuple(InputFile(**file) for file in values["inputs"]),
-            # Earlier versions knew of nothing but lower-casing.
-            TokenizerConfig.from_dict(values["tokenizer_config"])
-            if "tokenizer_config" in values
-            else TokenizerConfig.of(recipe.lower_case),
+            values["tokenizer_config"],
         )
 
     @classmethod
@@ -130,7 +140,7 @@ class RecordsPlan:
                 recipe,
                 manifest.vocabulary_digest,
                 manifest.inputs,
-                read_tokenizer_config(folder, None, recipe.lower_case),
+                _settings_of(folder, recipe.lower_case),
             )
         unfinished = folder / WORK_FOLDER / STATE_FILE
         return cls.load(unfinished) if unfinished.exists() else None
@@ -146,11 +156,11 @@ class RecordsPlan:
         if self.vocabulary_digest != stored.vocabulary_digest:
             found.append("the vocabulary is another one")
         if self.recipe.lower_case == stored.recipe.lower_case:
-            splits = vars(self.tokenizer_config)
             found += [
-                f"{name} is {value!r} there and {splits[name]!r} now"
-                for name, value in vars(stored.tokenizer_config).items()
-                if value != splits[name]
+                f"{name} is {stored.tokenizer_config.get(name)!r} there and "
+                f"{value!r} now"
+                for name, value in self.tokenizer_config.items()
+                if value != stored.tokenizer_config.get(name)
             ]
         before = {file.path: file for file in stored.inputs}
         now = {file.path: file for file in self.inputs}
@@ -173,6 +183,15 @@ class RecordsPlan:
             elif old != new:
                 found.append(f"{path} was changed since")
         return "; ".join(found)
+
+
+def _settings_of(folder: pathlib.Path, lower_case: bool) -> dict[str, Any]:
+    try:
+        tokenizer = read_tokenizer(folder, lower_case, notify=False)
+    except UserError:
+        # Without its files no tokenizer made the records.
+        return {}
+    return tokenizer.settings()
 
 
 def _text_bytes(file: InputFile) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from bert_tf.checkpoints.tokenizers import read_tokenizer
 from bert_tf.files import partial_path
 from bert_tf.processes import WorkerPool, give_memory_back, serve
 from bert_tf.records.examples import (
@@ -30,8 +31,7 @@ from bert_tf.records.token_blocks import (
     block_path,
     read_pool,
 )
-from bert_tf.text.tokenizer_files import require_vocabulary
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.token_table import TokenTable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ShardBuilder:
 
     def build(self, job: ShardJob) -> ShardResult:
         """Writes one shard, whole or not at all."""
-        vocabulary = require_vocabulary(self.work_dir, notify=False)
+        vocabulary = read_tokenizer(self.work_dir, notify=False).vocabulary
         documents = self._read_pools(job.pools)
         own = len(documents)
         if job.borrowed_pools:
@@ -107,7 +107,7 @@ def write_shard(
     documents: Documents,
     own: int,
     recipe: RecordsRecipe,
-    vocabulary: Vocabulary,
+    vocabulary: TokenTable,
     write: Callable[[str, Iterator[bytes]], tuple[int, int]],
 ) -> ShardResult:
     """Makes the records of one shard and has them written.

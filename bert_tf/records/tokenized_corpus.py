@@ -34,8 +34,8 @@ from bert_tf.records.token_blocks import (
     read_header,
     write_block,
 )
-from bert_tf.text.corpus_tokenizer import CorpusTokenizer
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.token_table import TokenTable
+from bert_tf.text.tokenizer_protocol import TokenizerData, WorkerTokenizer
 
 # Sentences are tokenised in batches of about this much text: large enough to
 # make calls cheap, small enough to keep what is pending small.
@@ -51,7 +51,7 @@ def finished_blocks(work_dir: pathlib.Path) -> list[BlockSummary]:
 
 
 def tokenize_block(
-    block: Block, tokenizer: CorpusTokenizer
+    block: Block, tokenizer: WorkerTokenizer
 ) -> tuple[np.ndarray, np.ndarray]:
     """The token ids of a block, [t], and tokens a sentence, int64 [s]."""
     sizes = block.sentence_bytes
@@ -78,7 +78,7 @@ def take_block(
     ids: np.ndarray,
     lengths: np.ndarray,
     files: Sequence[CorpusFile],
-    vocabulary: Vocabulary,
+    vocabulary: TokenTable,
     recipe: RecordsRecipe,
 ) -> tuple[Documents, BlockSummary]:
     """The documents of a tokenised block, and what is known of them.
@@ -136,21 +136,21 @@ class BlockWriter:
     """Writes blocks of text as files of tokens; can be sent to a process."""
 
     files: Sequence[CorpusFile]
-    vocabulary: Vocabulary
+    tokenizer: TokenizerData
     plan: RecordsPlan
     work_dir: pathlib.Path
 
     @functools.cached_property
-    def _tokenizer(self) -> CorpusTokenizer:
-        return CorpusTokenizer(self.vocabulary, self.plan.tokenizer_config)
+    def _worker(self) -> WorkerTokenizer:
+        return self.tokenizer.worker()
 
     def write(self, block: Block) -> BlockSummary:
         """Writes one block, whole or not at all."""
         plan, recipe = self.plan, self.plan.recipe
-        ids, lengths = tokenize_block(block, self._tokenizer)
+        ids, lengths = tokenize_block(block, self._worker)
         give_memory_back()
         documents, summary = take_block(
-            block, ids, lengths, self.files, self.vocabulary, recipe
+            block, ids, lengths, self.files, self.tokenizer.vocabulary, recipe
         )
         path = block_path(self.work_dir, block.number)
         if recipe.near_duplicates:

@@ -32,7 +32,6 @@ from bert_tf.inference.served_folder import (
 from bert_tf.libraries import EXTRAS, require_extra
 from bert_tf.models import padded
 from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
-from bert_tf.runtimes.tokenizer_json import write_tokenizer
 from bert_tf.runtimes.tracing import trace
 
 FILE_FORMATS = ("onnx", "litert")
@@ -65,8 +64,8 @@ def export_file(
     """Writes a model folder as a file that takes token ids.
 
     The new folder has the file; tokenizer.json, which the library tokenizers
-    reads; vocab.txt and tokenizer_config.json; and model.json, which says what
-    the model is and what its outputs are called. The file has given the
+    reads; the files of the model's own tokenizer; and model.json, which says
+    what the model is and what its outputs are called. The file has given the
     numbers of the Keras model before the folder appears.
 
     Args:
@@ -124,12 +123,8 @@ def export_file(
             check_drop(found, int8.max_score_drop)
             scores = {"int8": dataclasses.asdict(found)}
         served.tokenizer.save(beside)
-        write_tokenizer(
-            beside,
-            served.tokenizer,
-            length,
-            module.PADDED,
-            finds_special=modules is not None,
+        served.tokenizer.data.save_json(
+            beside, length, module.PADDED, finds_special=modules is not None
         )
         description = {
             "format": file_format,

@@ -53,11 +53,7 @@ def push_model(
                 "not have there; push the whole model that "
                 "tools.convert_checkpoint makes of it."
             )
-    if load_checkpoint(source).vocabulary is None:
-        raise UserError(
-            f"`folder`={folder}: holds no vocabulary; put the vocab.txt that "
-            "it was trained with into the folder."
-        )
+    load_checkpoint(source).require_tokenizer(f"`folder`={folder}")
     if not has_weights(source):
         raise UserError(
             f"`folder`={folder}: its weights are a pickle, which may hold any "

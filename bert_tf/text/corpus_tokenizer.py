@@ -178,7 +178,9 @@ class CorpusTokenizer:
     """
 
     def __init__(self, vocabulary: Vocabulary, config: TokenizerConfig) -> None:
-        self.dtype = np.uint16 if len(vocabulary) <= 1 << 16 else np.int32
+        self.dtype: type[np.integer] = (
+            np.uint16 if len(vocabulary) <= 1 << 16 else np.int32
+        )
         self._settings = vocabulary, config
         self._case = _LOWER if config.lower_case else _SAME
         self._pieces = Lists(self.dtype, _MAX_WORDS, _MAX_IDS)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any, TypeAlias
 
 from bert_tf.errors import UserError, excerpt, first_few
+from bert_tf.files import whole_text
 
 Text: TypeAlias = str | tuple[str, str]
 # The one or two strings of a text.
@@ -28,14 +29,7 @@ def text_parts(text: Any, place: str) -> Parts:
         raise UserError(
             f"{place} is {excerpt(text)}; give a string or a pair of strings."
         )
-    try:
-        "".join(parts).encode("utf-8")
-    except UnicodeEncodeError:
-        raise UserError(
-            f"{place} is {excerpt(text)}, with half of a surrogate pair, which "
-            "is no character; correct the text."
-        ) from None
-    return tuple(parts)
+    return tuple(whole_text(part, place) for part in parts)
 
 
 def members(value: Any, place: str) -> Iterable[Any]:

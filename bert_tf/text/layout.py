@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from bert_tf.features import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
 from bert_tf.text import truncation
+from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
-from bert_tf.text.vocabulary import Packing
 
 # Strings and whole numbers stay on the processor.
 HOST = "/CPU:0"

@@ -19,20 +19,16 @@ from bert_tf.text.normalizer import (
     character_offsets,
     characters_before,
 )
-from bert_tf.text.tokenizer_config import (
-    TokenizerConfig,
-    read_tokenizer_config,
-    write_tokenizer_config,
-)
-from bert_tf.text.tokenizer_files import AddedToken, require_vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS, Packing
+from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.tokenizer_files import AddedToken
+from bert_tf.text.tokenizer_protocol import no_vocabulary
 from bert_tf.text.vocabulary import (
     CONTINUATION,
     MAX_WORD_CHARACTERS,
-    SPECIAL_TOKENS,
-    VOCABULARY_FILE,
-    Packing,
     Vocabulary,
 )
+from bert_tf.text.wordpiece import WordPiece
 
 _MAX_CHARACTER_BYTES = 4
 # TF Text's own limit (fast_wordpiece_tokenizer_utils.h), without the "##".
@@ -42,7 +38,7 @@ _PLAIN_ASCII = r"[\t\n\r -~]*"
 # Strings that may hold a word over the limit.
 _LONG_RUN = rf"(?s).*[^\x00-\x20]{{{MAX_WORD_CHARACTERS + 1}}}.*"
 CHECK_TOKENS = (
-    *SPECIAL_TOKENS,
+    *SPECIAL_TOKENS.present,
     *("a", "##a", "b", "##b", "A", "e", "##e", "é", "##é", "i", "σ", "##σ"),
     *("##ς", "中", "!", "[", "]", "\u1100", "##\u1161"),
     *("\u302e", "##\u302e", "\U00016ff0", "##\U00016ff0"),
@@ -146,7 +142,7 @@ class BertTokenizer(tf.Module):
         if not split_special_tokens:
             looked_for += [
                 AddedToken(token, normalized=False, special=True)
-                for token in vocab.special
+                for token in vocab.special.present
             ]
         # The check itself builds a tokenizer, of these tokens.
         if vocab.tokens != CHECK_TOKENS:
@@ -187,7 +183,7 @@ class BertTokenizer(tf.Module):
                 vocab=pieces,
                 max_bytes_per_word=MAX_WORD_CHARACTERS * _MAX_CHARACTER_BYTES,
                 token_out_type=tf.int32,
-                unknown_token=vocab.special.unk,
+                unknown_token=vocab.tokens[vocab.unk_id],
             )
             self._tokens = tf.constant(vocab.tokens)
             self._is_continuation = tf.constant(vocab.is_continuation)
@@ -254,14 +250,34 @@ class BertTokenizer(tf.Module):
             files ask for rules that this tokenizer does not follow.
         """
         folder = transformer_folder(local_folder(source))
-        vocabulary = require_vocabulary(folder)
-        config = read_tokenizer_config(folder, vocabulary, lower_case)
-        return cls.from_config(vocabulary, config, split_special_tokens)
+        data = WordPiece.read(folder, lower_case)
+        if data is None:
+            raise no_vocabulary(folder, WordPiece)
+        return data.tokenizer(split_special_tokens)
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes vocab.txt and tokenizer_config.json into a folder."""
-        self.vocabulary.save(pathlib.Path(folder) / VOCABULARY_FILE)
-        write_tokenizer_config(folder, self.config, self.vocabulary)
+        self.data.save(folder)
+
+    @property
+    def data(self) -> WordPiece:
+        """What it was made of: its vocabulary and its rules."""
+        return WordPiece(self.vocabulary, self.config)
+
+    @property
+    def stand_alone(self) -> frozenset[int]:
+        """The code points that are words of their own."""
+        return unicode_tables.stand_alone(self.config.tokenize_chinese_chars)
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        """The letters that texts, string [B], have before they are split."""
+        return self._letters.normalize(texts)
+
+    @functools.cached_property
+    def _letters(self) -> BertNormalizer:
+        # Unlike `_normalizer` it keeps characters that no token has.
+        with tf.init_scope(), tf.device("/CPU:0"):
+            return BertNormalizer(self.config)
 
     def tokenize(self, texts: tf.Tensor | str | Sequence[str]):
         """Splits texts into ids.

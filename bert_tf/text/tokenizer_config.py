@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.progress import log_once
-from bert_tf.recipe import read_json_object
 from bert_tf.sources import read_transformer_settings
 from bert_tf.text import unicode_tables
+from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.tokenizer_files import (
     BERT_CLASSES,
     TOKENIZER_CONFIG_FILE,
@@ -23,15 +22,8 @@ from bert_tf.text.tokenizer_files import (
     added_tokens,
     lower_case_of_saved_model,
     read_tokenizer_files,
-    vocabulary_of_file,
 )
-from bert_tf.text.vocabulary import (
-    CONTINUATION,
-    SPECIAL_TOKENS,
-    VOCABULARY_FILE,
-    SpecialTokens,
-    Vocabulary,
-)
+from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
 
 # Classes of Hugging Face that make their rules of their arguments, which
 # tokenizer_config.json holds, and classes that take them from tokenizer.json.
@@ -189,43 +181,6 @@ def read_tokenizer_config(
     )
 
 
-def read_checked_vocabulary(
-    vocab_file: str | pathlib.Path, lower_case: bool
-) -> tuple[Vocabulary, TokenizerConfig]:
-    """Reads a vocabulary file and how text is split into its words.
-
-    A tokenizer_config.json beside a vocab.txt decides about accents and
-    ideographs, and must agree on lower-casing. Where it says nothing of that,
-    a vocabulary with capital letters is one of cased text.
-
-    Raises:
-      UserError: they contradict each other, or a file cannot be used.
-    """
-    vocab_file = pathlib.Path(vocab_file)
-    vocabulary = vocabulary_of_file(vocab_file)
-    config = vocab_file.parent / TOKENIZER_CONFIG_FILE
-    stored = None
-    # It speaks of vocab.txt alone; a folder may hold other vocabularies.
-    if vocab_file.name == VOCABULARY_FILE and config.is_file():
-        stored = read_json_object(config).get("do_lower_case")
-    if stored not in (None, lower_case):
-        raise UserError(
-            f"lower_case is {lower_case}, but {config} says that "
-            f"do_lower_case is {stored} for this vocabulary; pass "
-            f"`lower_case`={stored}."
-        )
-    if stored is None and lower_case and vocabulary.looks_cased():
-        raise UserError(
-            f"lower_case is True, but {vocab_file} holds tokens with capital "
-            "letters; pass `lower_case`=False for a cased vocabulary."
-        )
-    if vocab_file.name != VOCABULARY_FILE:
-        return vocabulary, TokenizerConfig.of(lower_case)
-    return vocabulary, read_tokenizer_config(
-        vocab_file.parent, vocabulary, lower_case
-    )
-
-
 def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
     """Raises `UserError` for rules that BertTokenizer does not follow.
 
@@ -318,7 +273,7 @@ def _refuse_other_rows(processor: JsonPart, special: SpecialTokens) -> None:
     if found != expected:
         raise OtherRules(
             f"{processor.source}: pair is {' '.join(map(str, found))}, which "
-            f"BertTokenizer cannot do; it takes {' '.join(expected)}."
+            f"BertTokenizer cannot do; it takes {' '.join(map(str, expected))}."
         )
 
 

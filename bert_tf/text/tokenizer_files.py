@@ -10,11 +10,10 @@ from bert_tf.foreign_files import read_bytes
 from bert_tf.progress import log_once
 from bert_tf.recipe import read_json_object
 from bert_tf.sources import read_transformer_settings
+from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.vocabulary import (
     CONTINUATION,
-    SPECIAL_TOKENS,
     VOCABULARY_FILE,
-    SpecialTokens,
     Vocabulary,
     read_entries,
 )
@@ -148,8 +147,7 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
 
 
 def _json_part(path: pathlib.Path) -> JsonPart:
-    values = read_json_object(path) if path.exists() else {}
-    return JsonPart(str(path), values)
+    return JsonPart(str(path), read_json_object(path, missing_ok=True))
 
 
 def read_special_tokens(folder: pathlib.Path) -> SpecialTokens:
@@ -237,9 +235,8 @@ def read_vocabulary(
     else:
         if not files.hugging_face.values:
             return None
-        tokens, source = _wordpiece(
-            files.hugging_face.part("model"), special.unk
-        )
+        model = files.hugging_face.part("model")
+        tokens, source = _wordpiece(model, special.unk)
         row = "entry"
     own = max(tokens)
     ids = {tokens[number].strip(): number for number in sorted(tokens)}
@@ -297,33 +294,6 @@ def added_tokens(files: TokenizerFiles) -> tuple[AddedToken, ...]:
     return tuple(token for _, token in in_order)
 
 
-def require_vocabulary(
-    folder: str | pathlib.Path, notify: bool = True
-) -> Vocabulary:
-    """The vocabulary of a model folder; arguments as `read_vocabulary`.
-
-    Raises:
-      UserError: the folder holds none; and as `read_vocabulary`.
-    """
-    vocabulary = read_vocabulary(folder, notify)
-    if vocabulary is None:
-        raise UserError(
-            f"{folder}: holds no vocabulary; looked for {VOCABULARY_FILE}, "
-            f"{KERAS_HUB_FILE}, {VOCABULARY_ASSET} and {TOKENIZER_FILE}."
-        )
-    return vocabulary
-
-
-def vocabulary_of_file(path: pathlib.Path) -> Vocabulary:
-    """Reads a vocabulary file; a vocab.txt as its folder's files have it.
-
-    These name the special tokens and those that were added to a model.
-    """
-    if path.name == VOCABULARY_FILE and path.is_file():
-        return require_vocabulary(path.parent)
-    return Vocabulary.from_file(path)
-
-
 def _check_added(token: str, place: str) -> None:
     """Refuses a token that its line of a vocab.txt does not give back."""
     if token != token.strip():
@@ -333,7 +303,7 @@ def _check_added(token: str, place: str) -> None:
         )
 
 
-def _wordpiece(model: JsonPart, unk: str) -> tuple[dict[int, str], str]:
+def _wordpiece(model: JsonPart, unk: str | None) -> tuple[dict[int, str], str]:
     """The tokens by their ids in Hugging Face's tokenizer.json."""
     model.expect("type", "WordPiece")
     model.expect("unk_token", unk)
@@ -373,10 +343,9 @@ def _added(
             raise UserError(f"{place}: holds {entry!r}; it takes objects.")
         yield _entry(JsonPart(place, entry), entry.get("id"), place)
     path = files.folder / ADDED_TOKENS_FILE
-    if path.exists():
-        for token, number in read_json_object(path).items():
-            entry = JsonPart(str(path), {"content": token})
-            yield _entry(entry, number, str(path))
+    for token, number in read_json_object(path, missing_ok=True).items():
+        entry = JsonPart(str(path), {"content": token})
+        yield _entry(entry, number, str(path))
 
 
 def _entry(

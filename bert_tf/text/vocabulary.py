@@ -1,14 +1,11 @@
-"""A WordPiece vocabulary: its tokens, and how special ones frame a row."""
+"""A WordPiece vocabulary: the tokens of a vocab.txt."""
 
 import codecs
-import dataclasses
 import functools
-import hashlib
 import os
 import pathlib
-import types
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,70 +13,17 @@ from bert_tf.errors import UserError, excerpt
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_bytes
 from bert_tf.progress import log_once
+from bert_tf.text.token_table import (
+    SPECIAL_TOKENS,
+    Packing,
+    SpecialTokens,
+    TokenTable,
+)
 
 VOCABULARY_FILE = "vocab.txt"
 CONTINUATION = "##"
 # tokenization.py `WordpieceTokenizer`: longer words become [UNK].
 MAX_WORD_CHARACTERS = 200
-
-
-class SpecialTokens(NamedTuple):
-    """The tokens of special meaning, by default those of a BERT.
-
-    Attributes:
-      pad: fills rows up.
-      unk: stands for a word that no tokens spell.
-      cls: begins a row; its vector stands for the whole.
-      sep: ends each text of a row.
-      mask: hides a token that a masked LM predicts.
-    """
-
-    pad: str = "[PAD]"
-    unk: str = "[UNK]"
-    cls: str = "[CLS]"
-    sep: str = "[SEP]"
-    mask: str = "[MASK]"
-
-    def to_dict(self) -> dict[str, str]:
-        """The tokens by the keys of Hugging Face's tokenizer_config.json."""
-        return {
-            f"{name}_token": token for name, token in self._asdict().items()
-        }
-
-
-SPECIAL_TOKENS = SpecialTokens()
-
-
-@dataclasses.dataclass(frozen=True)
-class Packing:
-    """How special tokens frame the texts A and B of a row.
-
-    A BERT's rows are [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with B and its
-    [SEP] in segment 1. RoBERTa's, <s> A </s> and <s> A </s></s> B </s>, have
-    two tokens in the middle and one segment.
-
-    Attributes:
-      begin: the ids before A.
-      middle: those between A and B.
-      end: those behind the last text.
-      second_segment: the segment of B and what ends it; the rest is in 0.
-      pad_id: fills rows up.
-    """
-
-    begin: tuple[int, ...]
-    middle: tuple[int, ...]
-    end: tuple[int, ...]
-    second_segment: int
-    pad_id: int
-
-    def num_special(self, texts: int) -> int:
-        """Special tokens in a row of one text or two."""
-        middle = len(self.middle) if texts == 2 else 0
-        return len(self.begin) + middle + len(self.end)
-
-    def before_second(self, first: Any) -> Any:
-        """Tokens before B where A has `first`; a number, array or tensor."""
-        return first + len(self.begin) + len(self.middle)
 
 
 def _check(
@@ -97,12 +41,12 @@ def _check(
                 f"feed, which no {VOCABULARY_FILE} can hold."
             )
     tokens = {entry.strip() for entry in entries}
-    missing = [token for token in special if token not in tokens]
+    missing = [token for token in special.present if token not in tokens]
     if missing:
         raise UserError(
             f"{source}: lacks {' '.join(missing)} of the special tokens "
-            f"{' '.join(special)}; a tokenizer_config.json beside a vocab.txt "
-            "may name others."
+            f"{' '.join(special.present)}; a tokenizer_config.json beside a "
+            "vocab.txt may name others."
         )
 
 
@@ -146,7 +90,7 @@ def read_entries(path: str | os.PathLike) -> list[str]:
     return entries
 
 
-class Vocabulary:
+class Vocabulary(TokenTable):
     """The tokens of a WordPiece vocabulary; a token's place is its id.
 
     An entry of a vocab.txt without the white space at its ends is a token, as
@@ -249,42 +193,13 @@ class Vocabulary:
         return self._tokens
 
     @functools.cached_property
-    def ids(self) -> Mapping[str, int]:
-        """The id of each token; of one that occurs several times, the last."""
-        return types.MappingProxyType(
-            {token: number for number, token in enumerate(self._tokens)}
-        )
-
-    @property
-    def pad_id(self) -> int:
-        """The id of [PAD], which pads rows."""
-        return self.ids[self.special.pad]
-
-    @property
-    def unk_id(self) -> int:
-        """The id of [UNK]."""
-        return self.ids[self.special.unk]
-
-    @property
-    def cls_id(self) -> int:
-        """The id of [CLS]."""
-        return self.ids[self.special.cls]
-
-    @property
-    def sep_id(self) -> int:
-        """The id of [SEP]."""
-        return self.ids[self.special.sep]
-
-    @property
-    def mask_id(self) -> int:
-        """The id of [MASK]."""
-        return self.ids[self.special.mask]
-
-    @functools.cached_property
     def packing(self) -> Packing:
-        """How a BERT's rows are laid out."""
-        end = (self.sep_id,)
-        return Packing((self.cls_id,), end, end, 1, self.pad_id)
+        """How a BERT's rows are laid out, without what it does not have."""
+        begin, end = (
+            () if number < 0 else (number,)
+            for number in (self.cls_id, self.sep_id)
+        )
+        return Packing(begin, end, end, 1, max(self.pad_id, 0))
 
     @functools.cached_property
     def is_continuation(self) -> np.ndarray:
@@ -292,6 +207,16 @@ class Vocabulary:
         flags = np.array([t.startswith(CONTINUATION) for t in self._tokens])
         flags.setflags(write=False)
         return flags
+
+    @functools.cached_property
+    def starts_word(self) -> np.ndarray:
+        """All but those that continue a word; bool [V]."""
+        return ~self.is_continuation
+
+    @functools.cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The tokens without their "##"."""
+        return tuple(t.removeprefix(CONTINUATION) for t in self._tokens)
 
     @functools.cached_property
     def in_words(self) -> np.ndarray:
@@ -311,16 +236,6 @@ class Vocabulary:
         flags.setflags(write=False)
         return flags
 
-    def digest(self) -> str:
-        """The SHA-256 of the tokens joined by line feeds, in hexadecimal.
-
-        Where the special tokens are not a BERT's, they follow.
-        """
-        tokens = self._tokens
-        if self.special != SPECIAL_TOKENS:
-            tokens += self.special
-        return hashlib.sha256("\n".join(tokens).encode()).hexdigest()
-
     def looks_cased(self) -> bool:
         """Whether a token would change in lower case, [CLS] and such apart.
 
@@ -334,23 +249,7 @@ class Vocabulary:
             and not (token.startswith("[") and token.endswith("]"))
         )
 
-    def __len__(self) -> int:
-        return len(self._tokens)
-
     def __reduce__(self) -> tuple[Any, ...]:
         # What is cached cannot all be pickled.
         arguments = "vocabulary", "entry", self.special, False
         return type(self), (self._entries, *arguments)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Vocabulary)
-            and self._tokens == other._tokens
-            and self.special == other.special
-        )
-
-    def __hash__(self) -> int:
-        return hash((self._tokens, self.special))
-
-    def __repr__(self) -> str:
-        return f"Vocabulary({len(self)} tokens, {self.digest()[:12]})"

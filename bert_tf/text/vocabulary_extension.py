@@ -12,11 +12,9 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.text.tokenizer import MAX_PIECE_BYTES, BertTokenizer
-from bert_tf.text.tokenizer_config import (
-    TokenizerConfig,
-    read_checked_vocabulary,
-)
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPiece
 
 _UNUSED = re.compile(r"\[unused\d+\]")
 _WORDS_AT_ONCE = 10_000
@@ -30,15 +28,15 @@ def vocabulary_to_extend(
     Raises:
       UserError: the file cannot be used, or its text is split otherwise.
     """
-    vocabulary, stored = read_checked_vocabulary(path, config.lower_case)
+    found = WordPiece.of_file(path, config.lower_case)
     for name in ("strip_accents", "tokenize_chinese_chars"):
-        given, theirs = getattr(config, name), getattr(stored, name)
+        given, theirs = getattr(config, name), getattr(found.config, name)
         if given != theirs:
             raise UserError(
                 f"{name} is {given}, but {theirs} for the vocabulary of "
                 f"`extend`={path}; pass `{name}`={theirs}."
             )
-    return vocabulary
+    return found.vocabulary
 
 
 def extended_tokens(

@@ -4,17 +4,17 @@ import collections
 import dataclasses
 import json
 import pathlib
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tokenizers
 
-from bert_tf.errors import UserError, check_choice
-from bert_tf.files import ENCODING_ERRORS, expand_inputs, write_text
-from bert_tf.progress import Progress
+from bert_tf.errors import UserError
+from bert_tf.files import write_text
+from bert_tf.recipe import Limits
 from bert_tf.text import unicode_tables
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import MAX_PIECE_BYTES
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
@@ -24,16 +24,14 @@ from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import (
     CONTINUATION,
     MAX_WORD_CHARACTERS,
-    SPECIAL_TOKENS,
     VOCABULARY_FILE,
     Vocabulary,
 )
 from bert_tf.text.vocabulary_extension import (
     extended_tokens,
     split_words,
-    vocabulary_to_extend,
 )
-from bert_tf.text.word_counts import CorpusCounts, WordCounts, count_words
+from bert_tf.text.word_counts import CorpusCounts, WordCounts
 
 _FEED_CHARACTERS = 1 << 16
 
@@ -46,9 +44,10 @@ def special_tokens(google_layout: bool = False) -> tuple[str, ...]:
     [unused993].
     """
     if not google_layout:
-        return SPECIAL_TOKENS
+        return SPECIAL_TOKENS.present
     unused = [f"[unused{number}]" for number in range(994)]
-    return (SPECIAL_TOKENS.pad, *unused[:99], *SPECIAL_TOKENS[1:], *unused[99:])
+    pad, *others = SPECIAL_TOKENS.present
+    return (pad, *unused[:99], *others, *unused[99:])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,32 +55,22 @@ class VocabularySettings:
     """How a vocabulary is learned; see `train_vocab` for the attributes."""
 
     vocab_size: int
-    google_layout: bool
-    min_frequency: int
-    character_coverage: float
-    held_out: float
-    max_unique_words: int
+    google_layout: bool = False
+    min_frequency: int = 2
+    character_coverage: float = 0.9999
+    held_out: float = 0.01
+    max_unique_words: int = 5_000_000
     extend: Vocabulary | None = None
 
     def __post_init__(self) -> None:
-        special = len(SPECIAL_TOKENS)
-        for name, good, takes in (
-            (
-                "vocab_size",
-                self.vocab_size > special,
-                f"give more than the {special} special tokens",
-            ),
-            ("min_frequency", self.min_frequency >= 1, "at least 1"),
-            (
-                "character_coverage",
-                0 < self.character_coverage <= 1,
-                "above 0, at most 1",
-            ),
-            ("held_out", 0 <= self.held_out < 1, "from 0 to below 1"),
-            ("max_unique_words", self.max_unique_words >= 1, "at least 1"),
+        for name, limits in (
+            ("vocab_size", Limits(above=len(SPECIAL_TOKENS))),
+            ("min_frequency", Limits(at_least=1)),
+            ("character_coverage", Limits(above=0, at_most=1)),
+            ("held_out", Limits(at_least=0, below=1)),
+            ("max_unique_words", Limits(at_least=1)),
         ):
-            if not good:
-                raise UserError(f"`{name}`={getattr(self, name)}: {takes}.")
+            limits.check(f"`{name}`", getattr(self, name))
         if self.google_layout and self.extend is not None:
             raise UserError(
                 "google_layout is True: a vocabulary that is extended keeps "
@@ -192,121 +181,32 @@ class TrainedVocabulary:
             raise
 
 
-def train_vocab(
-    input_files: str | Sequence[str | pathlib.Path],
-    vocab_size: int,
-    lower_case: bool = True,
-    google_layout: bool = False,
-    min_frequency: int = 2,
-    character_coverage: float = 0.9999,
-    held_out: float = 0.01,
-    encoding_errors: str = "strict",
-    max_unique_words: int = 5_000_000,
-    progress: bool = False,
-    strip_accents: bool | None = None,
-    tokenize_chinese_chars: bool = True,
-    extend: str | pathlib.Path | None = None,
-) -> TrainedVocabulary:
-    """Learns a WordPiece vocabulary of exactly the size asked for.
-
-    Words are counted as BERT splits them while the files stream by; pieces
-    are then joined by the `tokenizers` library, most frequent pair first, and
-    the same text gives the same vocabulary in every run. Memory depends on
-    the number of different words, which `max_unique_words` bounds.
-
-    Args:
-      input_files: paths or globs; in a single string, comma-separated. Names
-        ending in .gz are decompressed.
-      vocab_size: V, the number of tokens.
-      lower_case: whether to lower-case, and to strip accents unless
-        `strip_accents` says otherwise.
-      google_layout: whether to leave Google's 994 [unused] slots.
-      min_frequency: how often a piece must occur to be joined.
-      character_coverage: the share of all characters that the alphabet must
-        cover; words with the rarest characters, beyond it, become [UNK].
-      held_out: the share of lines that only the report uses.
-      encoding_errors: "strict", or "replace" for U+FFFD, which BERT drops.
-      max_unique_words: how many different words to remember at a time.
-      progress: whether to show a progress bar on standard error.
-      strip_accents: whether to strip accents; None does as `lower_case`.
-      tokenize_chinese_chars: whether every ideograph is a word of its own.
-      extend: a vocabulary file whose tokens all keep their ids, [unused] ones
-        apart. What the text needs besides, letters and the words that save
-        the most pieces, takes their places and follows behind.
-
-    Raises:
-      UserError: unreadable input, impossible values, or a text that does not
-        give that many tokens; the message says how many it gives.
-    """
-    check_choice("`encoding_errors`", encoding_errors, ENCODING_ERRORS)
-    if not isinstance(input_files, str):
-        input_files = ",".join(map(str, input_files))
-    files = expand_inputs(input_files, "input_files")
-    config = TokenizerConfig.of(
-        lower_case, strip_accents, tokenize_chinese_chars
-    )
-    settings = VocabularySettings(
-        vocab_size,
-        google_layout,
-        min_frequency,
-        character_coverage,
-        held_out,
-        max_unique_words,
-        None if extend is None else vocabulary_to_extend(extend, config),
-    )
-
-    def count(advance: Callable[[int], object]) -> CorpusCounts:
-        return count_words(
-            files, config, held_out, max_unique_words, encoding_errors, advance
-        )
-
-    size = sum(file.stat().st_size for file in files)
-    text = CountedText(input_files, len(files), size, count)
-    return train_vocab_from(text, settings, config, progress)
-
-
-@dataclasses.dataclass(frozen=True)
-class CountedText:
-    """Text whose words can be counted.
-
-    Attributes:
-      name: what the user calls it.
-      files: number of files.
-      size: their bytes.
-      count: counts the words; takes a function to call with the bytes read.
-    """
-
-    name: str
-    files: int
-    size: int
-    count: Callable[[Callable[[int], object]], CorpusCounts]
-
-
-def train_vocab_from(
-    text: CountedText,
+def learn_vocab(
+    counts: CorpusCounts,
     settings: VocabularySettings,
     config: TokenizerConfig,
-    progress: bool,
+    files: int,
+    megabytes: float,
+    seconds_reading: float,
 ) -> TrainedVocabulary:
-    """Learns a vocabulary from any text; see `train_vocab` for the rest."""
+    """Learns a vocabulary from words that were counted.
+
+    Args:
+      counts: the words.
+      settings: see `train_vocab`.
+      config: how text is split into words.
+      files, megabytes, seconds_reading: where the words come from, for the
+        report.
+
+    Raises:
+      UserError: the text does not give that many tokens.
+    """
     started = time.monotonic()
-    with Progress("reading", text.size, 0, "B", shown=progress) as bar:
-        counts = text.count(bar.update)
-    read = time.monotonic()
-    if not counts.learned.counts:
-        raise UserError(f"{text.name}: holds no words.")
     alphabet, left_out = _alphabet(
         counts.learned.counts, settings.character_coverage
     )
-    if progress:
-        print("learning the pieces", file=sys.stderr, flush=True)
-    tokens = _learn(
-        counts.learned.counts,
-        alphabet,
-        config,
-        settings,
-    )
-    learned = time.monotonic()
+    tokens = _learn(counts.learned.counts, alphabet, config, settings)
+    seconds = time.monotonic() - started
     before, old = None, settings.extend
     special = SPECIAL_TOKENS if old is None else old.special
     vocabulary = Vocabulary(tokens, special=special, notify=False)
@@ -321,8 +221,8 @@ def train_vocab_from(
         lower_case=config.lower_case,
         strip_accents=config.strip_accents,
         tokenize_chinese_chars=config.tokenize_chinese_chars,
-        files=text.files,
-        megabytes=text.size / 1e6,
+        files=files,
+        megabytes=megabytes,
         lines=counts.lines,
         words=counts.learned.words,
         unique_words=len(counts.learned.counts),
@@ -333,8 +233,8 @@ def train_vocab_from(
         pieces_per_word=pieces,
         unknown_word_share=unknown,
         pieces_per_word_before=before,
-        seconds_reading=read - started,
-        seconds_learning=learned - read,
+        seconds_reading=seconds_reading,
+        seconds_learning=seconds,
     )
     return TrainedVocabulary(vocabulary, report)
 

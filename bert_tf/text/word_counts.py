@@ -1,22 +1,13 @@
-"""Counting the words of text files of any size, as BERT splits them."""
+"""Counting the words of much text, as BERT splits them."""
 
 import collections
 import dataclasses
-import gzip
-import os
-import pathlib
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
-from bert_tf.errors import UserError
-from bert_tf.files import (
-    decode_line,
-    open_bytes,
-    refuse_carriage_return,
-)
 from bert_tf.text import unicode_tables
 from bert_tf.text.normalizer import BertNormalizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
@@ -74,42 +65,23 @@ class CorpusCounts:
     lines: int = 0
 
 
-def count_words(
-    files: Sequence[pathlib.Path],
-    config: TokenizerConfig,
-    held_out: float,
-    max_unique_words: int,
-    encoding_errors: str = "strict",
-    advance: Callable[[int], object] = lambda size: None,
-) -> CorpusCounts:
-    """Counts the words of text files, a few megabytes at a time.
-
-    A line is held out by its own checksum, so that equal lines are on the
-    same side and the choice is the same in every run.
-
-    Args:
-      files: text files; names ending in .gz are decompressed.
-      config: how text is split into words.
-      held_out: the share of lines to hold out.
-      max_unique_words: the bound of memory (see `WordCounts`).
-      encoding_errors: "strict" or "replace".
-      advance: is called with the bytes read from the files at each step.
-
-    Raises:
-      UserError: a line is not UTF-8, carriage returns end the lines, or a .gz
-        file is damaged.
-    """
-    chunks = _chunks(files, encoding_errors, advance)
-    return count_chunks(chunks, config, held_out, max_unique_words)
-
-
 def count_chunks(
     chunks: Iterable[Sequence[str]],
     config: TokenizerConfig,
     held_out: float,
     max_unique_words: int,
 ) -> CorpusCounts:
-    """Counts the words of lines, some at a time, none of them blank."""
+    """Counts the words of lines, none of them blank.
+
+    A line is held out by its own checksum, so that equal lines are on the
+    same side and the choice is the same in every run.
+
+    Args:
+      chunks: some lines at a time.
+      config: how text is split into words.
+      held_out: the share of lines to hold out.
+      max_unique_words: the bound of memory (see `WordCounts`).
+    """
     normalizer = BertNormalizer(config)
     pattern = unicode_tables.word_pattern(config.tokenize_chinese_chars)
     found = CorpusCounts(
@@ -129,39 +101,6 @@ def count_chunks(
         found.held_out.add(_words(normalizer, pattern, apart))
         found.lines += len(lines)
     return found
-
-
-def _chunks(
-    files: Sequence[pathlib.Path],
-    encoding_errors: str,
-    advance: Callable[[int], object],
-) -> Iterator[list[str]]:
-    """The lines that are not blank, a few megabytes at a time."""
-    lines: list[str] = []
-    size = 0
-    for path in files:
-        position = 0
-        try:
-            with open_bytes(path) as file:
-                on_disk = getattr(file, "fileobj", file)
-                for number, line in enumerate(file, start=1):
-                    if number == 1:
-                        refuse_carriage_return(line, path, number)
-                    text = decode_line(line, path, number, encoding_errors)
-                    text = text.strip()
-                    if text:
-                        lines.append(text)
-                        size += len(text)
-                    if size >= CHUNK_CHARACTERS:
-                        yield lines
-                        lines, size = [], 0
-                        advance(on_disk.tell() - position)
-                        position = on_disk.tell()
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UserError(f"{path}: damaged gzip file ({error}).") from None
-        advance(os.path.getsize(path) - position)
-    if lines:
-        yield lines
 
 
 def _words(

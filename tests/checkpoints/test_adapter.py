@@ -10,7 +10,8 @@ import pytest
 from bert_tf import BertEncoder, bert_classifier, restore
 from bert_tf.checkpoints import load_checkpoint, save_adapter
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 from tests.user_errors import error_of
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "peft"

@@ -16,7 +16,8 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 from tests.hugging_face_models import random_arrays
 
 CONFIG = BertConfig(
@@ -114,7 +115,7 @@ def test_folders_with_something_else_in_them(tmp_path):
         (["yes", 1], "labels.json: holds no list of strings"),
         (["no", "yes"], "names 2 labels, but its head has 3"),
         (["no", "yes", "no"], "labels.json: the label 'no' occurs twice"),
-        (["no", "yes", "\ud800"], r"label 2 is '\ud800', which is no text"),
+        (["no", "yes", "\ud800"], r"label 2 is '\ud800', with half of a surr"),
     ],
 )
 def test_labels_that_do_not_fit(to, labels, words, tmp_path):

@@ -8,7 +8,8 @@ from bert_tf.checkpoints import Checkpoint
 from bert_tf.checkpoints.resize import replace_vocabulary, resize_positions
 from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 from tests.hugging_face_models import random_arrays, tiny_config
 
 WORDS = "bert/embeddings/word_embeddings"

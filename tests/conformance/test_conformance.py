@@ -30,7 +30,7 @@ from bert_tf.models import (
 from bert_tf.pretraining.electra import ElectraPretrainer
 from bert_tf.pretraining.objective import OBJECTIVES
 from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.training.step import TrainingStep
 from tests.contracts.architecture_cases import CASES as ARCHITECTURE_CASES
 from tests.contracts.made_up_architecture import add_to_package

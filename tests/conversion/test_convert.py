@@ -192,7 +192,7 @@ def test_a_source_without_vocabulary(tmp_path, target, capsys):
     given.write_text("\n".join([*TOKENS, "one_more"]) + "\n")
     refused(
         target,
-        f"`vocab_file`={given}: has {len(TOKENS) + 1} tokens, but vocab_size",
+        f"`vocab_file`={given}: the vocabulary has {len(TOKENS) + 1} tok",
         folder,
         vocab_file=given,
     )

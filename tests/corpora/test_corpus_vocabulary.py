@@ -8,9 +8,17 @@ from corpus_files import articles, write_dump
 
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import parse_inputs
-from bert_tf.corpora.vocabulary import mixed_counts, train_corpus_vocab
+from bert_tf.corpora.vocabulary import (
+    mixed_counts,
+    train_corpus_vocab,
+    train_vocab,
+)
 from bert_tf.errors import UserError
-from bert_tf.text.vocabulary_trainer import TrainedVocabulary, train_vocab
+from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.vocabulary_trainer import (
+    TrainedVocabulary,
+    VocabularySettings,
+)
 from bert_tf.text.word_counts import CorpusCounts, WordCounts
 
 SENTENCES = ["The cat sat on the mat.", "The cats sit where mats are."] * 30
@@ -43,8 +51,9 @@ def trained(
 ) -> TrainedVocabulary:
     recipe = CorpusRecipe(**settings)
     files = parse_inputs(text, recipe)
+    learned = VocabularySettings(vocab_size, held_out=0.0)
     return train_corpus_vocab(
-        files, recipe, vocab_size, held_out=0.0, workers=workers
+        files, recipe, learned, TokenizerConfig.of(), workers
     )
 
 

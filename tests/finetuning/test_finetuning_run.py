@@ -508,7 +508,7 @@ def test_settings_that_do_not_fit(
         (
             {"vocab_size": len(TOKENS) + 128},
             "",
-            f"vocabulary has {len(TOKENS)} tokens, but the model has vocab_siz",
+            f"vocabulary has {len(TOKENS)} tokens, but vocab_size is",
         ),
         ({"type_vocab_size": 1}, "", "type_vocab_size is 1"),
     ],

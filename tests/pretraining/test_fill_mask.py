@@ -110,5 +110,5 @@ def test_rows_to_spare_are_no_tokens(filler, tmp_path):
 
 def test_a_vocabulary_larger_than_the_model(filler):
     tokenizer = bert_tf.BertTokenizer([*TOKENS, "d"])
-    with pytest.raises(UserError, match="has 10 tokens and the model 9"):
+    with pytest.raises(UserError, match="has 10 tokens, but vocab_size is 9"):
         MaskFiller(filler.model, tokenizer)

@@ -12,7 +12,8 @@ import pytest
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.records.folder import Manifest
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 from tests.documents import ROOT, blocks
 from tests.model_helpers import fill, small_config
 from tests.records_corpus import LETTERS, sentence, text

@@ -422,8 +422,7 @@ def test_states_of_before_objectives_are_resumed(tmp_path):
         20,
         static=False,
         recipe=RecordsRecipe(),
-        vocabulary=None,
-        tokenizer_config=None,
+        tokenizer=None,
     )
     recipe = PretrainingRecipe()
     found = fingerprint(

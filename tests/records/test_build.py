@@ -34,6 +34,7 @@ from bert_tf.records.shards import ShardBuilder
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import AddedToken
+from bert_tf.text.wordpiece import WordPiece
 from bert_tf.training.run_folder import digest
 from tests import commands
 
@@ -426,8 +427,8 @@ def test_two_runs_at_once_are_refused(workshop: Workshop) -> None:
     with (
         work_folder(
             workshop.folder / "out",
-            RecordsPlan(RecordsRecipe(), "", (), TokenizerConfig.of()),
-            VOCABULARY,
+            RecordsPlan(RecordsRecipe(), "", (), {}),
+            WordPiece(VOCABULARY),
         ),
         pytest.raises(UserError, match="another run is writing there"),
     ):
@@ -516,7 +517,7 @@ def test_the_tokenizer_config_beside_the_vocabulary(workshop: Workshop) -> None:
     workshop.build(held_out=0.0, short_seq_prob=0.0)
     out = RecordFolder.open(workshop.folder / "out")
     assert out.vocabulary.tokens == (*tokens, "bal bam")
-    assert out.tokenizer_config == TokenizerConfig.of(
+    assert out.tokenizer.config == TokenizerConfig.of(
         True, False, added_tokens=[AddedToken("bal bam")]
     )
     ids = {
@@ -566,7 +567,8 @@ def test_fields_added_later_keep_folders_and_runs_of_before(
     for fingerprint, changes in before.items():
         recipe = RecordsRecipe(**changes)
         assert digest(recipe.to_dict()) == fingerprint
-        plan = RecordsPlan(recipe, "", (), TokenizerConfig.of())
+        tokenizer = WordPiece(VOCABULARY, TokenizerConfig.of())
+        plan = RecordsPlan.of(recipe, tokenizer, ())
         # What is unfinished is known by this, in a file or in a bucket.
         assert digest(plan.to_dict()["recipe"]) == fingerprint
         state = workshop.folder / "state.json"

@@ -23,7 +23,6 @@ from bert_tf.records.token_blocks import (
     read_pool,
     write_block,
 )
-from bert_tf.text.tokenizer_config import TokenizerConfig
 
 BEGINNING = Position()
 
@@ -237,7 +236,7 @@ def deal(
     count: int, block: int, seed: int, held_out: float = 0.1
 ) -> np.ndarray:
     recipe = RecordsRecipe(seed=seed, num_shards=4, held_out=held_out)
-    plan = RecordsPlan(recipe, "", (), TokenizerConfig.of())
+    plan = RecordsPlan(recipe, "", (), {})
     return plan.deal(count, block)
 
 

@@ -270,8 +270,7 @@ def test_records_of_the_original_are_read(
     for name in (path, path / "*.tfrecord"):
         folder = RecordFolder.open(name)
         assert folder.static
-        assert folder.vocabulary is folder.recipe is None
-        assert folder.tokenizer_config is None
+        assert folder.tokenizer is folder.recipe is None
         sizes = (folder.max_seq_length, folder.max_predictions_per_seq)
         assert sizes == (32, 5)
         assert (folder.num_records, folder.num_held_out) == (len(made), 0)

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from bert_tf.corpora import vocabulary as corpus_vocabulary
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import parse_inputs
+from bert_tf.corpora.vocabulary import count_words
 from bert_tf.records.build import create_records
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.vocabulary import Vocabulary
 from tests.records_corpus import parsed
 
 # Eight scripts of thirteen letters; a language has one word.
@@ -83,22 +85,11 @@ def test_shares_of_the_records_that_are_written(folder):
     assert rates[-1] > 1.9
 
 
-def test_counts_of_the_words_that_a_vocabulary_is_learned_from(
-    folder, monkeypatch
-):
-    monkeypatch.setattr(
-        corpus_vocabulary,
-        "train_vocab_from",
-        lambda text, *_: text.count(lambda size: None),
-    )
+def test_counts_of_the_words_that_a_vocabulary_is_learned_from(folder):
     recipe = CorpusRecipe(smoothing=SMOOTHING)
-    counted = corpus_vocabulary.train_corpus_vocab(
+    counted = count_words(
         parse_inputs(inputs(folder), recipe),
-        recipe,
-        vocab_size=1000,
-        lower_case=False,
-        held_out=0.0,
-        workers=1,
+        *(recipe, TokenizerConfig.of(False), 0.0, 1000),
     )
     words = SIZES * SENTENCES * SENTENCE_WORDS
     found = [counted.learned.counts[word] for word in WORDS]

@@ -132,7 +132,7 @@ def test_masks_that_cannot_be_changed(
     build: Callable[..., RecordFolder],
 ) -> None:
     folder, static = build(), build(static_masking=True)
-    foreign = dataclasses.replace(static, recipe=None, vocabulary=None)
+    foreign = dataclasses.replace(static, recipe=None, tokenizer=None)
     for records in (static, foreign):
         line = error_of(records.with_masks, mask_token_rate=1.0)
         assert line.startswith("`mask_token_rate`=1.0: the masks of ")

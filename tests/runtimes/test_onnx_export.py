@@ -11,13 +11,12 @@ import tokenizers
 from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import export
 from bert_tf.runtimes.export import export_file
-from bert_tf.runtimes.tokenizer_json import write_tokenizer
 from bert_tf.runtimes.tracing import trace
 from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.unicode_tables import SURROGATES, categories
-from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from tests.inference.serving_models import TOKENS, texts
 from tests.runtimes.runtime_models import KINDS, LABELS, make, rows
 from tests.user_errors import error_of
@@ -126,7 +125,7 @@ def test_a_full_folder_is_left_alone(tmp_path):
 def test_tokenizer_json_gives_the_rows_of_the_packer(padded, tmp_path):
     for lower_case in (True, False):
         own = BertTokenizer(TOKENS, lower_case)
-        write_tokenizer(tmp_path, own, 16, padded)
+        own.data.save_json(tmp_path, 16, padded)
         other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
         asked = texts(200, 12)
         batch = SentencePacker(own, 16)(asked)
@@ -185,7 +184,7 @@ def test_tokenizer_json_knows_all_of_unicode(lower_case, tmp_path):
         lower_case,
         tokenize_chinese_chars=lower_case,
     )
-    write_tokenizer(tmp_path, own, 512, False)
+    own.data.save_json(tmp_path, 512, False)
     other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert other.get_vocab_size() == len(own.vocabulary) - 1
     for form in ("a{0}b {0} \u1e9bA", "A{0}\u03a3{0} e{0}\u0301\u0327{0}"):
@@ -199,7 +198,7 @@ def test_tokenizer_json_knows_all_of_unicode(lower_case, tmp_path):
 def test_tokenizer_json_finds_added_tokens(tmp_path):
     added = [AddedToken("[NAME]", special=True, normalized=False)]
     own = BertTokenizer([*TOKENS, "[NAME]"], added_tokens=added)
-    write_tokenizer(tmp_path, own, 16, False)
+    own.data.save_json(tmp_path, 16, False)
     other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     found = other.encode("the [NAME] is good").ids
     assert found[2] == len(TOKENS)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_files import AddedToken
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.vocabulary import Vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "added_tokens"
 

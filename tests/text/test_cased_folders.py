@@ -18,8 +18,9 @@ from bert_tf.pretraining.setup import choose_tokenizer
 from bert_tf.records.build import create_records
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.vocabulary import Vocabulary
 from tests.records_corpus import parsed
 
 PIECES = "the The cell Cell ##s é e gene BR ##CA ##1 br of .".split()

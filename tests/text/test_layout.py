@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bert_tf.text import layout, truncation
 from bert_tf.text.layout import TokenIds, Windows
-from bert_tf.text.vocabulary import Packing
+from bert_tf.text.token_table import Packing
 
 PAD, CLS, SEP = 0, 2, 3
 BERT = Packing((CLS,), (SEP,), (SEP,), 1, PAD)

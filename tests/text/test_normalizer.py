@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from bert_tf.text import unicode_tables
 from bert_tf.text.normalizer import BertNormalizer, CodePoints, FinalSigma
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.vocabulary import SPECIAL_TOKENS
 
 SCALARS = [code for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
 ASSIGNED = [

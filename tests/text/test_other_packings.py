@@ -43,10 +43,10 @@ from bert_tf.records.instances import make_instances
 from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
-from bert_tf.runtimes.tokenizer_json import write_tokenizer
 from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.token_table import Packing, SpecialTokens
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.vocabulary import Packing, SpecialTokens, Vocabulary
+from bert_tf.text.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 WORDS = "who came where of the ##s river lake sea ran to a".split()
@@ -220,7 +220,7 @@ def test_special_tokens_are_not_masked():
 
 
 def test_tokenizer_json(tmp_path):
-    write_tokenizer(tmp_path, TOKENIZER, 12, True)
+    TOKENIZER.data.save_json(tmp_path, 12, True)
     other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     pack = SentencePacker(TOKENIZER, 12)
     for texts in (("the rivers",), ("the river", "a sea ran"), ("zzz", "a")):

@@ -23,9 +23,10 @@ from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, SpecialTokens, Vocabulary
+from bert_tf.text.vocabulary import Vocabulary
 
 PIECES = "the cell ##s divide ##d protein of a in membrane , .".split()
 PLAIN = Vocabulary([*SPECIAL_TOKENS, *PIECES])

@@ -9,6 +9,7 @@ import pytest
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
@@ -20,9 +21,8 @@ from bert_tf.text.tokenizer_files import (
     added_tokens,
     read_tokenizer_files,
     read_vocabulary,
-    require_vocabulary,
 )
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.vocabulary import Vocabulary
 from tests.model_helpers import small_config
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
@@ -194,9 +194,7 @@ def test_no_vocabulary(tmp_path):
     assert read_vocabulary(tmp_path) is None
     with pytest.raises(UserError) as caught:
         BertTokenizer.from_checkpoint(tmp_path)
-    places = "vocabulary.txt, assets/vocab.txt and tokenizer.json."
     assert str(caught.value).startswith(f"{tmp_path}: holds no vocabulary")
-    assert str(caught.value).endswith(places)
 
 
 def test_the_order_of_places(tmp_path):
@@ -209,7 +207,7 @@ def test_the_order_of_places(tmp_path):
     (tmp_path / TOKENIZER).unlink()
     assert read_vocabulary(tmp_path).tokens == (*TOKENS, "b")
     Vocabulary([*TOKENS, "a"]).save(tmp_path / "vocab.txt")
-    assert require_vocabulary(tmp_path).tokens == (*TOKENS, "a")
+    assert read_vocabulary(tmp_path).tokens == (*TOKENS, "a")
 
 
 @pytest.mark.parametrize("name", ["uncased", "cased", "added"])

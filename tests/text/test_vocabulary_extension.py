@@ -10,10 +10,11 @@ from model_helpers import small_config
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.corpora.vocabulary import train_vocab
 from bert_tf.errors import UserError
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from bert_tf.text.vocabulary_trainer import train_vocab
+from bert_tf.text.vocabulary import Vocabulary
 
 PIECES = "the cell ##s pro ##te ##in kin ##ase a ##a b ##b of . ##n".split()
 UNUSED = ["[unused1]", "[unused2]"]

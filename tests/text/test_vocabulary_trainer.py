@@ -9,12 +9,16 @@ import reference_tokenization
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_tf.corpora import vocabulary as corpus_vocabulary
+from bert_tf.corpora.recipe import SENTENCES, CorpusRecipe
+from bert_tf.corpora.sources import CorpusFile
+from bert_tf.corpora.vocabulary import count_words, train_vocab
 from bert_tf.errors import UserError
 from bert_tf.text import word_counts
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.vocabulary_trainer import special_tokens, train_vocab
+from bert_tf.text.vocabulary_trainer import special_tokens
 
 TEXT = (
     """The cat sat on the mat, and the other cats sat beside it.
@@ -43,9 +47,9 @@ def reference_words(text: str, lower_case: bool) -> collections.Counter:
 
 
 def count(files, lower_case=True, held_out=0.0, limit=1000):
-    return word_counts.count_words(
-        files, TokenizerConfig.of(lower_case), held_out, limit
-    )
+    files = [CorpusFile(str(path), SENTENCES) for path in files]
+    config = TokenizerConfig.of(lower_case)
+    return count_words(files, CorpusRecipe(), config, held_out, limit)
 
 
 @settings(max_examples=60)
@@ -78,9 +82,11 @@ def test_small_chunks_and_compressed_files_count_the_same(
     packed = tmp_path / "corpus.txt.gz"
     packed.write_bytes(gzip.compress(TEXT.encode()))
     read = []
-    monkeypatch.setattr(word_counts, "CHUNK_CHARACTERS", 100)
-    found = word_counts.count_words(
-        [corpus, packed], TokenizerConfig.of(), 0.0, 1000, advance=read.append
+    monkeypatch.setattr(corpus_vocabulary, "CHUNK_CHARACTERS", 100)
+    found = count_words(
+        [CorpusFile(str(path), SENTENCES) for path in (corpus, packed)],
+        *(CorpusRecipe(), TokenizerConfig.of(), 0.0, 1000),
+        advance=read.append,
     )
     expected = reference_words(TEXT, True)
     assert found.learned.counts == expected + expected
@@ -195,7 +201,7 @@ def test_saves_report_and_casing_beside(corpus, tmp_path) -> None:
 
 TRAIN = """
 import sys
-from bert_tf.text.vocabulary_trainer import train_vocab
+from bert_tf.corpora.vocabulary import train_vocab
 print(train_vocab(sys.argv[1], 400, min_frequency=1).vocabulary.digest())
 """
 
@@ -245,16 +251,16 @@ def test_pieces_stay_short_enough_for_the_tokenizer(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"vocab_size": 5}, "`vocab_size`=5: give more than the 5 special"),
+        ({"vocab_size": 5}, "`vocab_size` is 5; it takes more than 5"),
         ({"vocab_size": 20}, "at least .* are needed for 5 special tokens"),
         ({"vocab_size": 9000}, "this text gives .* tokens .*lower `min_f"),
         ({"vocab_size": 9000, "min_frequency": 1}, r"at most that many\.$"),
         ({"google_layout": True}, "at least 1.* needed for 999 special"),
-        ({"min_frequency": 0}, "`min_frequency`=0"),
-        ({"character_coverage": 0.0}, "`character_coverage`=0.0"),
-        ({"held_out": 1.0}, "`held_out`=1.0"),
-        ({"encoding_errors": "ignore"}, "`encoding_errors`=ignore"),
-        ({"max_unique_words": 0}, "`max_unique_words`=0"),
+        ({"min_frequency": 0}, "`min_frequency` is 0"),
+        ({"character_coverage": 0.0}, "`character_coverage` is 0.0"),
+        ({"held_out": 1.0}, "`held_out` is 1.0"),
+        ({"encoding_errors": "ignore"}, "encoding_errors is 'ignore'"),
+        ({"max_unique_words": 0}, "`max_unique_words` is 0"),
     ],
 )
 def test_impossible_settings(corpus, arguments, message) -> None:

@@ -18,7 +18,8 @@ from bert_tf.checkpoints import (
     write_arrays,
 )
 from bert_tf.config import BertConfig
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 from tests import commands
 from tests.hugging_face_models import random_arrays, tiny_checkpoint
 

@@ -124,7 +124,11 @@ class PretrainedModel(TextModel):
             )
         self.encoder = encoder
         # A causal model sees nothing behind a mask.
-        self._fills_masks = model is not encoder and not encoder.config.causal
+        self._fills_masks = (
+            model is not encoder
+            and not encoder.config.causal
+            and tokenizer.vocabulary.special.mask is not None
+        )
         self.task = (
             "fill-mask and embeddings" if self._fills_masks else "embeddings"
         )
@@ -215,7 +219,7 @@ class PretrainedModel(TextModel):
         places = range(0, min(2 * masks, len(words)), 2)
         # A mask in text counts as one token or more here, so there is room.
         for place in places:
-            words[place] = self.tokenizer.vocabulary.special.mask
+            words[place] = self.tokenizer.vocabulary.require_mask()
         while True:
             tokens = self.tokenizer.tokenize(" ".join(words)).shape[0]
             if tokens <= self._room or len(words) <= 2 * masks:
@@ -265,7 +269,7 @@ class PretrainedModel(TextModel):
           unused places; and how many each row has, int32 [B].
         """
         vocabulary = self.tokenizer.vocabulary
-        mask = vocabulary.special.mask
+        mask = vocabulary.require_mask()
         parts = tf.strings.split(text, mask)
         masks = tf.cast(parts.row_lengths(), tf.int32) - 1
         masks = unless(masks == 0, masks, f"text: row {{}} holds no {mask}.")

@@ -49,7 +49,7 @@ def subject_of(
             f"`target`={excerpt(target)}: is no token of this model's "
             f"vocabulary, and a {vocabulary.special.mask} stands for one.{hint}"
         )
-    text, mask = row["text"], vocabulary.special.mask
+    text, mask = row["text"], vocabulary.require_mask()
     parts = text.split(mask)
     found = TokenizedTexts(
         tokenizer,

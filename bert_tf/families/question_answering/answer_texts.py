@@ -16,9 +16,7 @@ import tensorflow as tf
 from bert_tf.families.question_answering.config import BLANKS
 from bert_tf.families.requests import Tensors
 from bert_tf.text.layout import ragged_range, text_of
-from bert_tf.text.normalizer import BertNormalizer
 from bert_tf.text.tokenizer_protocol import Tokenizer
-from bert_tf.text.vocabulary import CONTINUATION
 
 # Candidates whose texts are made at first, as a multiple of n; more only where
 # these have fewer than n different texts.
@@ -317,13 +315,10 @@ class ContextCharacters(tf.Module):
     def __init__(self, tokenizer: Tokenizer):
         super().__init__()
         vocabulary = tokenizer.vocabulary
-        self._unknown = vocabulary.unk_id
+        self._unknown, self._normalize = vocabulary.unk_id, tokenizer.normalize
         with tf.init_scope(), tf.device("/CPU:0"):
-            self._normalizer = BertNormalizer(tokenizer.config)
-            self._pieces = tf.constant(
-                [token.replace(CONTINUATION, "") for token in vocabulary.tokens]
-            )
-            self._is_continuation = tf.constant(vocabulary.is_continuation)
+            self._texts = tf.constant(vocabulary.texts)
+            self._starts_word = tf.constant(vocabulary.starts_word)
 
     def __call__(
         self,
@@ -376,15 +371,15 @@ class ContextCharacters(tf.Module):
             tf.gather_nd(lengths.flat_values, unknown),
         )
         pieces = tf.tensor_scatter_nd_update(
-            tf.gather(self._pieces, ids),
+            tf.gather(self._texts, ids),
             unknown,
-            self._normalizer.normalize(texts),
+            self._normalize(texts),
         )
         decoded = tf.strings.unicode_decode(pieces, "UTF-8")
         counts = tf.cast(decoded.row_lengths(), tf.int32)
         token, number = ragged_range(counts)
-        spaced = (number == 0) & ~tf.gather(
-            self._is_continuation, tf.gather(ids, token)
+        spaced = (number == 0) & tf.gather(
+            self._starts_word, tf.gather(ids, token)
         )
         return decoded.flat_values, _cumulated(counts), spaced
 

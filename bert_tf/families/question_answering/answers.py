@@ -45,8 +45,8 @@ from bert_tf.text.layout import (
     token_ids,
     tokenize,
 )
+from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
-from bert_tf.text.vocabulary import Packing
 
 
 class SpanModel(TextModel):

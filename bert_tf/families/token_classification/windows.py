@@ -146,12 +146,15 @@ def encode_words(
 def word_tokens(words: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
     """The sub-tokens of W words, int32 [W, tokens].
 
-    A word of which nothing is left, such as a control character, is [UNK].
+    A word of which nothing is left, such as a control character, is [UNK], or
+    a [MASK] where the tokenizer has none.
     """
     distinct, number = tf.unique(tf.constant(words))
     ids = tokenizer.tokenize(distinct)
     is_empty = tf.cast(ids.row_lengths() == 0, tf.int64)
-    unknown = tf.fill([tf.reduce_sum(is_empty)], tokenizer.vocabulary.unk_id)
+    vocabulary = tokenizer.vocabulary
+    no_word = (vocabulary.unk_id, vocabulary.blank_id)[vocabulary.unk_id < 0]
+    unknown = tf.fill([tf.reduce_sum(is_empty)], no_word)
     unknown = tf.RaggedTensor.from_row_lengths(unknown, is_empty)
     return tf.gather(tf.concat([ids, unknown], 1), number)
 

@@ -44,8 +44,7 @@ from bert_tf.records.token_blocks import (
     block_path,
 )
 from bert_tf.records.tokenized_corpus import take_block, tokenize_block
-from bert_tf.text.corpus_tokenizer import CorpusTokenizer
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.tokenizer_protocol import TokenizerData
 
 _FACTS = "facts"
 
@@ -57,14 +56,14 @@ class PipelineTask:
     Attributes:
       plan: what is to be built.
       files: the input files.
-      vocabulary: makes the ids.
+      tokenizer: makes the ids.
       output_dir: folder of the records, a path or a URL.
       outcome: name of the file in it that reports what the pipeline did.
     """
 
     plan: RecordsPlan
     files: tuple[CorpusFile, ...]
-    vocabulary: Vocabulary
+    tokenizer: TokenizerData
     output_dir: str
     outcome: str
 
@@ -184,8 +183,7 @@ class TokenizeBlocks(beam.DoFn):
 
     def setup(self) -> None:
         """Makes the tokenizer, once on each worker."""
-        config = self.task.plan.tokenizer_config
-        self.tokenizer = CorpusTokenizer(self.task.vocabulary, config)
+        self.tokenizer = self.task.tokenizer.worker()
 
     def process(
         self, block: Block | Mistake
@@ -202,7 +200,7 @@ class TokenizeBlocks(beam.DoFn):
                 ids,
                 lengths,
                 self.task.files,
-                self.task.vocabulary,
+                self.task.tokenizer.vocabulary,
                 plan.recipe,
             )
         except UserError as error:
@@ -322,7 +320,7 @@ class WriteShards(beam.DoFn):
             Documents.concatenate(documents),
             sum(len(part.documents) for part in parts if part.is_own),
             self.task.plan.recipe,
-            self.task.vocabulary,
+            self.task.tokenizer.vocabulary,
             self._write,
         )
 

@@ -17,6 +17,10 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineState
 
+from bert_tf.checkpoints.tokenizers import (
+    read_vocabulary_file,
+    tokenizer_files,
+)
 from bert_tf.corpora.sources import CorpusFile
 from bert_tf.errors import UserError
 from bert_tf.records.beam.files import (
@@ -52,12 +56,7 @@ from bert_tf.records.report import (
 )
 from bert_tf.records.shards import ShardResult
 from bert_tf.records.token_blocks import BlockSummary
-from bert_tf.text.tokenizer_config import (
-    TokenizerConfig,
-    read_checked_vocabulary,
-)
-from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.tokenizer_protocol import TokenizerData
 
 # What a run that was killed leaves behind.
 _MARK = f"{WORK_FOLDER}/{STATE_FILE}"
@@ -76,7 +75,7 @@ def create_records_with_beam(
 
     Args:
       inputs: what `parse_inputs` gives; paths may be URLs that Beam reads.
-      vocab_file: the WordPiece vocabulary, a path or a URL.
+      vocab_file: the vocabulary of a tokenizer, a path or a URL.
       output_dir: where the records go, a path that all workers share or a URL.
       recipe: how they are made.
       options: Beam's own, as `parse_options` gives them.
@@ -92,10 +91,10 @@ def create_records_with_beam(
     """
     try:
         files = tuple(inputs)
-        vocabulary, config = _vocabulary(vocab_file, recipe)
+        tokenizer = _read_tokenizer(vocab_file, recipe.lower_case)
         described = tuple(describe(file) for file in files)
-        plan = RecordsPlan(recipe, vocabulary.digest(), described, config)
-        task = RecordsTask(plan, files, vocabulary, log)
+        plan = RecordsPlan.of(recipe, tokenizer, described)
+        task = RecordsTask(plan, files, tokenizer, log)
         if is_remote(output_dir):
             return _make_remote(task, output_dir, options, overwrite)
         # A folder of this machine, or one that it shares.
@@ -109,25 +108,20 @@ def create_records_with_beam(
         raise _failed(str(error)) from error
 
 
-def _vocabulary(
-    vocab_file: str, recipe: RecordsRecipe
-) -> tuple[Vocabulary, TokenizerConfig]:
+def _read_tokenizer(vocab_file: str, lower_case: bool) -> TokenizerData:
     if not is_remote(vocab_file):
-        return read_checked_vocabulary(vocab_file, recipe.lower_case)
+        return read_vocabulary_file(vocab_file, lower_case)
     if size_of(vocab_file) is None:
         raise UserError(f"{vocab_file}: no such vocabulary file.")
-    folder = vocab_file.rpartition("/")[0]
-    config = join(folder, TOKENIZER_CONFIG_FILE)
-    paths = [vocab_file, *([config] if size_of(config) is not None else [])]
+    folder, _, name = vocab_file.rpartition("/")
+    beside = [join(folder, each) for each in tokenizer_files() if each != name]
+    paths = [vocab_file, *(p for p in beside if size_of(p) is not None)]
     with tempfile.TemporaryDirectory() as place, local_copies(paths) as copies:
         for copy in copies:
             path = pathlib.Path(copy)
             path.rename(pathlib.Path(place, path.name))
-        name = vocab_file.rpartition("/")[2]
         try:
-            return read_checked_vocabulary(
-                pathlib.Path(place, name), recipe.lower_case
-            )
+            return read_vocabulary_file(pathlib.Path(place, name), lower_case)
         except UserError as error:
             raise UserError(str(error).replace(place, folder)) from None
 
@@ -142,7 +136,7 @@ def _run(
         PipelineTask(
             task.plan,
             task.files,
-            task.vocabulary,
+            task.tokenizer,
             output_dir,
             outcome,
         ),

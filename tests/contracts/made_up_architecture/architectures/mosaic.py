@@ -21,6 +21,7 @@ from bert_tf.architectures.parts import (
 )
 from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
 from bert_tf.recipe import setting
+from bert_tf.text.wordpiece import WordPiece
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +153,6 @@ _NAMES = Names(
 MOSAIC = Architecture(
     config=MosaicConfig,
     names=_NAMES,
-    tokenizer="bert_tf.text.tokenizer.BertTokenizer",
+    tokenizer=WordPiece,
     encoder="bert_tf.encoders.mosaic.MosaicEncoder",
 )

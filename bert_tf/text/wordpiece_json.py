@@ -10,19 +10,20 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 from bert_tf.text import unicode_tables
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_FILE
-from bert_tf.text.tokenizer_protocol import Tokenizer
-from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
-
-# As in Google's code.
-_MAX_WORD_CHARACTERS = 200
+from bert_tf.text.vocabulary import (
+    CONTINUATION,
+    MAX_WORD_CHARACTERS,
+    Vocabulary,
+)
 
 
 def write_tokenizer(
     folder: pathlib.Path,
-    tokenizer: Tokenizer,
+    vocabulary: Vocabulary,
+    rules: TokenizerConfig,
     max_seq_length: int,
     padded: bool,
-    finds_special: bool = False,
+    finds_special: bool,
 ) -> None:
     """Writes tokenizer.json, which the library tokenizers reads.
 
@@ -33,12 +34,12 @@ def write_tokenizer(
 
     Args:
       folder: takes the file.
-      tokenizer: of the model.
+      vocabulary: the tokens.
+      rules: how text is split.
       max_seq_length: the longest row.
       padded: whether every row is padded to that.
       finds_special: whether special tokens are looked for in text.
     """
-    vocabulary, rules = tokenizer.vocabulary, tokenizer.config
     # A blank entry keeps what it was read as, as in transformers.
     pairs = zip(vocabulary.tokens, vocabulary.entries, strict=True)
     ids = {token or entry: n for n, (token, entry) in enumerate(pairs)}
@@ -47,7 +48,7 @@ def write_tokenizer(
             vocab=ids,
             unk_token=vocabulary.special.unk,
             continuing_subword_prefix=CONTINUATION,
-            max_input_chars_per_word=_MAX_WORD_CHARACTERS,
+            max_input_chars_per_word=MAX_WORD_CHARACTERS,
         )
     )
     written.normalizer = _normalizer(vocabulary, rules)
@@ -58,7 +59,7 @@ def write_tokenizer(
             pre_tokenizers.Split(_any_of(apart), "isolated"),
         ]
     )
-    written.post_processor = _framing(tokenizer)
+    written.post_processor = _framing(vocabulary)
     for token in rules.added_tokens:
         added = tokenizers.AddedToken(
             token.content,
@@ -72,14 +73,14 @@ def write_tokenizer(
         written.add_special_tokens(
             [
                 tokenizers.AddedToken(token, normalized=False, special=True)
-                for token in vocabulary.special
+                for token in vocabulary.special.present
             ]
         )
     written.enable_truncation(max_seq_length)
     if padded:
         written.enable_padding(
             length=max_seq_length,
-            pad_id=tokenizer.packing.pad_id,
+            pad_id=vocabulary.packing.pad_id,
             pad_token=vocabulary.special.pad,
         )
     written.save(str(folder / TOKENIZER_FILE))
@@ -143,9 +144,9 @@ def _class_of(codes: Iterable[int]) -> str:
     return unicode_tables.character_class(unicode_tables.ranges(codes))
 
 
-def _framing(tokenizer: Tokenizer) -> processors.TemplateProcessing:
-    """The tokenizer's `packing` as a template."""
-    packing, tokens = tokenizer.packing, tokenizer.vocabulary.tokens
+def _framing(vocabulary: Vocabulary) -> processors.TemplateProcessing:
+    """The `packing` as a template."""
+    packing, tokens = vocabulary.packing, vocabulary.tokens
     names = {}
     for number in sorted({*packing.begin, *packing.middle, *packing.end}):
         token = tokens[number]
