@@ -44,6 +44,13 @@ PINS = {
     for name in ("requirements.txt", "requirements-beam.txt")
     for requirement in requirements(name)
 }
+# No test needs the libraries of --check=transformers; a peer's environment has
+# them.
+PINS |= {
+    requirement.name: requirement
+    for requirement in requirements("requirements-peers.txt")
+    if requirement.name in ("torch", "transformers")
+}
 
 
 def test_they_are_the_same_libraries():
