@@ -1,13 +1,16 @@
 """The tokenizer of a model folder, by the architecture of the model."""
 
+import itertools
 import os
 import pathlib
+from collections.abc import Iterable
 
 from bert_tf.architecture_list import ARCHITECTURES, find_architecture
 from bert_tf.checkpoints.recognition import HUGGING_FACE_CONFIG, OWN_CONFIG
 from bert_tf.config import BertConfig
 from bert_tf.recipe import read_json_object
 from bert_tf.sources import local_folder, transformer_folder
+from bert_tf.text.byte_bpe import ByteLevelBpe
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.tokenizer_protocol import (
     Tokenizer,
@@ -18,13 +21,21 @@ from bert_tf.text.wordpiece import WordPiece
 
 
 def _all_kinds() -> tuple[type[TokenizerData], ...]:
+    """Those of architectures, and what folders without one may hold."""
     kinds = (find_architecture(n, "the list").tokenizer for n in ARCHITECTURES)
-    return tuple(dict.fromkeys(kinds))
+    return tuple(dict.fromkeys((ByteLevelBpe, *kinds)))
 
 
-def tokenizer_files() -> tuple[str, ...]:
-    """The files of the tokenizers of all architectures in our own folders."""
-    names = (name for kind in _all_kinds() for name in kind.FILES)
+def tokenizer_files(folder: pathlib.Path | None = None) -> tuple[str, ...]:
+    """The files of the tokenizers of all kinds in our own folders.
+
+    Given a folder, only of the kind whose tokens it holds.
+    """
+    kinds: Iterable[type[TokenizerData]] = reversed(_all_kinds())
+    if folder is not None:
+        found = (k for k in kinds if (folder / k.FILES[0]).exists())
+        kinds = itertools.islice(found, 1)
+    names = (name for kind in kinds for name in kind.FILES)
     return (*dict.fromkeys(names), TOKENIZER_CONFIG_FILE)
 
 
@@ -40,7 +51,7 @@ def _kinds_of(folder: pathlib.Path) -> tuple[type[TokenizerData], ...]:
     for name in (OWN_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json_object(folder / name, missing_ok=True)
         named = values.get("model_type")
-        if named in ARCHITECTURES:
+        if isinstance(named, str) and named in ARCHITECTURES:
             return (find_architecture(named, name).tokenizer,)
     return _all_kinds()
 
@@ -65,7 +76,7 @@ def read_tokenizer(
         found = kind.read(folder, lower_case, notify=notify)
         if found is not None:
             return found
-    raise no_vocabulary(folder, kinds[0])
+    raise no_vocabulary(folder, kinds[-1])
 
 
 def read_vocabulary_file(

@@ -415,7 +415,7 @@ def _remove_records(output_dir: pathlib.Path) -> None:
     for kind in ("records", "held_out"):
         for path in output_dir.glob(f"{kind}-*-of-*.tfrecord"):
             path.unlink()
-    for name in (RECIPE_FILE, *tokenizer_files(), MANIFEST_FILE):
+    for name in (RECIPE_FILE, *tokenizer_files(output_dir), MANIFEST_FILE):
         (output_dir / name).unlink(missing_ok=True)
 
 

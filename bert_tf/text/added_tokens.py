@@ -6,21 +6,15 @@ The rules are those of Hugging Face's tokenizers (added_vocabulary.rs,
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_tf.errors import UserError
-from bert_tf.text import unicode_tables
-from bert_tf.text.normalizer import (
-    BertNormalizer,
-    character_offsets,
-    characters_before,
-)
-from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.normalizer import characters_before
+from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_files import AddedToken
-from bert_tf.text.vocabulary import Vocabulary
 
 # Ids, where rows begin among them, and where each id begins and ends.
 Pieces = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
@@ -67,8 +61,38 @@ def _whole(texts: tf.Tensor) -> _Segments:
     )
 
 
+class Normalizer(Protocol):
+    """What is done to text before it is split."""
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        """Normalises strings, string [B] to string [B]."""
+
+    def normalize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
+        """See `BertNormalizer.normalize_with_offsets`."""
+
+    def character_offsets(
+        self,
+        sources: tf.RaggedTensor,
+        texts: tf.Tensor,
+        rows: tf.Tensor,
+        starts: tf.Tensor,
+        ends: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `BertNormalizer.character_offsets`."""
+
+
 class AddedTokens(tf.Module):
     """Splits texts at the tokens that were added to a vocabulary.
+
+    Args:
+      tokens: what is looked for.
+      vocabulary: has their ids.
+      normalizer: of the text between them.
+      apart: the class of characters that are words of their own in normalised
+        text; empty for none.
+      nul: what stands for U+0000 in the text between them.
 
     Raises:
       UserError: a token is not in the vocabulary, or nothing is left of it.
@@ -77,13 +101,14 @@ class AddedTokens(tf.Module):
     def __init__(
         self,
         tokens: Sequence[AddedToken],
-        vocabulary: Vocabulary,
-        config: TokenizerConfig,
-        normalizer: BertNormalizer,
+        vocabulary: TokenTable,
+        normalizer: Normalizer,
+        apart: str = "",
+        nul: str = "\x01",
     ):
         super().__init__()
-        self._vocabulary, self._config = vocabulary, config
-        self._normalizer = normalizer
+        self._vocabulary, self._apart = vocabulary, apart
+        self._normalizer, self._nul = normalizer, nul
         self._find_in_text = self._finder(
             [t for t in tokens if not t.normalized]
         )
@@ -106,11 +131,7 @@ class AddedTokens(tf.Module):
         ids = [self._vocabulary.ids[content] for content in spelled]
         apart = ""
         if tokens[0].normalized:
-            # transformers puts blanks around ideographs first.
-            if self._config.tokenize_chinese_chars:
-                apart = unicode_tables.character_class(
-                    unicode_tables.IDEOGRAPHS
-                )
+            apart = self._apart
             normalized = self._normalizer.normalize(tf.constant(spelled))
             spelled = [text.decode() for text in normalized.numpy()]
         if "" in spelled:
@@ -138,8 +159,8 @@ class AddedTokens(tf.Module):
         texts = tf.strings.unicode_transcode(
             texts, "UTF-8", "UTF-8", errors="replace"
         )
-        # TF Text's regex_split ends at a NUL; both are dropped later.
-        texts = tf.strings.regex_replace(texts, r"\x00", "\x01")
+        # TF Text's regex_split ends at a NUL.
+        texts = tf.strings.regex_replace(texts, r"\x00", self._nul)
         outer = self._find_in_text(texts)
         normalized, sources, repaired = self._normalizer.normalize_with_offsets(
             outer.texts
@@ -154,7 +175,7 @@ class AddedTokens(tf.Module):
         ids = tf.concat([ids, tf.gather(inner.ids, found)], 0)
         starts = tf.concat([starts + shift, tf.gather(inner.start, found)], 0)
         ends = tf.concat([ends + shift, tf.gather(inner.end, found)], 0)
-        first, last = character_offsets(
+        first, last = self._normalizer.character_offsets(
             sources, repaired, segment, starts, ends
         )
         begin, end = characters_before(texts, outer.row, outer.start, outer.end)

@@ -284,6 +284,17 @@ class BertNormalizer(tf.Module):
         )
         return found, sources, repaired
 
+    def character_offsets(
+        self,
+        sources: tf.RaggedTensor,
+        texts: tf.Tensor,
+        rows: tf.Tensor,
+        starts: tf.Tensor,
+        ends: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Byte offsets in normalised texts as character offsets; see below."""
+        return character_offsets(sources, texts, rows, starts, ends)
+
     def _repair(self, texts: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
         """Replaces what is not plain by its like, character by character."""
         rows = tf.where(~plain)
@@ -344,6 +355,39 @@ def _character_counts(texts: tf.Tensor) -> tf.Tensor:
     return tf.cumsum(tf.cast(begins_character, tf.int32))
 
 
+def source_characters(
+    sources: tf.RaggedTensor,
+    texts: tf.Tensor,
+    rows: tf.Tensor,
+    *places: tf.Tensor,
+) -> list[tf.Tensor]:
+    """The characters that bytes of normalised texts come from.
+
+    Args:
+      sources: where each byte of the normalised texts and their ends come
+        from, in bytes of `texts`; ragged int64 [B, bytes + 1].
+      texts: valid UTF-8, string [B].
+      rows: the row of each place, int64 [S].
+      *places: bytes in the normalised texts, each int64 [S].
+
+    Returns:
+      For each of `places` int32 [S].
+    """
+    lengths = tf.cast(tf.strings.length(texts), tf.int64)
+    row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+    source_begins = tf.gather(sources.row_starts(), rows)
+    counts = _character_counts(texts)
+    # The index of the character that a byte of all texts belongs to; the last
+    # entry is for the end of the last text.
+    indices = tf.concat([counts - 1, [tf.reduce_sum(counts[-1:])]], 0)
+    first = tf.gather(indices, row_begins)
+    found = []
+    for place in places:
+        source = tf.gather(sources.values, source_begins + place)
+        found.append(tf.gather(indices, row_begins + source) - first)
+    return found
+
+
 def character_offsets(
     sources: tf.RaggedTensor,
     texts: tf.Tensor,
@@ -354,9 +398,7 @@ def character_offsets(
     """Turns byte offsets in normalised texts into character offsets.
 
     Args:
-      sources: where each byte of the normalised texts and their ends come
-        from, in bytes of `texts`; ragged int64 [B, bytes + 1].
-      texts: valid UTF-8, string [B].
+      sources, texts: see `source_characters`.
       rows: the row of each token, int64 [tokens].
       starts: byte starts in the normalised texts, int64 [tokens].
       ends: exclusive byte ends, int64 [tokens].
@@ -364,20 +406,7 @@ def character_offsets(
     Returns:
       Starts and exclusive ends in characters of `texts`, int32 [tokens].
     """
-    lengths = tf.cast(tf.strings.length(texts), tf.int64)
-    row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
-    source_begins = tf.gather(sources.row_starts(), rows)
-    counts = _character_counts(texts)
-    # The index of the character that a byte of all texts belongs to; the last
-    # entry is for the end of the last text.
-    indices = tf.concat([counts - 1, [tf.reduce_sum(counts[-1:])]], 0)
-    first = tf.gather(indices, row_begins)
-
-    def character(offsets: tf.Tensor) -> tf.Tensor:
-        places = tf.gather(sources.values, source_begins + offsets)
-        return tf.gather(indices, row_begins + places) - first
-
-    return (
-        character(starts),
-        tf.maximum(character(ends), character(ends - 1) + 1),
+    first, last, behind = source_characters(
+        sources, texts, rows, starts, ends - 1, ends
     )
+    return first, tf.maximum(behind, last + 1)

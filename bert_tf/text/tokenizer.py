@@ -189,8 +189,15 @@ class BertTokenizer(tf.Module):
             self._is_continuation = tf.constant(vocab.is_continuation)
             self._added_tokens = None
             if looked_for:
+                # transformers puts blanks around ideographs first.
+                apart = unicode_tables.character_class(
+                    unicode_tables.IDEOGRAPHS
+                )
                 self._added_tokens = AddedTokens(
-                    looked_for, vocab, self.config, self._normalizer
+                    looked_for,
+                    vocab,
+                    self._normalizer,
+                    apart if tokenize_chinese_chars else "",
                 )
 
     def __call__(self, texts: tf.Tensor | str | Sequence[str]):
@@ -291,9 +298,9 @@ class BertTokenizer(tf.Module):
         Raises:
           UserError: `texts` is something else.
         """
-        texts, is_scalar = _as_batch(texts)
+        texts, is_scalar = as_batch(texts)
         ids, splits = self._traced(self._tokenize)(texts)
-        return ids if is_scalar else _ragged(ids, splits)
+        return ids if is_scalar else ragged(ids, splits)
 
     def tokenize_with_offsets(self, texts: tf.Tensor | str | Sequence[str]):
         """Splits texts into ids and says where each comes from.
@@ -313,12 +320,12 @@ class BertTokenizer(tf.Module):
         Raises:
           UserError: `texts` is something else.
         """
-        texts, is_scalar = _as_batch(texts)
+        texts, is_scalar = as_batch(texts)
         run = self._traced(self._tokenize_with_offsets)
         ids, splits, starts, ends = run(texts)
         if is_scalar:
             return ids, starts, ends
-        return tuple(_ragged(values, splits) for values in (ids, starts, ends))
+        return tuple(ragged(values, splits) for values in (ids, starts, ends))
 
     def _traced(self, function: Any) -> Any:
         """A function of this tokenizer, traced before it is first called.
@@ -470,7 +477,7 @@ def _all_plain_ascii(texts: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.strings.regex_full_match(texts, _PLAIN_ASCII))
 
 
-def _as_batch(texts) -> tuple[tf.Tensor, bool]:
+def as_batch(texts) -> tuple[tf.Tensor, bool]:
     """The texts as string [B], and whether they were a scalar."""
     try:
         texts = tf.convert_to_tensor(texts, tf.string)
@@ -486,7 +493,8 @@ def _as_batch(texts) -> tuple[tf.Tensor, bool]:
     return (texts[tf.newaxis] if is_scalar else texts), is_scalar
 
 
-def _ragged(values: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
+def ragged(values: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
+    """A ragged tensor of values and where its rows begin."""
     return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
 
@@ -501,7 +509,7 @@ def _check_rules(lower_case: bool) -> None:
         tokenizer = BertTokenizer(CHECK_TOKENS, lower_case)
         texts = tf.constant([text for text, *_ in CHECKS])
         # Operation by operation: tracing takes longer than all of them.
-        ids = _ragged(*tokenizer._tokenize.python_function(texts))
+        ids = ragged(*tokenizer._tokenize.python_function(texts))
         found = tokenizer.id_to_token(ids).to_list()
     for (text, *expected), tokens in zip(CHECKS, found, strict=True):
         correct = expected[0 if lower_case else 1].split()

@@ -240,10 +240,10 @@ def read_vocabulary(
         row = "entry"
     own = max(tokens)
     ids = {tokens[number].strip(): number for number in sorted(tokens)}
-    for added, number, place in _added(files):
+    for added, number, place in added_entries(files):
         token = added.content
         if number not in tokens:
-            _check_added(token, place)
+            _checkadded_entries(token, place)
         if tokens.setdefault(number, token).strip() != token:
             raise UserError(
                 f"{place}: token {number} is {token!r}, but "
@@ -285,7 +285,7 @@ def added_tokens(files: TokenizerFiles) -> tuple[AddedToken, ...]:
     Raises `UserError` if a file is damaged.
     """
     found: dict[str, tuple[int, AddedToken]] = {}
-    for token, number, _ in _added(files):
+    for token, number, _ in added_entries(files):
         if token.content not in files.special:
             found.setdefault(token.content, (number, token))
     in_order = sorted(
@@ -294,7 +294,7 @@ def added_tokens(files: TokenizerFiles) -> tuple[AddedToken, ...]:
     return tuple(token for _, token in in_order)
 
 
-def _check_added(token: str, place: str) -> None:
+def _checkadded_entries(token: str, place: str) -> None:
     """Refuses a token that its line of a vocab.txt does not give back."""
     if token != token.strip():
         raise UserError(
@@ -323,7 +323,7 @@ def _wordpiece(model: JsonPart, unk: str | None) -> tuple[dict[int, str], str]:
     return tokens, place
 
 
-def _added(
+def added_entries(
     files: TokenizerFiles,
 ) -> Iterator[tuple[AddedToken, int, str]]:
     """Tokens, ids and places in the files that name tokens by their ids.

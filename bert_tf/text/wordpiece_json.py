@@ -8,6 +8,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from bert_tf.text import unicode_tables
+from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_FILE
 from bert_tf.text.vocabulary import (
@@ -59,7 +60,7 @@ def write_tokenizer(
             pre_tokenizers.Split(_any_of(apart), "isolated"),
         ]
     )
-    written.post_processor = _framing(vocabulary)
+    written.post_processor = framing(vocabulary)
     for token in rules.added_tokens:
         added = tokenizers.AddedToken(
             token.content,
@@ -144,7 +145,7 @@ def _class_of(codes: Iterable[int]) -> str:
     return unicode_tables.character_class(unicode_tables.ranges(codes))
 
 
-def _framing(vocabulary: Vocabulary) -> processors.TemplateProcessing:
+def framing(vocabulary: TokenTable) -> processors.TemplateProcessing:
     """The `packing` as a template."""
     packing, tokens = vocabulary.packing, vocabulary.tokens
     names = {}

@@ -1,0 +1,465 @@
+"""Byte-level BPE as TensorFlow operations, exact for every string.
+
+A word begins where the classes of code points say so, which takes the
+characters beside it alone. The bytes of a word are read as ISO-8859-1, and
+SentencePiece's BPE merges these letters. It looks for the result of a merge
+where GPT-2's looks for the pair. Both agree on every text if every token, as a
+text, becomes itself in both: where they part first, the letters of a token
+would stay in two other pieces for good. That is checked.
+"""
+
+import functools
+import pathlib
+import struct
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
+
+from bert_tf.errors import UserError
+from bert_tf.text import unicode_tables
+from bert_tf.text.added_tokens import AddedTokens, Pieces
+from bert_tf.text.byte_bpe import ByteLevelBpe
+from bert_tf.text.normalizer import source_characters
+from bert_tf.text.token_table import Packing
+from bert_tf.text.tokenizer import as_batch, ragged
+
+# Classes of code points.
+_OTHER, _LETTER, _NUMBER, _BLANK, _SPACE = range(5)
+_CONTRACTIONS = ("s", "t", "m", "d", "re", "ve", "ll")
+# A noncharacter, since operations on strings may end at a NUL.
+_NUL = "\U0010fffe"
+_NUL_BYTES = len(_NUL.encode())
+# Under these names no text spells what is not merged.
+_UNSPELLED, _UNKNOWN = "\u0101", "\u0102"
+_MODEL_BPE, _CONTROL, _UNKNOWN_TYPE = 2, 3, 2
+
+
+@functools.cache
+def _classes() -> np.ndarray:
+    """The class of each code point to the regex engine of tokenizers, int32."""
+    codes = [
+        code
+        for code in range(unicode_tables.CODE_POINTS)
+        if code not in unicode_tables.SURROGATES
+    ]
+    text, places = "".join(map(chr, codes)), np.array(codes)
+    classes = np.full(unicode_tables.CODE_POINTS, _OTHER, np.int32)
+    for kind, pattern in (
+        (_LETTER, r"\p{L}+"),
+        (_NUMBER, r"\p{N}+"),
+        (_BLANK, r"\s+"),
+    ):
+        split = pre_tokenizers.Split(
+            tokenizers.Regex(pattern), "removed", invert=True
+        )
+        for _, (begin, end) in split.pre_tokenize_str(text):
+            classes[places[begin:end]] = kind
+    classes[ord(" ")] = _SPACE
+    return classes
+
+
+class _AsItIs:
+    """Text that is not normalised."""
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        return texts
+
+    def normalize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
+        lengths = tf.cast(tf.strings.length(texts), tf.int64)
+        return texts, tf.ragged.range(lengths + 1), texts
+
+    def character_offsets(
+        self,
+        sources: tf.RaggedTensor,
+        texts: tf.Tensor,
+        rows: tf.Tensor,
+        starts: tf.Tensor,
+        ends: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        first, last = source_characters(sources, texts, rows, starts, ends - 1)
+        return first, last + 1
+
+
+class _Composed(_AsItIs):
+    """Text in Unicode's form NFC.
+
+    A composed character comes from the first of those that it is made of, as
+    in the library tokenizers: a text and its NFC have as many characters in
+    NFD, and are read side by side, whatever the order of marks.
+    """
+
+    def __init__(self) -> None:
+        self._sizes = tf.constant(_sizes_in_nfd())
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        return tf_text.normalize_utf8(texts, "NFC")
+
+    def normalize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
+        composed = self.normalize(texts)
+        found = tf.strings.unicode_decode(composed, "UTF-8")
+        given, places = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
+        ends = tf.cumsum(tf.gather(self._sizes, given.flat_values))
+        sizes = tf.gather(self._sizes, found.flat_values)
+        begins = tf.cumsum(sizes, exclusive=True)
+        origin = tf.searchsorted(ends, begins, side="right")
+        origin = tf.minimum(origin, tf.size(ends) - 1)
+        codes = found.flat_values[:, tf.newaxis]
+        wider = tf.cast(codes >= [0x80, 0x800, 0x10000], tf.int32)
+        num_bytes = 1 + tf.reduce_sum(wider, 1)
+        of_bytes = tf.RaggedTensor.from_row_splits(
+            tf.repeat(tf.gather(places.flat_values, origin), num_bytes),
+            tf.concat([[0], tf.cumsum(tf.strings.length(composed))], 0),
+            validate=False,
+        )
+        lengths = tf.cast(tf.strings.length(texts), tf.int64)
+        behind = tf.RaggedTensor.from_tensor(lengths[:, tf.newaxis])
+        behind = behind.with_row_splits_dtype(of_bytes.row_splits.dtype)
+        sources = tf.concat([of_bytes, behind], 1)
+        return composed, sources.with_row_splits_dtype(tf.int64), texts
+
+
+@functools.cache
+def _sizes_in_nfd() -> np.ndarray:
+    """How many characters each code point is in NFD, int32."""
+    codes = np.array(
+        [
+            code
+            for code in range(unicode_tables.CODE_POINTS)
+            if code not in unicode_tables.SURROGATES and code != ord("\n")
+        ]
+    )
+    text = normalizers.NFD().normalize_str("\n".join(map(chr, codes)))
+    sizes = np.ones(unicode_tables.CODE_POINTS, np.int32)
+    sizes[codes] = list(map(len, text.split("\n")))
+    return sizes
+
+
+class ByteBpeTokenizer(tf.Module):
+    """Splits text into the ids of byte-level BPE; a `Tokenizer`.
+
+    Bytes that are not UTF-8 are read as U+FFFD. Tokens that were added to a
+    vocabulary are found in text as by Hugging Face's tokenizers; special ones
+    are split like other text unless `split_special_tokens` is False.
+    """
+
+    lower_case = False
+
+    def __init__(self, data: ByteLevelBpe, split_special_tokens: bool = True):
+        """Builds the tables.
+
+        Args:
+          data: tokens, merges and rules.
+          split_special_tokens: see the class.
+
+        Raises:
+          UserError: the merges cannot be followed by their results alone.
+        """
+        super().__init__()
+        self.data = self.vocabulary = data
+        self.split_special_tokens = split_special_tokens
+        lengths, leads, trails = (
+            np.zeros(len(data), np.int64) for _ in range(3)
+        )
+        for number, raw in enumerate(data.raw):
+            if raw is not None:
+                # As long as where NUL has its stand-in.
+                more = raw.count(0) * (_NUL_BYTES - 1)
+                lengths[number] = len(raw) + more
+                leads[number] = len(raw) - len(raw.lstrip(b" "))
+                trails[number] = len(raw) - len(raw.rstrip(b" "))
+        looked_for = data.looked_for(split_special_tokens)
+        # Without the blanks that it takes from the text before it.
+        own = np.zeros(len(data), np.int32)
+        for token in looked_for:
+            number, bare = data.ids[token.content], token.content
+            leads[number] = len(bare) - len(bare.lstrip())
+            trails[number] = len(bare) - len(bare.rstrip())
+            own[number] = len(bare) * token.lstrip
+        with tf.init_scope(), tf.device("/CPU:0"):
+            self._normal = _Composed() if data.nfc else _AsItIs()
+            self._merge = tf_text.SentencepieceTokenizer(
+                model=_sentencepiece_model(data), out_type=tf.int32
+            )
+            self._classes = tf.constant(_classes())
+            self._lengths = tf.constant(lengths)
+            self._own = tf.constant(own)
+            self._leads = tf.constant(leads, tf.int32)
+            self._trails = tf.constant(trails, tf.int32)
+            self._tokens = tf.constant(data.tokens)
+            self._bytes = tf.constant(
+                [
+                    token.encode() if raw is None else raw
+                    for token, raw in zip(data.tokens, data.raw, strict=True)
+                ]
+            )
+            self._added_tokens = AddedTokens(
+                looked_for, data, self._normal, nul=_NUL
+            )
+            self._check()
+
+    def _check(self) -> None:
+        """Refuses merges of which results and pairs do not agree."""
+        data = self.data
+        merged = [n for n, raw in enumerate(data.raw) if raw is not None]
+        letters = [(data.raw[n] or b"").decode("latin-1") for n in merged]
+        by_result = self._merge.tokenize(tf.constant(letters)).to_list()
+        library = tokenizers.Tokenizer(
+            models.BPE(dict(data.ids), list(data.merges))
+        )
+        by_pair = library.encode_batch([data.tokens[n] for n in merged])
+        for number, found, other in zip(
+            merged, by_result, by_pair, strict=True
+        ):
+            if [number] != found or [number] != other.ids:
+                raise UserError(
+                    f"merges: the token {data.tokens[number]!r} is not what "
+                    "its own letters are merged to, so this byte-level BPE "
+                    "cannot be computed in a graph; use another model."
+                )
+
+    @property
+    def packing(self) -> Packing:
+        """How special tokens frame the texts of a row."""
+        return self.data.packing
+
+    @property
+    def stand_alone(self) -> frozenset[int]:
+        """The code points that are words of their own."""
+        return unicode_tables.stand_alone()
+
+    def __call__(self, texts: Any) -> Any:
+        """The same as `tokenize`."""
+        return self.tokenize(texts)
+
+    def __repr__(self) -> str:
+        return f"ByteBpeTokenizer({len(self.data):,} tokens)"
+
+    def save(self, folder: str | pathlib.Path) -> None:
+        """Writes its files into a model folder."""
+        self.data.save(folder)
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        """The letters that texts, string [B], have before they are split."""
+        return self._normal.normalize(texts)
+
+    def tokenize(self, texts: Any) -> Any:
+        """Splits texts into ids; see `BertTokenizer.tokenize`."""
+        texts, is_scalar = as_batch(texts)
+        ids, splits, _, _ = self._tokenize(texts)
+        return ids if is_scalar else ragged(ids, splits)
+
+    def tokenize_with_offsets(self, texts: Any) -> Any:
+        """Splits texts into ids and says where each comes from.
+
+        See `BertTokenizer.tokenize_with_offsets`. A token that has a part of
+        the bytes of a character spans the character. Blanks are left out of
+        the spans where `ByteLevelBpe.trim_offsets` says so.
+        """
+        texts, is_scalar = as_batch(texts)
+        ids, splits, starts, ends = self._tokenize(texts)
+        if is_scalar:
+            return ids, starts, ends
+        return tuple(ragged(values, splits) for values in (ids, starts, ends))
+
+    def id_to_token(self, ids: Any) -> Any:
+        """The tokens of int32 ids of any shape, dense or ragged."""
+        if isinstance(ids, tf.RaggedTensor):
+            return ids.with_flat_values(self.id_to_token(ids.flat_values))
+        with tf.device("/CPU:0"):
+            return tf.gather(self._tokens, ids)
+
+    def detokenize(self, ids: Any) -> tf.Tensor:
+        """Joins the bytes of tokens to text; the special ones are left out.
+
+        Args:
+          ids: int32 [B, tokens], dense or ragged, or [tokens].
+
+        Returns:
+          string [B], or a scalar; U+FFFD for bytes that are not UTF-8.
+        """
+        if not isinstance(ids, tf.RaggedTensor):
+            ids = tf.convert_to_tensor(ids, tf.int32)
+            if ids.shape.rank == 1:
+                return self.detokenize(ids[tf.newaxis])[0]
+            ids = tf.RaggedTensor.from_tensor(ids)
+        of = self.data
+        left_out = [of.pad_id, of.cls_id, of.sep_id]
+        kept = tf.reduce_all(ids.flat_values[:, tf.newaxis] != left_out, -1)
+        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(kept))
+        with tf.device("/CPU:0"):
+            spelled = tf.gather(self._bytes, ids.flat_values)
+            joined = tf.strings.reduce_join(
+                ids.with_flat_values(spelled), axis=-1
+            )
+            return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8")
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
+    )
+    def _tokenize(self, texts: tf.Tensor) -> Pieces:
+        """The ids of a batch, its rows, and character offsets, all flat."""
+        with tf.device("/CPU:0"):
+            ids, splits, starts, ends = self._added_tokens.split(
+                texts, self._pieces
+            )
+            if not self.data.trim_offsets:
+                return ids, splits, starts, ends
+            own, leads = tf.gather(self._own, ids), tf.gather(self._leads, ids)
+            starts = tf.where(own > 0, ends - own, starts)
+            if self.data.add_prefix_space:
+                is_first = tf.cast(starts == 0, tf.int32)
+                leads = tf.maximum(leads - is_first, 0)
+            starts = tf.minimum(starts + leads, ends)
+            trails = tf.gather(self._trails, ids)
+            return ids, splits, starts, tf.maximum(ends - trails, starts)
+
+    def _pieces(self, texts: tf.Tensor) -> Pieces:
+        """BPE of normalised texts: ids, rows, byte starts and ends."""
+        texts = tf.strings.regex_replace(texts, rf"\x{{{ord(_NUL):X}}}", "\0")
+        shift = tf.zeros([tf.size(texts)], tf.int64)
+        if self.data.add_prefix_space:
+            bare = (texts != "") & (tf.strings.substr(texts, 0, 1) != " ")
+            texts = tf.where(bare, tf.strings.join([" ", texts]), texts)
+            shift = tf.cast(bare, tf.int64)
+        codes = tf.strings.unicode_decode(texts, "UTF-8")
+        begins = self._begins(codes)
+        total = tf.size(codes.flat_values, tf.int64)
+        words = tf.RaggedTensor.from_row_splits(
+            codes.flat_values,
+            tf.concat([tf.where(begins)[:, 0], [total]], 0),
+            validate=False,
+        )
+        before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int64))], 0)
+        letters = tf.strings.unicode_transcode(
+            tf.strings.unicode_encode(words, "UTF-8"), "ISO-8859-1", "UTF-8"
+        )
+        distinct, number = tf.unique(letters)
+        pieces = tf.gather(self._merge.tokenize(distinct), number)
+        ids = pieces.flat_values
+        splits = tf.gather(
+            pieces.row_splits, tf.gather(before, codes.row_splits)
+        )
+        ends = tf.cumsum(tf.gather(self._lengths, ids))
+        rows = tf.ragged.row_splits_to_segment_ids(splits)
+        row_begins = tf.gather(tf.concat([[0], ends], 0), splits)
+        away = tf.gather(row_begins[:-1] + shift, rows)
+        starts = ends - tf.gather(self._lengths, ids)
+        starts, ends = tf.maximum(starts - away, 0), tf.maximum(ends - away, 1)
+        return ids, splits, starts, ends
+
+    def _begins(self, codes: tf.RaggedTensor) -> tf.Tensor:
+        """Where words begin by GPT-2's regular expression, bool [C].
+
+        's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|
+        \\s+(?!\\S)|\\s+
+        """
+        flat = codes.flat_values
+        size = tf.size(flat)
+        kinds = tf.gather(self._classes, flat)
+        marks = tf.scatter_nd(
+            tf.cast(codes.row_splits, tf.int32)[:, tf.newaxis],
+            tf.ones_like(codes.row_splits, tf.int32),
+            [size + 1],
+        )
+        first, last = marks[:-1] > 0, marks[1:] > 0
+
+        def before(values: tf.Tensor, outside: Any = -1) -> tf.Tensor:
+            fill = tf.constant([outside], values.dtype)
+            moved = tf.concat([fill, values], 0)[:size]
+            return tf.where(first, fill, moved)
+
+        def behind(values: tf.Tensor, outside: Any = -1) -> tf.Tensor:
+            fill = tf.constant([outside], values.dtype)
+            moved = tf.concat([values, fill], 0)[1:]
+            return tf.where(last, fill, moved)
+
+        previous, following = before(kinds), behind(kinds)
+        one = behind(flat)
+        two = behind(one)
+        # An apostrophe that no other sign and no space stands before.
+        heads = (flat == ord("'")) & (previous != _OTHER) & (previous != _SPACE)
+        ends_in_one, ends_in_two = (
+            heads
+            & functools.reduce(
+                tf.logical_or,
+                (
+                    functools.reduce(
+                        tf.logical_and,
+                        (
+                            c == ord(x)
+                            for c, x in zip((one, two), text, strict=False)
+                        ),
+                    )
+                    for text in _CONTRACTIONS
+                    if len(text) == length
+                ),
+            )
+            for length in (1, 2)
+        )
+        inside_one = before(ends_in_one, False)
+        inside_two = before(ends_in_two, False)
+        last_of_two = before(inside_two, False)
+        inside = inside_one | inside_two | last_of_two
+        after = before(inside_one, False) | before(last_of_two, False)
+        blank = kinds >= _BLANK
+        blank_before = previous >= _BLANK
+        text_behind = (following >= 0) & (following < _BLANK)
+        plain = ~blank & (previous != _SPACE) & (kinds != previous)
+        space = blank & (~blank_before | text_behind)
+        return (
+            first
+            | ends_in_one
+            | ends_in_two
+            | after
+            | ((plain | space) & ~inside)
+        )
+
+
+def _sentencepiece_model(data: ByteLevelBpe) -> bytes:
+    """The merges as a BPE model of SentencePiece over ISO-8859-1's letters.
+
+    A ModelProto of sentencepiece_model.proto, by the numbers of its fields.
+    """
+    pieces = []
+    for token, raw in zip(data.tokens, data.raw, strict=True):
+        if raw is None:
+            piece = _field(1, _UNSPELLED + token) + _field(3, _CONTROL)
+        else:
+            # Bytes are no result of a merge.
+            score = -float(data.ranks.get(token, len(data)))
+            piece = _field(1, raw.decode("latin-1")) + _field(2, score)
+        pieces.append(_field(1, piece))
+    unknown = _field(1, _UNKNOWN) + _field(3, _UNKNOWN_TYPE)
+    model = b"".join([*pieces, _field(1, unknown)])
+    trainer = {3: _MODEL_BPE, 40: len(data), 41: -1, 42: -1, 43: -1}
+    spec = b"".join(_field(*item) for item in trainer.items())
+    model += _field(2, spec + _field(45, _UNKNOWN))
+    # add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces.
+    normal = b"".join(_field(number, 0) for number in (3, 4, 5))
+    return model + _field(3, _field(1, "identity") + normal)
+
+
+def _field(number: int, value: str | bytes | float) -> bytes:
+    """A field of a protocol buffer; a float has 32 bits."""
+    if isinstance(value, float):
+        return _varint(number << 3 | 5) + struct.pack("<f", value)
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _varint(value: int) -> bytes:
+    value, parts = value & (1 << 64) - 1, []
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
