@@ -14,6 +14,7 @@ import pytest
 
 import bert_tf
 from bert_tf.checkpoints import load_checkpoint
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.inference.saving import write_saved_model
 from tests.contracts.made_up_architecture import add_to_package
@@ -172,3 +173,14 @@ def test_an_architecture_costs_two_files_and_a_line(start, tmp_path):
     again = keras.models.load_model(tmp_path / "model.keras")
     for name, array in bert_tf.model_arrays(classifier).items():
         np.testing.assert_array_equal(bert_tf.model_arrays(again)[name], array)
+
+    # Converted to the names of another program and back.
+    convert_checkpoint(run, "hugging_face", tmp_path / "theirs")
+    config = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert config["architectures"] == ["MosaicForSequenceClassification"]
+    convert_checkpoint(tmp_path / "theirs", "bert_tf", tmp_path / "back")
+    first, last = load_checkpoint(run), load_checkpoint(tmp_path / "back")
+    assert first.config == last.config
+    assert first.arrays.keys() == last.arrays.keys()
+    for name in first.arrays:
+        np.testing.assert_array_equal(first.arrays[name], last.arrays[name])
