@@ -82,10 +82,10 @@ class MosaicEncoder(BertEncoder):
         """What each layer adds to its attention scores, by its window."""
         adder, *_ = super().attention_adders(input_mask, sequence_ids)
         places = ops.arange(ops.shape(input_mask)[1])
-        distance = ops.abs(places[:, None] - places[None, :])
+        squares = ops.square(places[:, None] - places[None, :])
         windows = self.config.windows
         adders = {
-            window: ops.where(distance > window, MASKED_SCORE, adder)
+            window: ops.where(squares > window**2, MASKED_SCORE, adder)
             for window in windows
             if window
         }
