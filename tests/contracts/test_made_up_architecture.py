@@ -5,6 +5,7 @@ forward pass here; what every architecture promises is in
 `test_architectures.py`, where it is one of the cases.
 """
 
+import csv
 import json
 import math
 
@@ -13,12 +14,17 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.checkpoints import load_checkpoint
+from bert_tf.architecture_list import find_architecture
+from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.encoders import encoder_class
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.inference.saving import write_saved_model
+from bert_tf.runtimes.export import export_file
 from tests.contracts.made_up_architecture import add_to_package
-from tests.contracts.task_cases import SETTINGS, model_folder, write_reviews
+from tests.contracts.task_cases import SETTINGS, write_reviews
+from tests.finetuning.sentence_runs import BAD, GOOD
+from tests.model_helpers import fill
 from tests.server.served_models import fetch, served
 from tests.user_errors import error_of
 from tools.task_files import load_task
@@ -33,14 +39,21 @@ def architecture(monkeypatch) -> None:
 
 @pytest.fixture
 def start(tmp_path):
-    return model_folder(
-        tmp_path / "start",
-        model_type="mosaic",
+    architecture = find_architecture("mosaic", "tests")
+    tokenizer = architecture.tokenizer()
+    config = architecture.config(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
         num_hidden_layers=LAYERS,
         num_attention_heads=HEADS,
-        type_vocab_size=0,
+        intermediate_size=32,
+        max_position_embeddings=66,
         layer_norm_eps=1e-5,
     )
+    arrays = fill(encoder_class(config)(config), scale=0.3).to_arrays()
+    checkpoint = Checkpoint(config, arrays).with_tokenizer(tokenizer)
+    save_checkpoint(tmp_path / "start", checkpoint)
+    return tmp_path / "start"
 
 
 def normalised(rows, gamma):
@@ -88,7 +101,7 @@ def test_its_numbers(start):
     encoder = bert_tf.load_encoder(start)
     assert len(encoder.blocks) == LAYERS
     assert len(set(map(id, encoder.blocks))) == 4
-    assert encoder.config.longest_input == 38
+    assert encoder.config.longest_input == 64
     arrays = load_checkpoint(start).arrays
     assert encoder.to_arrays().keys() == arrays.keys()
     ids = np.random.default_rng(0).integers(5, 20, 12)
@@ -120,6 +133,7 @@ def test_an_architecture_costs_two_files_and_a_line(start, tmp_path):
             "init_from": str(start),
             "train_file": str(tmp_path / "train.csv"),
             "dev_file": str(tmp_path / "dev.csv"),
+            "max_seq_length": 64,
             "text_columns": "text",
             "label_column": "label",
         }
@@ -128,11 +142,11 @@ def test_an_architecture_costs_two_files_and_a_line(start, tmp_path):
     line = error_of(
         run_finetuning,
         task,
-        recipe.override(["max_seq_length=39"]),
+        recipe.override(["max_seq_length=65"]),
         tmp_path / "no",
         ["train"],
     )
-    assert f"38 (longest_input of `init_from`={start})" in line
+    assert f"64 (longest_input of `init_from`={start})" in line
 
     # Training and scoring.
     done = run_finetuning(task, recipe, run, ["train", "eval"])
@@ -144,20 +158,21 @@ def test_an_architecture_costs_two_files_and_a_line(start, tmp_path):
 
     # Loaded, asked and explained.
     model = bert_tf.load(run)
-    texts = ["good fine film", "the plot was dull and very bad", "so great"]
-    answers = model(texts)
-    assert [a["label"] for a in answers] == ["good", "bad", "good"]
+    with (tmp_path / "dev.csv").open(newline="") as file:
+        texts, labels = zip(*list(csv.reader(file))[1:5], strict=True)
+    answers = model(list(texts))
+    assert tuple(answer["label"] for answer in answers) == labels
     found = model.explain(texts[0])
-    assert len(found.words) == 3
+    assert [word.text for word in found.words] == texts[0].split()
     assert found.completeness_error < 0.05
-    best = max(found.words, key=lambda word: word.attribution)
-    assert best.text in ("good", "fine")
+    told = [word for word in found.words if word.text in GOOD + BAD]
+    assert sum(word.attribution for word in told) > 0
 
     # Exported and served.
     write_saved_model(model.served, tmp_path / "export")
     with served(tmp_path / "export") as server:
         url = f"{server.rest}/v1/models/m:predict"
-        status, body = fetch(url, {"instances": texts})
+        status, body = fetch(url, {"instances": list(texts)})
         assert status == 200
     for ours, theirs in zip(answers, body["predictions"], strict=True):
         np.testing.assert_allclose(
@@ -165,6 +180,10 @@ def test_an_architecture_costs_two_files_and_a_line(start, tmp_path):
             theirs["probabilities"],
             atol=1e-5,
         )
+
+    # As files of other runtimes, which are compared with it when written.
+    for kind in ("onnx", "litert"):
+        export_file(run, tmp_path / kind, kind)
 
     # Saved by Keras.
     classifier = bert_tf.bert_classifier(bert_tf.load_encoder(run), 2)

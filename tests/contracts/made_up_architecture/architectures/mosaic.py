@@ -2,6 +2,7 @@
 
 Groups of blocks are run again and again, some of them see near tokens alone; no
 layer has a bias, no normalisation a shift; the first token is pooled as it is.
+Rows are of one segment and begin with their text; tokens are letters.
 """
 
 import dataclasses
@@ -21,7 +22,8 @@ from bert_tf.architectures.parts import (
 )
 from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
 from bert_tf.recipe import setting
-from bert_tf.text.wordpiece import WordPiece
+from bert_tf.text.token_table import Packing
+from tests.letters_tokenizer import END, PAD, Letters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +57,24 @@ class MosaicConfig(BertConfig, defaults={"hidden_act": "gelu_erf"}):
             divmod(layer % (self.num_groups * size), size)
             for layer in range(self.num_hidden_layers)
         )
+
+
+class OneSegment(Letters):
+    """Letters, in rows A <end> and A <end> B <end> of one segment."""
+
+    packing = Packing((), (END,), (END,), 0, PAD)
+
+    def save_json(self, folder, max_length, padded, finds_special=False):
+        """No library has such a tokenizer."""
+        self.save(folder)
+
+    def notices(self, to):
+        """There is nothing to know of them."""
+        return []
+
+    def save_hugging_face(self, folder, max_length):
+        """See `save_json`."""
+        self.save(folder)
 
 
 _HIDDEN, _INNER, _WIDE = "hidden_size", "intermediate_size", "attention_size"
@@ -153,6 +173,6 @@ _NAMES = Names(
 MOSAIC = Architecture(
     config=MosaicConfig,
     names=_NAMES,
-    tokenizer=WordPiece,
+    tokenizer=OneSegment,
     encoder="bert_tf.encoders.mosaic.MosaicEncoder",
 )
