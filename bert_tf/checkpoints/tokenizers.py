@@ -50,7 +50,9 @@ def _kinds_of(folder: pathlib.Path) -> tuple[type[TokenizerData], ...]:
     """That of the folder's architecture, or all where no file names one."""
     for name in (OWN_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json_object(folder / name, missing_ok=True)
-        named = values.get("model_type")
+        # A BERT's own file does not say it.
+        usual = BertConfig.model_type if values and name == OWN_CONFIG else ""
+        named = values.get("model_type", usual)
         if isinstance(named, str) and named in ARCHITECTURES:
             return (find_architecture(named, name).tokenizer,)
     return _all_kinds()
