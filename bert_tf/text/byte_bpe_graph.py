@@ -183,11 +183,9 @@ class ByteBpeTokenizer(tf.Module):
             leads[number] = len(bare) - len(bare.lstrip())
             trails[number] = len(bare) - len(bare.rstrip())
             own[number] = len(bare) * token.lstrip
+        self._model = _sentencepiece_model(data)
         with tf.init_scope(), tf.device("/CPU:0"):
             self._normal = _Composed() if data.nfc else _AsItIs()
-            self._merge = tf_text.SentencepieceTokenizer(
-                model=_sentencepiece_model(data), out_type=tf.int32
-            )
             self._classes = tf.constant(_classes())
             self._lengths = tf.constant(lengths)
             self._own = tf.constant(own)
@@ -210,7 +208,7 @@ class ByteBpeTokenizer(tf.Module):
         data = self.data
         merged = [n for n, raw in enumerate(data.raw) if raw is not None]
         letters = [(data.raw[n] or b"").decode("latin-1") for n in merged]
-        by_result = self._merge.tokenize(tf.constant(letters)).to_list()
+        by_result = self._merge(tf.constant(letters)).to_list()
         library = tokenizers.Tokenizer(
             models.BPE(dict(data.ids), list(data.merges))
         )
@@ -342,7 +340,7 @@ class ByteBpeTokenizer(tf.Module):
             tf.strings.unicode_encode(words, "UTF-8"), "ISO-8859-1", "UTF-8"
         )
         distinct, number = tf.unique(letters)
-        pieces = tf.gather(self._merge.tokenize(distinct), number)
+        pieces = tf.gather(self._merge(distinct), number)
         ids = pieces.flat_values
         splits = tf.gather(
             pieces.row_splits, tf.gather(before, codes.row_splits)
@@ -354,6 +352,14 @@ class ByteBpeTokenizer(tf.Module):
         starts = ends - tf.gather(self._lengths, ids)
         starts, ends = tf.maximum(starts - away, 0), tf.maximum(ends - away, 1)
         return ids, splits, starts, ends
+
+    def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """The ids of words, string [W], of which each letter is a byte."""
+        # The operation owns the model. One that was created eagerly would be
+        # lost with keras.utils.clear_session(), so each function has its own.
+        return tf_text.SentencepieceTokenizer(
+            model=self._model, out_type=tf.int32
+        ).tokenize(words)
 
     def _begins(self, codes: tf.RaggedTensor) -> tf.Tensor:
         """Where words begin by GPT-2's regular expression, bool [C].

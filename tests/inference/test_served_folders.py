@@ -103,11 +103,15 @@ def test_sentences(kind, labels, count, pairs, changes, start, tmp_path):
         inputs["text_b"] = [e.text_b for e in examples]
     served = answers(tmp_path, **inputs)
     if not labels:
-        np.testing.assert_allclose(served["score"], wanted.values, atol=1e-5)
+        np.testing.assert_allclose(
+            served["score"], wanted["prediction"], atol=1e-5
+        )
         return
-    np.testing.assert_allclose(served["logits"], wanted.logits, atol=1e-5)
+    np.testing.assert_allclose(served["logits"], wanted["logits"], atol=1e-5)
     names = [name.decode() for name in served["label"]]
-    shown = [v if isinstance(v, str) else "|".join(v) for v in wanted.values]
+    shown = [
+        v if isinstance(v, str) else "|".join(v) for v in wanted["prediction"]
+    ]
     assert names == shown
     assert len(set(names)) > 1
 

@@ -28,7 +28,7 @@ from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
 from bert_tf.records.dataset import RecordFolder, training_batches
-from bert_tf.training import recovery
+from bert_tf.training import setup
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.sentinel import NonFiniteError, Sentinel
 from bert_tf.training.setup import make_step
@@ -484,7 +484,7 @@ def test_ids_outside_the_vocabulary_are_named(recipe, tmp_path, monkeypatch):
     [
         (["train_batch_size=9", "gradient_accumulation_steps=2"], "multiple"),
         (["config_file=", "size=tiny2"], "`size`=tiny2: unknown size"),
-        (["config_file=", "size=2/9/2"], "`size`=2/9/2: hidden_size 9 is not"),
+        (["config_file=", "size=2/9/2"], "`size`=2/9/2: hidden_size is 9"),
         (["size=tiny"], "not both"),
         (["config_file="], "`size`, `config_file` or `init_from`"),
         (["data_dir="], "one folder of records"),
@@ -628,7 +628,7 @@ def test_a_report_that_fails_is_a_warning(
 def test_float16_learns_and_an_overflow_stays_out_of_the_numbers(
     recipe, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(recovery, "_INITIAL", 2.0**22)
+    monkeypatch.setattr(setup, "_INITIAL", 2.0**22)
     changes = ["precision=mixed_float16", "num_train_steps=24"]
     run_pretraining(recipe.override(changes), tmp_path)
     captured = capsys.readouterr()

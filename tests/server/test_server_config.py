@@ -126,7 +126,10 @@ def test_batching(tmp_path):
     ("text", "message"),
     [
         ("max_batch_size: 3", "file.config: 1:"),
-        ("max_batch_size { value: 0 }", "max_batch_size=0: give 1"),
+        (
+            "max_batch_size { value: 0 }",
+            "`max_batch_size`=0: give a",
+        ),
         ("pad_variable_length_inputs: true", "is not offered here"),
         ("enable_large_batch_splitting { value: true }", "is not offered"),
     ],

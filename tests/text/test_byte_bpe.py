@@ -5,6 +5,7 @@ import lzma
 import pathlib
 import pickle
 
+import keras
 import numpy as np
 import pytest
 import tokenizers
@@ -111,6 +112,13 @@ def test_ids_and_offsets_are_those_of_the_library(name, split, tmp_path):
     assert tokenizer.tokenize("a cat").numpy().tolist() == (
         tokenizer.tokenize(["a cat"])[0].numpy().tolist()
     )
+
+
+def test_a_tokenizer_outlives_a_cleared_session():
+    tokenizer = DATA.tokenizer()
+    before = tokenizer.tokenize(" The cats").numpy().tolist()
+    keras.utils.clear_session()
+    assert tokenizer.tokenize(" The cats").numpy().tolist() == before
 
 
 PLAIN = DATA.tokenizer()

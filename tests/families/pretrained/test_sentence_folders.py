@@ -133,7 +133,7 @@ def with_module(kind, path="1_Pooling"):
         ({"modules.json": [TRANSFORMER] * 2}, "module 1 has the idx 0; modu"),
         (
             {"1_Pooling/config.json": {"pooling_mode": "median"}},
-            "pooling_mode is 'median', which is not computed here",
+            "pooling_mode='median': takes one of cls, max",
         ),
         (
             {"1_Pooling/config.json": {"pooling_mode_cls_token": "yes"}},

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_tf.families.recipe import TagRecipe
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
@@ -172,7 +173,7 @@ def test_a_file_without_document_marks_is_told_of_once(capsys):
         data = dataclasses.replace(words_of(documents), marks=0)
         facts = TokenClassificationConfig("names", (), 40, context, 0)
         # Training, dev, and dev again, in one run.
-        task = template.resolve(None)
+        task = template.resolve(TagRecipe())
         for _ in range(3):
             windows = task.encode(data, TOKENIZER, facts)
         assert capsys.readouterr().err.count(line) == expected
