@@ -79,9 +79,9 @@ CASES = [
     ),
     (
         lambda: train_vocab(__file__, 5),
-        "`vocab_size`=5: give more than",
+        "`vocab_size` is 5; it takes more",
         f"train_vocab --input={__file__} --vocab_size=5 --output=v.txt",
-        "--vocab_size=5: give more than",
+        "--vocab_size is 5; it takes more",
     ),
     (
         lambda: parse_inputs("a.json", CorpusRecipe(), lambda p: [p]),

@@ -83,12 +83,30 @@ class ByteLevelBpe(TokenTable):
         trim_offsets: bool = True,
         packing: Packing | None = None,
     ) -> None:
-        """Keeps the parts; without `packing` rows are RoBERTa's."""
+        """Keeps the parts; without `packing` rows are RoBERTa's.
+
+        Raises:
+          UserError: a byte has no token.
+        """
         self._tokens = tuple(tokens)
         self.merges = tuple(merges)
         self.special = special
         self.nfc, self.add_prefix_space = nfc, add_prefix_space
         self.trim_offsets = trim_offsets
+        # Of the bytes that UTF-8 has.
+        missing = [
+            letter
+            for letter, byte in byte_letters().items()
+            if letter not in self.ids
+            and byte not in (0xC0, 0xC1)
+            and byte < 0xF5
+        ]
+        if missing:
+            raise UserError(
+                f"vocabulary: {len(missing)} of the bytes of UTF-8 have no "
+                f"token, such as {missing[0]!r}; take the whole vocabulary "
+                "that the model was trained with."
+            )
         named = {token.content for token in added_tokens}
         # <mask> takes the blanks before it, as transformers has it.
         unnamed = [

@@ -17,6 +17,7 @@ from bert_tf.inference.saving import (
     write_saved_model,
 )
 from bert_tf.inference.served_folder import describe_model, scripts_of
+from bert_tf.text.vocabulary import Vocabulary
 from tests.inference import serving_models as models
 
 
@@ -219,11 +220,18 @@ def test_every_kind_of_model(kind, task, threshold, labels):
     assert found["scripts"][0] == "Latin"
 
 
-def test_scripts_are_of_letters():
-    tokens = ["[PAD]", "[CLS]", "1", "##2", "?", "##ing", "the", "##же", "α"]
-    assert scripts_of(tokens) == ["Latin", "Cyrillic"]
-    assert scripts_of(["東", "##京", "an"]) == ["Chinese", "Latin"]
-    assert scripts_of(["[PAD]", "1"]) == []
+@pytest.mark.parametrize(
+    ("tokens", "scripts"),
+    [
+        ("1 ##2 ? ##ing the ##же α", ["Latin", "Cyrillic"]),
+        ("東 ##京 an", ["Chinese", "Latin"]),
+        ("1", []),
+    ],
+)
+def test_scripts_are_of_letters(tokens, scripts):
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = Vocabulary([*special, *tokens.split()])
+    assert scripts_of(vocabulary.texts) == scripts
 
 
 @pytest.mark.parametrize(
@@ -238,7 +246,9 @@ def test_scripts_are_of_letters():
     ],
 )
 def test_scripts_of_released_vocabularies(name, scripts, shared_data):
-    path = shared_data / "vocab" / name / "vocab.txt"
-    found = scripts_of(path.read_text(encoding="utf-8").split("\n"))
+    vocabulary = Vocabulary.from_file(
+        shared_data / "vocab" / name / "vocab.txt"
+    )
+    found = scripts_of(vocabulary.texts)
     assert found[: len(scripts)] == scripts
     assert (len(found) > 15) == ("multilingual" in name)

@@ -262,6 +262,12 @@ def test_merges_that_a_graph_cannot_follow():
         data.tokenizer()
 
 
+def test_a_vocabulary_without_some_bytes_is_refused():
+    tokens = [token for token in DATA.tokens if token != "q"]
+    with pytest.raises(UserError, match="1 of the bytes .* as 'q'"):
+        ByteLevelBpe(tokens, (), SPECIAL)
+
+
 @pytest.mark.skipif(not REAL.is_dir(), reason="no ../shared/data")
 @pytest.mark.parametrize("name", ["roberta", "modernbert"])
 def test_real_tokenizers(name, tmp_path):
