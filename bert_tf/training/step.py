@@ -13,17 +13,15 @@ import contextlib
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
 
 from bert_tf.compat import Optimizer, has_accelerator, sum_over_replicas
 from bert_tf.errors import UserError
+from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.strategies import needs_static_shapes
-
-if TYPE_CHECKING:
-    from bert_tf.training.setup import Backoff, LossScale
 
 Batch = Mapping[str, tf.Tensor]
 # Seed generators may be drawn from more than once in a forward pass.
@@ -168,8 +166,8 @@ class TrainingStep:
         max_grad_norm: float = 1.0,
         accumulation: int = 1,
         seed: int = 0,
-        loss_scale: "LossScale | None" = None,
-        backoff: "Backoff | None" = None,
+        loss_scale: LossScale | None = None,
+        backoff: Backoff | None = None,
         per_replica_means: bool = False,
         frozen: Sequence[keras.Variable] = (),
         lr_multipliers: Sequence[float] | None = None,
@@ -336,7 +334,7 @@ class TrainingStep:
         return result._replace(halted=halted | bad)
 
     @property
-    def remedies(self) -> "list[LossScale | Backoff]":
+    def remedies(self) -> list[LossScale | Backoff]:
         """What may help where a step is not finite."""
         return [r for r in (self.loss_scale, self.backoff) if r is not None]
 

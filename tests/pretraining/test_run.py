@@ -28,7 +28,7 @@ from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
 from bert_tf.records.dataset import RecordFolder, training_batches
-from bert_tf.training import setup
+from bert_tf.training import recovery
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.sentinel import NonFiniteError, Sentinel
 from bert_tf.training.setup import make_step
@@ -628,7 +628,7 @@ def test_a_report_that_fails_is_a_warning(
 def test_float16_learns_and_an_overflow_stays_out_of_the_numbers(
     recipe, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(setup, "_INITIAL", 2.0**22)
+    monkeypatch.setattr(recovery, "_INITIAL", 2.0**22)
     changes = ["precision=mixed_float16", "num_train_steps=24"]
     run_pretraining(recipe.override(changes), tmp_path)
     captured = capsys.readouterr()

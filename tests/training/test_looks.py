@@ -15,9 +15,9 @@ from bert_tf.optimization import adamw
 from bert_tf.training import loop, step
 from bert_tf.training.loop import Phase, TrainingLoop
 from bert_tf.training.recipe import TrainingRecipe
+from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.run_folder import RunFolders
 from bert_tf.training.sentinel import NonFiniteError
-from bert_tf.training.setup import Backoff, LossScale
 from bert_tf.training.step import TrainingStep
 from bert_tf.training.strategies import make_strategy
 from tests.run_folders import history

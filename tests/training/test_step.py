@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.training.setup import Backoff, LossScale
+from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.step import EvaluationStep, TrainingStep
 from bert_tf.training.strategies import make_strategy
 
