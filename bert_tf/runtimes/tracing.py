@@ -601,13 +601,11 @@ class _Translation:
             raise UnknownError
         if any(size != ONE for size in step.sizes):
             raise UnknownError
-        count = len(begin.sizes)
-        taken = [
-            n for n in range(count) if not (new_mask | ellipsis_mask) >> n & 1
-        ]
+        places = range(len(begin.sizes))
+        taken = [n for n in places if not (new_mask | ellipsis_mask) >> n & 1]
         shape: list[Size] = []
         axis = 0
-        for n in range(count):
+        for n in places:
             if ellipsis_mask >> n & 1:
                 skipped = len(value.shape) - len(taken)
                 shape += value.shape[axis : axis + skipped]

@@ -25,7 +25,7 @@ from bert_tf.text.added_tokens import AddedTokens, Pieces
 from bert_tf.text.byte_bpe import ByteLevelBpe
 from bert_tf.text.normalizer import source_characters
 from bert_tf.text.token_table import Packing
-from bert_tf.text.tokenizer import as_batch, ragged
+from bert_tf.text.tokenizer import as_batch, ragged, text_ids
 
 # Classes of code points.
 _OTHER, _LETTER, _NUMBER, _BLANK, _SPACE = range(5)
@@ -283,21 +283,14 @@ class ByteBpeTokenizer(tf.Module):
         Returns:
           string [B], or a scalar; U+FFFD for bytes that are not UTF-8.
         """
-        if not isinstance(ids, tf.RaggedTensor):
-            ids = tf.convert_to_tensor(ids, tf.int32)
-            if ids.shape.rank == 1:
-                return self.detokenize(ids[tf.newaxis])[0]
-            ids = tf.RaggedTensor.from_tensor(ids)
-        of = self.data
-        left_out = [of.pad_id, of.cls_id, of.sep_id]
-        kept = tf.reduce_all(ids.flat_values[:, tf.newaxis] != left_out, -1)
-        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(kept))
+        ids, is_single = text_ids(ids, self.data)
         with tf.device("/CPU:0"):
             spelled = tf.gather(self._bytes, ids.flat_values)
             joined = tf.strings.reduce_join(
                 ids.with_flat_values(spelled), axis=-1
             )
-            return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8")
+            texts = tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8")
+        return texts[0] if is_single else texts
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string)], autograph=False

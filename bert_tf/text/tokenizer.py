@@ -19,7 +19,7 @@ from bert_tf.text.normalizer import (
     character_offsets,
     characters_before,
 )
-from bert_tf.text.token_table import SPECIAL_TOKENS, Packing
+from bert_tf.text.token_table import SPECIAL_TOKENS, Packing, TokenTable
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.tokenizer_protocol import no_vocabulary
@@ -356,22 +356,13 @@ class BertTokenizer(tf.Module):
         Returns:
           string [B], or a scalar.
         """
-        if not isinstance(ids, tf.RaggedTensor):
-            ids = tf.convert_to_tensor(ids, tf.int32)
-            if ids.shape.rank == 1:
-                return self.detokenize(ids[tf.newaxis])[0]
-            ids = tf.RaggedTensor.from_tensor(ids)
-        of = self.vocabulary
-        left_out = [of.pad_id, of.cls_id, of.sep_id]
-        kept = tf.reduce_all(
-            tf.not_equal(ids.flat_values[:, tf.newaxis], left_out), -1
-        )
-        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(kept))
+        ids, is_single = text_ids(ids, self.vocabulary)
         with tf.device("/CPU:0"):
-            text = tf.strings.reduce_join(
+            joined = tf.strings.reduce_join(
                 self.id_to_token(ids), axis=-1, separator=" "
             )
-            return tf.strings.regex_replace(text, f" {CONTINUATION}", "")
+            texts = tf.strings.regex_replace(joined, f" {CONTINUATION}", "")
+        return texts[0] if is_single else texts
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
@@ -491,6 +482,26 @@ def as_batch(texts) -> tuple[tf.Tensor, bool]:
         )
     is_scalar = texts.shape.rank == 0
     return (texts[tf.newaxis] if is_scalar else texts), is_scalar
+
+
+def text_ids(ids: Any, table: TokenTable) -> tuple[tf.RaggedTensor, bool]:
+    """The ids that spell texts: without [PAD], [CLS] and [SEP].
+
+    Args:
+      ids: int32 [B, tokens], dense or ragged, or [tokens].
+      table: has the ids of the special tokens.
+
+    Returns:
+      int32, ragged [B, tokens], and whether `ids` were those of one text.
+    """
+    is_single = False
+    if not isinstance(ids, tf.RaggedTensor):
+        ids = tf.convert_to_tensor(ids, tf.int32)
+        is_single = ids.shape.rank == 1
+        ids = tf.RaggedTensor.from_tensor(ids[tf.newaxis] if is_single else ids)
+    left_out = [table.pad_id, table.cls_id, table.sep_id]
+    kept = tf.reduce_all(ids.flat_values[:, tf.newaxis] != left_out, -1)
+    return tf.ragged.boolean_mask(ids, ids.with_flat_values(kept)), is_single
 
 
 def ragged(values: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
