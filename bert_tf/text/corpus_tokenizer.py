@@ -199,17 +199,7 @@ class CorpusTokenizer:
     def tokenize(
         self, text: bytes, sentence_bytes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Splits sentences into ids.
-
-        Args:
-          text: the sentences, UTF-8, with a line end behind each.
-          sentence_bytes: bytes of each sentence without its line end, int64
-            [s].
-
-        Returns:
-          The ids concatenated, `dtype` [t], and how many each sentence has,
-          int64 [s].
-        """
+        """Splits sentences into ids; see `WorkerTokenizer`."""
         if self._pieces.full:
             self._pieces.clear()
             for words in self._words.values():
