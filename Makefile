@@ -5,7 +5,7 @@ BIN := .venv/bin
 TEST_PROCESSES ?= 2
 PYTEST := python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
-.PHONY: demo test test-slow test-real test-beam test-wheel docs lint clean
+.PHONY: demo test test-slow test-real test-beam test-wheel docs lint environments clean
 
 demo: .venv/.runtime
 	$(BIN)/python -m tools.demo --output_dir=demo_output
@@ -40,6 +40,8 @@ lint: .venv/.development
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+environments: .venv/.real .venv-beam/.ready
 
 .venv/.runtime: requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name it with make PYTHON=...")'
