@@ -1,35 +1,27 @@
 """The data doctor: examines the rows of a task before training.
 
-A family's `examine` counts what its rows hold, for results.json, and says in
-findings what a person should know of it: what each split has, which rows occur
-twice or in training too, and a remark on everything that something should be
-done about. Here are the checks that families share, and the table of findings.
+`examine` counts what the rows of every family have in common and describes it
+in findings: duplicates, rows that are trained on and evaluated, tokens,
+truncation, unknown words and characters that hint at an accident. A family
+adds what only its rows have.
 """
 
 import collections
 import dataclasses
 import itertools
 import re
-from collections.abc import (
-    Callable,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from typing import Any, NamedTuple, Self
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_tf.errors import excerpt
-from bert_tf.families.data.examples import Example
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-# Kinds of findings that are not about one split alone, and what a split's own
-# begin with. A remark is what something should be done about.
+# Kinds of findings that are not details of one split, and the kind of the line
+# that a split's details follow. A remark asks for something to be done.
 SPLIT, REPEATED, IN_TRAIN, REMARK = "split", "repeated", "in_train", "remark"
-# From here on a share is worth a remark.
+# Larger shares are remarked on.
 MUCH_UNKNOWN, _MUCH_CUT = 0.02, 0.05
 UNKNOWN_WORDS = 10
 UNKNOWN_TEXTS = (
@@ -40,17 +32,57 @@ _TEXTS_AT_A_TIME = 2000
 _PERCENTILES = (50, 90, 95, 99, 100)
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One thing that is known of the rows, for a person.
+class Row(NamedTuple):
+    """A row of a data set.
 
     Attributes:
-      kind: what it is about: one of the kinds above, a key of `DESCRIPTIONS`,
-        or what its family calls it.
-      text: a line, without its end.
+      number: the line of the file that it begins on, counted from 1.
+      texts: its texts. Rows are duplicates if these are the same but for blanks
+        at their ends.
+      label: its label.
+    """
+
+    number: int
+    texts: tuple[str, ...]
+    label: Hashable = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What duplicates have in common."""
+        return tuple(text.strip() for text in self.texts)
+
+
+class SplitRows(NamedTuple):
+    """The rows of a split, and what only its family counts.
+
+    Attributes:
+      file: the file of the split.
+      rows: its rows.
+      title: the number of rows and the like, in words.
+      inputs: what the model reads: a row for each sequence of the tokenizer,
+        or none if the family counts tokens itself.
+      numbers: the family's own numbers.
+      details: the family's own findings: kind, text and, if any, rows.
+    """
+
+    file: str
+    rows: Sequence[Row]
+    title: str
+    inputs: Sequence[Row] = ()
+    numbers: Mapping[str, Any] = {}
+    details: Iterable[tuple[str, str] | tuple[str, str, int]] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A fact about the rows, in words.
+
+    Attributes:
+      kind: one of the kinds above, a key of `DESCRIPTIONS`, or a family's own.
+      text: one line.
       split: the split whose rows show it.
-      rows: the first of these, as lines of the file, counted from 1.
-      file: the file of the split; empty where the examples do not tell it.
+      rows: the first of these rows, as lines of the file, counted from 1.
+      file: the file of the split; empty if the examples do not name it.
     """
 
     kind: str
@@ -60,30 +92,28 @@ class Finding:
     file: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Examination:
     """What the data doctor found in the rows of a task.
 
     Attributes:
-      numbers: for results.json.
-      findings: the same for a person, in order.
+      numbers: the counts, for results.json.
+      findings: the same in words.
     """
 
-    numbers: Mapping[str, Any]
-    findings: Sequence[Finding]
+    numbers: dict[str, Any]
+    findings: list[Finding] = dataclasses.field(default_factory=list)
 
-    @classmethod
-    def of(cls, numbers: Mapping[str, Any], said: Iterable[Finding]) -> Self:
-        """Numbers, and what they say, with the files of the splits."""
-        files = {
-            k: part.get("file", "") for k, part in numbers["splits"].items()
-        }
-        findings = [dataclasses.replace(f, file=files[f.split]) for f in said]
-        return cls(numbers, findings)
+    def add(
+        self, kind: str, split: str, text: str, rows: Sequence[int] = ()
+    ) -> None:
+        """Appends a finding."""
+        file = self.numbers["splits"][split].get("file", "")
+        self.findings.append(Finding(kind, text, split, rows, file))
 
     @property
     def lines(self) -> list[str]:
-        """The table of the findings, for every family."""
+        """The findings as the lines of a table."""
         lines = [f"data of {self.numbers['task']}:"]
         for found in self.findings:
             outer = found.kind in (SPLIT, REPEATED, IN_TRAIN, REMARK)
@@ -91,30 +121,310 @@ class Examination:
             lines.append(f"{'  ' if outer else '    '}{mark}{found.text}")
         return lines
 
-    def with_lines(self) -> Self:
-        """The same, whose numbers have the lines too, for a report."""
-        numbers = {**self.numbers, "lines": self.lines}
-        return dataclasses.replace(self, numbers=numbers)
-
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share as lines have it."""
+    """A share in percent."""
     return f"{100 * share:.{digits}f} %"
 
 
 def counted(count: int, unit: str = "row") -> str:
-    """How many of a unit, as lines have it."""
+    """A number with its unit in the singular or plural."""
     return f"{count:,} {unit}{'s' * (count != 1)}"
 
 
-def unknown_finding(split: str, shown: str, words: Iterable[str]) -> Finding:
-    """How much is [UNK], and which words of the user's are."""
+def examine(
+    task: str,
+    splits: Mapping[str, SplitRows],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    unit: str = "row",
+    input_unit: str = "row",
+    conflict: str = "",
+) -> Examination:
+    """Examines the rows of a task.
+
+    Args:
+      task: the name of the task.
+      splits: split to its rows, the one to train on first.
+      tokenizer: the tokenizer of the model that will be trained.
+      max_seq_length: the longest input in tokens.
+      unit: what a row is called in the singular.
+      input_unit: what a sequence of tokens is called.
+      conflict: the key of how many rows have a label that the same row in
+        training does not have; empty to leave them uncounted.
+    """
+    train = next(iter(splits))
+    rows = {name: split.rows for name, split in splits.items()}
+    parts = {
+        name: {
+            **({"file": split.file} if split.file else {}),
+            f"{unit}s": len(split.rows),
+            **split.numbers,
+            **_count_inputs(split, max_seq_length, tokenizer),
+        }
+        for name, split in splits.items()
+    }
+    count, pair = _duplicates(rows[train])
+    share = count / len(rows[train])
+    repeated = {f"{unit}s": count, "share": share, "first": pair}
+    in_train = _overlaps(rows, f"{unit}s", conflict)
+    found = Examination(
+        {
+            "task": task,
+            "max_seq_length": max_seq_length,
+            "train_split": train,
+            "splits": parts,
+            "repeated": repeated,
+            "in_train": in_train,
+        }
+    )
+    for name, split in splits.items():
+        file = f" ({split.file})" if split.file else ""
+        found.add(SPLIT, name, f"{name}: {split.title}{file}")
+        for kind, text, *first in split.details:
+            found.add(kind, name, text, first)
+        if split.inputs:
+            _add_inputs(found, name, input_unit, tokenizer)
+    shown = counted(count, unit)
+    if pair:
+        shown += f", {percent(share)}"
+        shown += f" (rows {pair[0]} and {pair[1]})" * bool(pair[0])
+    text = f"{unit}s that occur again in {train}: {shown}"
+    found.add(REPEATED, train, text, pair or ())
+    for name, shared in in_train.items():
+        shown, both = counted(shared[f"{unit}s"], unit), shared["first"] or ()
+        if both:
+            shown += f", {percent(shared['share'])}"
+            if conflict:
+                words = conflict.replace("_", " ")
+                shown += f", {shared[conflict]:,} {words}"
+            if both[0]:
+                shown += f" (row {both[0]} of {train}, row {both[1]} of {name})"
+        text = f"{unit}s of {name} that are in {train}: {shown}"
+        found.add(IN_TRAIN, name, text, both[1:])
+    return found
+
+
+def _duplicates(rows: Iterable[Row]) -> tuple[int, list[int] | None]:
+    """How many rows duplicate an earlier one, and the first such pair."""
+    first: dict[Hashable, int] = {}
+    count, pair = 0, None
+    for row in rows:
+        if row.key in first:
+            count += 1
+            pair = pair or [first[row.key], row.number]
+        first.setdefault(row.key, row.number)
+    return count, pair
+
+
+def _overlaps(
+    splits: Mapping[str, Sequence[Row]], unit: str, conflict: str
+) -> dict[str, dict[str, Any]]:
+    """Counts the rows of each later split that the first split has too.
+
+    Returns:
+      Split to their number (`unit`), "share", `conflict` and "first", the row
+      of training and that of the split.
+    """
+    train, *others = splits
+    first: dict[Hashable, int] = {}
+    labels = collections.defaultdict(set)
+    for row in splits[train]:
+        first.setdefault(row.key, row.number)
+        labels[row.key].add(row.label)
+    found: dict[str, dict[str, Any]] = {}
+    for split in others:
+        seen = [row for row in splits[split] if row.key in first]
+        found[split] = {
+            unit: len(seen),
+            "share": len(seen) / max(len(splits[split]), 1),
+            "first": [first[seen[0].key], seen[0].number] if seen else None,
+        }
+        if conflict:
+            conflicts = sum(row.label not in labels[row.key] for row in seen)
+            found[split][conflict] = conflicts
+    return found
+
+
+def add_input_remarks(found: Examination) -> None:
+    """Adds remarks on the tokens of training and on evaluated training rows."""
+    train = found.numbers["train_split"]
+    part = found.numbers["splits"][train]
+    tokens = part["tokens"]
+    if tokens["cut_share"] > _MUCH_CUT:
+        text = (
+            f"{percent(tokens['cut_share'])} of the inputs lose their end; "
+            f"max_seq_length={tokens['percentiles']['99']} would cut 1 %."
+        )
+        found.add(REMARK, train, text)
+    if tokens["unknown_word_share"] > MUCH_UNKNOWN:
+        found.add(REMARK, train, UNKNOWN_TEXTS)
+    if part["quoted"] >= _MANY_QUOTED:
+        text = (
+            f"{part['quoted']} texts keep their quotation marks, which look "
+            "like those of CSV; if tabs divide the columns of a CSV, pass "
+            "format=csv."
+        )
+        found.add(REMARK, train, text)
+    for split, shared in found.numbers["in_train"].items():
+        if shared["rows"]:
+            text = (
+                f"{split} scores will be inflated: {shared['rows']:,} of "
+                "its rows are trained on; remove them from one side."
+            )
+            found.add(REMARK, split, text, shared["first"][1:])
+    if part["suspicious"]:
+        kinds = ", ".join(DESCRIPTIONS[kind] for kind in part["suspicious"])
+        found.add(REMARK, train, f"look at the rows of {train} with {kinds}.")
+
+
+def not_in_train(
+    splits: Mapping[str, Mapping[str, int]],
+) -> dict[str, dict[str, int]]:
+    """The counts of names that the first split, to train on, lacks."""
+    train, *others = splits
+    return {
+        split: {
+            name: count
+            for name, count in splits[split].items()
+            if count and not splits[train].get(name)
+        }
+        for split in others
+    }
+
+
+def unknown_text(shown: str, words: Iterable[str]) -> str:
+    """How much is [UNK], and the words that are."""
     listed = ", ".join(map(excerpt, words))
-    text = f"[UNK]: {shown}" + (f": {listed}" if listed else "")
-    return Finding("unknown", text, split)
+    return f"[UNK]: {shown}" + (f": {listed}" if listed else "")
 
 
-# Characters that tell of an accident, with what they are called in lines.
+def percentiles(lengths: np.ndarray) -> dict[str, int]:
+    """Percentiles of lengths by their percentage, as results.json has them."""
+    found = np.percentile(lengths, _PERCENTILES, method="higher")
+    return dict(zip(map(str, _PERCENTILES), map(int, found), strict=True))
+
+
+def lengths_shown(lengths: Mapping[str, int]) -> str:
+    """The return value of `percentiles` in words."""
+    return ", ".join(
+        f"{length} ({'longest' if share == '100' else share + ' %'})"
+        for share, length in lengths.items()
+    )
+
+
+def _count_inputs(
+    split: SplitRows, max_seq_length: int, tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Counts tokens, suspicious characters and quoted cells of the inputs."""
+    inputs = split.inputs
+    if not inputs:
+        return {}
+    kinds = (
+        (suspicious(row.texts[-1]) | suspicious(row.texts[0]), row.number)
+        for row in inputs
+    )
+    return {
+        "tokens": _count_tokens(inputs, max_seq_length, tokenizer),
+        "suspicious": count_suspicious(kinds, "rows"),
+        "quoted": _num_quoted(split),
+    }
+
+
+def _add_inputs(
+    found: Examination, split: str, unit: str, tokenizer: Tokenizer
+) -> None:
+    """Adds findings on what `_count_inputs` counted."""
+    part = found.numbers["splits"][split]
+    tokens, longest = part["tokens"], found.numbers["max_seq_length"]
+    found.add(
+        "tokens", split, f"tokens: {lengths_shown(tokens['percentiles'])}"
+    )
+    shown = f"{counted(tokens['cut'], unit)}, {percent(tokens['cut_share'])}"
+    found.add("cut", split, f"cut at {longest} tokens: {shown}")
+    # A byte-level vocabulary spells every word.
+    if tokenizer.vocabulary.special.unk is not None:
+        shown = (
+            f"{percent(tokens['unknown_word_share'])} of words, in "
+            f"{counted(tokens['rows_with_unknown'], unit)}"
+        )
+        text = unknown_text(shown, tokens["unknown_words"])
+        found.add("unknown", split, text)
+    for kind, text, row in suspicious_details(part, unit):
+        found.add(kind, split, text, (row,))
+
+
+def _count_tokens(
+    inputs: Sequence[Row], max_seq_length: int, tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Counts lengths in tokens, truncated inputs and [UNK]."""
+    vocabulary = tokenizer.vocabulary
+    num_texts = len(inputs[0].texts)
+    pieces = np.zeros(len(inputs), np.int64)
+    has_unknown = np.zeros(len(inputs), bool)
+    num_words = num_unknown = 0
+    unknown_words: collections.Counter[str] = collections.Counter()
+    begins = range(0, len(inputs), _TEXTS_AT_A_TIME)
+    for begin, column in itertools.product(begins, range(num_texts)):
+        block = inputs[begin : begin + _TEXTS_AT_A_TIME]
+        texts = [row.texts[column] for row in block]
+        ids = tokenizer.tokenize(texts)
+        flat, counts = ids.values.numpy(), np.diff(ids.row_splits.numpy())
+        is_unknown = flat == vocabulary.unk_id
+        pieces[begin : begin + len(texts)] += counts
+        num_words += int(np.sum(vocabulary.starts_word[flat]))
+        num_unknown += int(np.sum(is_unknown))
+        rows = np.unique(np.repeat(np.arange(len(texts)), counts)[is_unknown])
+        has_unknown[begin + rows] = True
+        if len(rows):
+            some = [texts[row] for row in rows]
+            unknown_words.update(_unknown_words(some, tokenizer))
+    lengths = pieces + tokenizer.packing.num_special(num_texts)
+    truncated = int(np.sum(lengths > max_seq_length))
+    return {
+        "percentiles": percentiles(lengths),
+        "mean": float(lengths.mean()),
+        "cut": truncated,
+        "cut_share": truncated / len(lengths),
+        "unknown_piece_share": num_unknown / max(int(pieces.sum()), 1),
+        "unknown_word_share": num_unknown / max(num_words, 1),
+        "rows_with_unknown": int(np.sum(has_unknown)),
+        "unknown_words": dict(unknown_words.most_common(UNKNOWN_WORDS)),
+    }
+
+
+def _unknown_words(texts: list[str], tokenizer: Tokenizer) -> Iterator[str]:
+    """Yields the words that become [UNK], as they are spelled in the texts."""
+    ids, begins, ends = tokenizer.tokenize_with_offsets(texts)
+    flat, counts = ids.values.numpy(), np.diff(ids.row_splits.numpy())
+    rows = np.repeat(np.arange(len(texts)), counts)
+    begins, ends = begins.values.numpy(), ends.values.numpy()
+    for token in np.flatnonzero(flat == tokenizer.vocabulary.unk_id):
+        yield texts[rows[token]][begins[token] : ends[token]][:30]
+
+
+_QUOTED_CELL = re.compile(r'\s*"(?:[^"]|"")*"\s*')
+# A single text in quotes may be meant that way.
+_MANY_QUOTED = 2
+
+
+def _num_quoted(split: SplitRows) -> int:
+    """How many texts of a TSV file are quoted as spreadsheets quote CSV cells.
+
+    In a TSV file, which is read as GLUE's are, a quotation mark is an ordinary
+    character.
+
+    Returns:
+      0 if the file is no TSV, or a quotation mark occurs in another place.
+    """
+    if not split.file.removesuffix(".gz").lower().endswith(".tsv"):
+        return 0
+    texts = [text for row in split.inputs for text in row.texts]
+    marked = [text for text in texts if '"' in text]
+    return len(marked) if all(map(_QUOTED_CELL.fullmatch, marked)) else 0
+
+
+# Kinds of characters that hint at an accident, and what they are called.
 CONTROL, REPLACEMENT, MOJIBAKE = "control", "replacement", "mojibake"
 HTML, INVISIBLE, CARRIAGE_RETURN = "html", "invisible", "carriage_return"
 DESCRIPTIONS = {
@@ -148,7 +458,7 @@ _BEYOND_ASCII = {
 
 
 def suspicious(text: str) -> dict[str, str]:
-    """Kinds of accidents in a text, each with what is around the first one."""
+    """Kinds of suspicious characters in a text, each with its context."""
     patterns = _ANYWHERE if text.isascii() else {**_ANYWHERE, **_BEYOND_ASCII}
     found = {}
     for kind, pattern in patterns.items():
@@ -161,291 +471,28 @@ def suspicious(text: str) -> dict[str, str]:
 def count_suspicious(
     found: Iterable[tuple[Mapping[str, str], int]], unit: str
 ) -> dict[str, dict[str, Any]]:
-    """Kinds of suspicious characters: how many units, and the first one.
+    """Counts the texts with suspicious characters of each kind.
 
     Args:
-      found: of each unit, excerpts by kind, and its row.
-      unit: what is counted.
+      found: for each text, what `suspicious` returned, and its row.
+      unit: the key of the count.
     """
     counts: dict[str, dict[str, Any]] = {}
     for kinds, row in found:
-        for kind, where in kinds.items():
-            first = {unit: 0, "first_row": row, "excerpt": where}
+        for kind, context in kinds.items():
+            first = {unit: 0, "first_row": row, "excerpt": context}
             counts.setdefault(kind, first)[unit] += 1
     return counts
 
 
-def suspicious_findings(
-    split: str, part: Mapping[str, Any], unit: str, key: str = "rows"
-) -> Iterator[Finding]:
-    """What `count_suspicious` counted, by `key` and as lines call it."""
+def suspicious_details(
+    part: Mapping[str, Any], unit: str, key: str = "rows"
+) -> Iterator[tuple[str, str, int]]:
+    """Yields what `count_suspicious` counted under `key` in words."""
     for kind, seen in part["suspicious"].items():
         row = seen["first_row"]
         text = (
             f"{DESCRIPTIONS[kind]}: {counted(seen[key], unit)}, first row "
             f"{row}, {excerpt(seen['excerpt'])}"
         )
-        yield Finding(kind, text, split, (row,))
-
-
-_QUOTED_CELL = re.compile(r'\s*"(?:[^"]|"")*"\s*')
-# One text in quotes may be meant so.
-_MANY_QUOTED = 2
-
-
-def _num_quoted(examples: Sequence[Example]) -> int:
-    """How many texts of a TSV file are quoted as cells of CSV are.
-
-    Such files are written by spreadsheets. A TSV file is read as GLUE's are, in
-    which quotation marks are characters like others.
-
-    Returns:
-      0 where the file is no TSV, or any quotation mark stands otherwise.
-    """
-    if not examples[0].path.removesuffix(".gz").lower().endswith(".tsv"):
-        return 0
-    texts = [text for e in examples for text in (e.text_a, e.text_b or "")]
-    marked = [text for text in texts if '"' in text]
-    return len(marked) if all(map(_QUOTED_CELL.fullmatch, marked)) else 0
-
-
-def count_texts(
-    examples: Sequence[Example], max_seq_length: int, tokenizer: Tokenizer
-) -> dict[str, Any]:
-    """What a split's texts are as inputs: tokens, and what looks odd."""
-    odd = (
-        (suspicious(e.text_b or "") | suspicious(e.text_a), e.row)
-        for e in examples
-    )
-    return {
-        "tokens": _count_tokens(examples, max_seq_length, tokenizer),
-        "suspicious": count_suspicious(odd, "rows"),
-        "quoted": _num_quoted(examples),
-    }
-
-
-def text_findings(
-    split: str, part: Mapping[str, Any], max_seq_length: int, unit: str = "row"
-) -> Iterator[Finding]:
-    """What `count_texts` counted; `unit` is what is tokenised as one input."""
-    tokens = part["tokens"]
-    shown = lengths_shown(tokens["percentiles"])
-    yield Finding("tokens", f"tokens: {shown}", split)
-    shown = f"{counted(tokens['cut'], unit)}, {percent(tokens['cut_share'])}"
-    yield Finding("cut", f"cut at {max_seq_length} tokens: {shown}", split)
-    shown = (
-        f"{percent(tokens['unknown_word_share'])} of words, in "
-        f"{counted(tokens['rows_with_unknown'], unit)}"
-    )
-    yield unknown_finding(split, shown, tokens["unknown_words"])
-    yield from suspicious_findings(split, part, unit)
-
-
-class RowKey(NamedTuple):
-    """A row, by the key that makes two rows the same."""
-
-    key: Hashable
-    row: int
-    answer: Hashable = None
-
-
-def overlaps(
-    splits: Mapping[str, Sequence[RowKey]],
-    unit: str = "rows",
-    other_answers: str = "other_answers",
-) -> dict[str, dict[str, Any]]:
-    """Counts the rows of each split but the first that the first one has too.
-
-    Args:
-      splits: split to its rows; the first one is the one to train on.
-      unit: the key of how many they are.
-      other_answers: the key of how many of them have an answer that training
-        does not give.
-
-    Returns:
-      Split to these two, "share" of its rows, and "first": the row of training
-      and that of the split.
-    """
-    train, *others = splits
-    first: dict[Hashable, int] = {}
-    answers = collections.defaultdict(set)
-    for each in splits[train]:
-        first.setdefault(each.key, each.row)
-        answers[each.key].add(each.answer)
-    found = {}
-    for split in others:
-        seen = [each for each in splits[split] if each.key in first]
-        found[split] = {
-            unit: len(seen),
-            "share": len(seen) / max(len(splits[split]), 1),
-            other_answers: sum(e.answer not in answers[e.key] for e in seen),
-            "first": [first[seen[0].key], seen[0].row] if seen else None,
-        }
-    return found
-
-
-def repeats(rows: Iterable[RowKey]) -> tuple[int, list[int] | None]:
-    """How many rows an earlier one is the same as, and the first such two."""
-    first: dict[Hashable, int] = {}
-    count, pair = 0, None
-    for each in rows:
-        if each.key in first:
-            count += 1
-            pair = pair or [first[each.key], each.row]
-        first.setdefault(each.key, each.row)
-    return count, pair
-
-
-def repeated_finding(numbers: Mapping[str, Any]) -> Finding:
-    """The training rows that an earlier one is the same as; see `repeats`."""
-    repeated, train = numbers["repeated"], numbers["train_split"]
-    shown, pair = counted(repeated["rows"]), repeated["first"] or ()
-    if pair:
-        share = percent(repeated["rows"] / numbers["splits"][train]["rows"])
-        shown += f", {share} (rows {pair[0]} and {pair[1]})"
-    text = f"rows that occur again in {train}: {shown}"
-    return Finding(REPEATED, text, train, pair)
-
-
-def in_train_findings(
-    numbers: Mapping[str, Any],
-    unit: str = "row",
-    other_answers: str = "",
-    also: Callable[[Mapping[str, Any]], str] = lambda shared: "",
-) -> Iterator[Finding]:
-    """The rows of other splits that are trained on; see `overlaps`.
-
-    Args:
-      numbers: those of the family.
-      unit: what is counted; its plural is a key of every split's numbers.
-      other_answers: the key of how many have another answer in training.
-      also: what else is said of a split.
-    """
-    train = numbers["train_split"]
-    for split, shared in numbers["in_train"].items():
-        count, pair = shared[f"{unit}s"], shared["first"] or ()
-        shown = counted(count, unit)
-        if pair:
-            share = percent(count / numbers["splits"][split][f"{unit}s"])
-            shown += f", {share}"
-            if other_answers:
-                others = other_answers.replace("_", " ")
-                shown += f", {shared[other_answers]:,} {others}"
-            shown += f" (row {pair[0]} of {train}, row {pair[1]} of {split})"
-        text = f"{unit}s of {split} that are in {train}: {shown}{also(shared)}"
-        yield Finding(IN_TRAIN, text, split, pair[1:])
-
-
-def inflated_scores(numbers: Mapping[str, Any]) -> Iterator[Finding]:
-    """Remarks on splits with rows that are trained on."""
-    for split, shared in numbers["in_train"].items():
-        if shared["rows"]:
-            text = (
-                f"{split} scores will be inflated: {shared['rows']:,} of "
-                "its rows are trained on; remove them from one side."
-            )
-            yield Finding(REMARK, text, split, shared["first"][1:])
-
-
-def not_in_train(
-    splits: Mapping[str, Mapping[str, int]],
-) -> dict[str, dict[str, int]]:
-    """What splits count that the first one, to train on, has none of."""
-    train, *others = splits
-    return {
-        split: {
-            name: count
-            for name, count in splits[split].items()
-            if count and not splits[train].get(name)
-        }
-        for split in others
-    }
-
-
-def percentiles(lengths: np.ndarray) -> dict[str, int]:
-    """The lengths that these shares of the rows do not exceed, in percent."""
-    found = np.percentile(lengths, _PERCENTILES, method="higher")
-    return {
-        str(share): int(length)
-        for share, length in zip(_PERCENTILES, found, strict=True)
-    }
-
-
-def lengths_shown(lengths: Mapping[str, int]) -> str:
-    """What `percentiles` returned, as lines have it."""
-    return ", ".join(
-        f"{length} ({'longest' if share == '100' else share + ' %'})"
-        for share, length in lengths.items()
-    )
-
-
-def _count_tokens(
-    examples: Sequence[Example], max_seq_length: int, tokenizer: Tokenizer
-) -> dict[str, Any]:
-    """Lengths in tokens, what will be truncated, and the share of [UNK]."""
-    vocabulary = tokenizer.vocabulary
-    columns = [[e.text_a for e in examples]]
-    if examples[0].text_b is not None:
-        columns.append([e.text_b or "" for e in examples])
-    pieces = np.zeros(len(examples), np.int64)
-    has_unknown = np.zeros(len(examples), bool)
-    num_words = num_unknown = 0
-    unknown_words: collections.Counter[str] = collections.Counter()
-    begins = range(0, len(examples), _TEXTS_AT_A_TIME)
-    for begin, column in itertools.product(begins, columns):
-        texts = column[begin : begin + _TEXTS_AT_A_TIME]
-        ids = tokenizer.tokenize(texts)
-        flat, counts = ids.values.numpy(), np.diff(ids.row_splits.numpy())
-        is_unknown = flat == vocabulary.unk_id
-        pieces[begin : begin + len(texts)] += counts
-        num_words += int(np.sum(vocabulary.starts_word[flat]))
-        num_unknown += int(np.sum(is_unknown))
-        rows = np.unique(np.repeat(np.arange(len(texts)), counts)[is_unknown])
-        has_unknown[begin + rows] = True
-        if len(rows):
-            some = [texts[row] for row in rows]
-            unknown_words.update(_unknown_words(some, tokenizer))
-    lengths = pieces + tokenizer.packing.num_special(len(columns))
-    truncated = int(np.sum(lengths > max_seq_length))
-    return {
-        "percentiles": percentiles(lengths),
-        "mean": float(lengths.mean()),
-        "cut": truncated,
-        "cut_share": truncated / len(lengths),
-        "unknown_piece_share": num_unknown / max(int(pieces.sum()), 1),
-        "unknown_word_share": num_unknown / max(num_words, 1),
-        "rows_with_unknown": int(np.sum(has_unknown)),
-        "unknown_words": dict(unknown_words.most_common(UNKNOWN_WORDS)),
-    }
-
-
-def _unknown_words(texts: list[str], tokenizer: Tokenizer) -> Iterator[str]:
-    """The words that become [UNK], as the texts have them."""
-    ids, begins, ends = tokenizer.tokenize_with_offsets(texts)
-    flat, counts = ids.values.numpy(), np.diff(ids.row_splits.numpy())
-    rows = np.repeat(np.arange(len(texts)), counts)
-    begins, ends = begins.values.numpy(), ends.values.numpy()
-    for place in np.flatnonzero(flat == tokenizer.vocabulary.unk_id):
-        yield texts[rows[place]][begins[place] : ends[place]][:30]
-
-
-def token_remarks(numbers: Mapping[str, Any], inputs: str) -> Iterator[Finding]:
-    """Remarks on the tokens and quotation marks of the training split."""
-    train = numbers["train_split"]
-    tokens = numbers["splits"][train]["tokens"]
-    if tokens["cut_share"] > _MUCH_CUT:
-        text = (
-            f"{percent(tokens['cut_share'])} of the {inputs} lose their end; "
-            f"max_seq_length={tokens['percentiles']['99']} would cut 1 %."
-        )
-        yield Finding(REMARK, text, train)
-    if tokens["unknown_word_share"] > MUCH_UNKNOWN:
-        yield Finding(REMARK, UNKNOWN_TEXTS, train)
-    # Runs of earlier versions did not count them.
-    quoted = numbers["splits"][train].get("quoted", 0)
-    if quoted >= _MANY_QUOTED:
-        text = (
-            f"{quoted} texts keep their quotation marks, which look like those "
-            "of CSV; if tabs divide the columns of a CSV, pass format=csv."
-        )
-        yield Finding(REMARK, text, train)
+        yield kind, text, row

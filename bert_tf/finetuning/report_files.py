@@ -11,7 +11,6 @@ from typing import Any
 
 from bert_tf.errors import UserError
 from bert_tf.families import part_of
-from bert_tf.families.checks import Examination
 from bert_tf.families.config import TaskConfig
 from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.families.task import Task
@@ -70,23 +69,13 @@ def write_report(
         numbers,
         f"{package.rpartition('.')[2]}.html.jinja",
         package,
-        _doctor_lines(numbers["doctor"], config_type),
+        numbers["doctor"].get("lines", ()),
     )
     # Lone surrogates of a text stay escapes, as in the file they came from.
     text = json.dumps(numbers, indent=1, allow_nan=False)
     write_text(folder / "report.json", text + "\n")
     write_text(folder / REPORT_FILE, html)
     return folder / REPORT_FILE
-
-
-def _doctor_lines(
-    doctor: Mapping[str, Any], config_type: type[TaskConfig]
-) -> Sequence[str]:
-    """The findings that results.json has, or those made of its numbers."""
-    if not doctor or "lines" in doctor:
-        return doctor.get("lines", ())
-    checks: Any = part_of(config_type, "checks")
-    return Examination.of(doctor, checks.findings(doctor)).lines
 
 
 def run_statistics(

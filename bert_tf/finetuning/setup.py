@@ -117,7 +117,8 @@ def load_and_check(
     config = task.configure(recipe, examples[task.train_split])
     for rows in examples.values():
         task.check(rows, config)
-    return ExaminedData(examples, config, found.numbers)
+    numbers = found.numbers | {"lines": found.lines}
+    return ExaminedData(examples, config, numbers)
 
 
 def prepare_training(

@@ -48,10 +48,18 @@ class Example(NamedTuple):
     path: str = ""
 
     @property
-    def text_key(self) -> tuple[str, str | None]:
-        """What makes two rows the same text: all but blanks at the ends."""
-        text_b = self.text_b
-        return self.text_a.strip(), text_b.strip() if text_b else text_b
+    def texts(self) -> tuple[str, ...]:
+        """The text, or both of a pair."""
+        return (
+            (self.text_a,)
+            if self.text_b is None
+            else (self.text_a, self.text_b)
+        )
+
+    @property
+    def text_key(self) -> tuple[str, ...]:
+        """The texts without blanks at their ends, by which rows are equal."""
+        return tuple(text.strip() for text in self.texts)
 
 
 def examples_of(

@@ -1,12 +1,11 @@
 """What the data doctor counts of questions on contexts, and its findings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_tf.families import checks
-from bert_tf.families.checks import Finding
 from bert_tf.families.question_answering.squad_files import (
     Question,
     num_searched,
@@ -23,22 +22,62 @@ def examine_questions(
     splits: Mapping[str, Sequence[Question]],
 ) -> checks.Examination:
     """Examines questions on contexts; see `Task.examine`."""
-    parts = {
-        split: _window_counts(questions, recipe, tokenizer)
-        for split, questions in splits.items()
-    }
-    # Questions have names, and no rows of a file.
-    rows = {
-        name: [
-            checks.RowKey((q.question.strip(), q.context), 0) for q in questions
-        ]
-        for name, questions in splits.items()
-    }
-    for split, shared in checks.overlaps(rows).items():
-        parts[split]["in_train"] = shared["rows"]
-    numbers: dict[str, Any] = {"task": task, "splits": parts}
-    found = checks.Examination.of(numbers, _findings(parts, recipe))
-    return found.with_lines()
+    found = checks.examine(
+        task,
+        {
+            split: _split_rows(questions, recipe, tokenizer)
+            for split, questions in splits.items()
+        },
+        tokenizer,
+        recipe.max_seq_length,
+        unit="question",
+    )
+    for split, part in found.numbers["splits"].items():
+        if part["unknown_share"] > checks.MUCH_UNKNOWN:
+            found.add(checks.REMARK, split, checks.UNKNOWN_TEXTS)
+    return found
+
+
+def _split_rows(
+    questions: Sequence[Question], recipe: SpanRecipe, tokenizer: Tokenizer
+) -> checks.SplitRows:
+    """The questions of a split, with what their windows show."""
+    numbers = _window_counts(questions, recipe, tokenizer)
+    details = []
+    if numbers["first_places"]:
+        text = (
+            f"answers that their contexts have several times, taken at "
+            f"the first: of {numbers['first_places']:,} questions"
+        )
+        details.append(("first_places", text))
+    text = (
+        f"windows of {recipe.max_seq_length} tokens: "
+        f"{numbers['windows']:,}; {numbers['several_windows']:,} questions "
+        f"have several, the longest context has "
+        f"{numbers['longest_context']:,} tokens"
+    )
+    details.append(("windows", text))
+    share = checks.percent(numbers["unknown_share"], 2)
+    text = checks.unknown_text(f"{share} of the tokens of contexts", ())
+    details.append(("unknown", text))
+    if numbers["cut_questions"]:
+        text = (
+            f"cut at {recipe.max_query_length} tokens: "
+            f"{numbers['cut_questions']:,} questions"
+        )
+        details.append(("cut", text))
+    return checks.SplitRows(
+        file="",
+        # Questions have names, and no rows of a file.
+        rows=[checks.Row(0, (q.question, q.context)) for q in questions],
+        title=(
+            f"{len(questions):,} questions on "
+            f"{numbers['contexts']:,} contexts of {numbers['articles']:,} "
+            f"articles, {numbers['without_answer']:,} without an answer"
+        ),
+        numbers=numbers,
+        details=details,
+    )
 
 
 def _window_counts(
@@ -59,7 +98,6 @@ def _window_counts(
     ids = contexts.flat_values.numpy()
     unknown = int(np.sum(ids == tokenizer.vocabulary.unk_id))
     return {
-        "questions": len(questions),
         "contexts": len({question.context for question in questions}),
         "articles": len({question.title for question in questions}),
         "without_answer": sum(not question.answers for question in questions),
@@ -72,45 +110,3 @@ def _window_counts(
         ),
         "unknown_share": unknown / max(len(ids), 1),
     }
-
-
-def _findings(
-    parts: Mapping[str, Mapping[str, Any]], recipe: SpanRecipe
-) -> Iterator[Finding]:
-    for split, numbers in parts.items():
-        text = (
-            f"{split}: {numbers['questions']:,} questions on "
-            f"{numbers['contexts']:,} contexts of {numbers['articles']:,} "
-            f"articles, {numbers['without_answer']:,} without an answer"
-        )
-        yield Finding(checks.SPLIT, text, split)
-        if numbers["first_places"]:
-            text = (
-                f"answers that their contexts have several times, taken at "
-                f"the first: of {numbers['first_places']:,} questions"
-            )
-            yield Finding("first_places", text, split)
-        text = (
-            f"windows of {recipe.max_seq_length} tokens: "
-            f"{numbers['windows']:,}; {numbers['several_windows']:,} questions "
-            f"have several, the longest context has "
-            f"{numbers['longest_context']:,} tokens"
-        )
-        yield Finding("windows", text, split)
-        unknown = numbers["unknown_share"]
-        shown = f"{checks.percent(unknown, 2)} of the tokens of contexts"
-        yield checks.unknown_finding(split, shown, ())
-        if numbers["cut_questions"]:
-            text = (
-                f"cut at {recipe.max_query_length} tokens: "
-                f"{numbers['cut_questions']:,} questions"
-            )
-            yield Finding("cut", text, split)
-        if numbers.get("in_train"):
-            text = (
-                f"in the training file too: {numbers['in_train']:,} questions "
-                "with their contexts"
-            )
-            yield Finding("questions_in_train", text, split)
-        if unknown > checks.MUCH_UNKNOWN:
-            yield Finding(checks.REMARK, checks.UNKNOWN_TEXTS, split)

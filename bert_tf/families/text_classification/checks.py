@@ -1,93 +1,111 @@
-"""What the data doctor examines in rows of a text or a pair.
-
-The findings are made of the numbers alone, which results.json has, so that a
-report can make them too.
-"""
+"""What the data doctor examines in rows of a text or a pair."""
 
 import collections
 import difflib
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_tf.errors import excerpt, first_few
 from bert_tf.families import checks
-from bert_tf.families.checks import Finding, counted, percent
+from bert_tf.families.checks import Examination, counted, percent
 from bert_tf.families.data.examples import Example, names_in, sorted_labels
-from bert_tf.families.recipe import SentenceRecipe
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 _LABELS_SHOWN = 12
-# A larger share of the rows is worth a remark.
+# A larger share of the rows is remarked on.
 _MAJORITY = 0.9
-# Labels of fewer rows are few, and one that is like another of so many times
-# its rows is taken for a misspelling.
+# A label of fewer rows is remarked on. One that resembles another label with
+# so many times its rows is taken for a misspelling.
 _FEW_ROWS, _MUCH_COMMONER = 5, 4
-_ALIKE = 0.85
+_SIMILARITY = 0.85
 
 
 def examine_texts(
     task: str,
     label_kind: str,
     labels: Sequence[str],
-    recipe: SentenceRecipe,
+    max_seq_length: int,
     tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[Example]],
-) -> checks.Examination:
+) -> Examination:
     """Examines rows of a text or a pair; see `Task.examine`.
 
     Args:
-      task: its name.
+      task: the name of the task.
       label_kind: classes, regression or multi_label.
-      labels: those that the task names itself, if any.
-      recipe: says how rows are truncated.
-      tokenizer: of the model that will be trained.
+      labels: the task's own labels, if any.
+      max_seq_length: the longest input in tokens.
+      tokenizer: the tokenizer of the model that will be trained.
       splits: split to its rows, the one to train on first.
     """
-    rows = {
-        name: [checks.RowKey(e.text_key, e.row, e.label) for e in examples]
-        for name, examples in splits.items()
+    found = checks.examine(
+        task,
+        {name: _split_rows(labels, e) for name, e in splits.items()},
+        tokenizer,
+        max_seq_length,
+        conflict="with_another_label",
+    )
+    numbers, train = found.numbers, found.numbers["train_split"]
+    numbers["label_kind"] = label_kind
+    counts = {
+        name: part["labels"].get("counts", {})
+        for name, part in numbers["splits"].items()
     }
-    longest = recipe.max_seq_length
-    parts: dict[str, dict[str, Any]] = {
-        split: {
-            "file": examples[0].path,
-            "rows": len(examples),
-            "texts_per_row": 1 if examples[0].text_b is None else 2,
-            "labels": _label_counts(labels, examples),
-            "empty_texts": sum(
-                not e.text_a.strip()
-                or (e.text_b is not None and not e.text_b.strip())
-                for e in examples
-            ),
-            **checks.count_texts(examples, longest, tokenizer),
-        }
-        for split, examples in splits.items()
-    }
-    train = next(iter(splits))
-    numbers = {
-        "task": task,
-        "max_seq_length": longest,
-        "train_split": train,
-        "label_kind": label_kind,
-        "splits": parts,
-        "repeated": _repeated_texts(rows[train]),
-        "in_train": checks.overlaps(rows, "rows", "with_another_label"),
-        "labels_not_in_train": checks.not_in_train(
-            {k: part["labels"].get("counts", {}) for k, part in parts.items()}
-        ),
-    }
-    return checks.Examination.of(numbers, findings(numbers))
+    numbers["labels_not_in_train"] = checks.not_in_train(counts)
+    checks.add_input_remarks(found)
+    _add_contradictions(found, splits[train])
+    for split, names in numbers["labels_not_in_train"].items():
+        for name, count in names.items():
+            shown = f"label {excerpt(name)} of {split} ({counted(count)})"
+            same = [o for o in counts[train] if _plain(o) == _plain(name)]
+            text = f"{shown} is not in {train}."
+            if same:
+                text = f"{shown} {_same_label(name, same[0], f'of {train}')}"
+            found.add(checks.REMARK, split, text)
+    _add_label_remarks(found, train, counts[train])
+    if numbers["splits"][train]["labels"].get("majority_share", 0) > _MAJORITY:
+        text = (
+            "one label has more than 90 % of the rows; look at macro F1, and "
+            "try class_weights=balanced."
+        )
+        found.add(checks.REMARK, train, text)
+    return found
+
+
+def _split_rows(
+    labels: Sequence[str], examples: Sequence[Example]
+) -> checks.SplitRows:
+    """The rows of a split, with the counts of their labels."""
+    rows = [checks.Row(e.row, e.texts, e.label) for e in examples]
+    num_texts = len(rows[0].texts)
+    counts = _label_counts(labels, examples)
+    empty = sum(not all(row.key) for row in rows)
+    details = [("labels", f"labels: {_labels_shown(counts, len(rows))}")]
+    if empty:
+        details.append(("empty_texts", f"empty texts: {counted(empty)}"))
+    return checks.SplitRows(
+        file=examples[0].path,
+        rows=rows,
+        title=f"{counted(len(rows))}{', pairs' * (num_texts == 2)}",
+        inputs=rows,
+        numbers={
+            "texts_per_row": num_texts,
+            "labels": counts,
+            "empty_texts": empty,
+        },
+        details=details,
+    )
 
 
 def _label_counts(
     order: Sequence[str], examples: Sequence[Example]
 ) -> dict[str, Any]:
-    """How often each label occurs, or where the numbers lie."""
+    """The frequency of each label, or the distribution of numbers."""
     labels = [e.label for e in examples if e.label is not None]
     if not labels:
         return {"counts": {}}
@@ -111,47 +129,27 @@ def _label_counts(
     return result
 
 
-def _repeated_texts(rows: Sequence[checks.RowKey]) -> dict[str, Any]:
-    """Rows of a text that an earlier row had, and texts of two labels."""
-    count, first = checks.repeats(rows)
+def _add_contradictions(
+    found: Examination, examples: Sequence[Example]
+) -> None:
+    """Counts the texts of training that occur with several labels."""
     labels = collections.defaultdict(set)
-    for each in rows:
-        labels[each.key].add(each.answer)
-    contradicting = [each for each in rows if len(labels[each.key]) > 1]
-    return {
-        "rows": count,
-        "share": count / len(rows),
-        "first": first,
-        "contradicting_texts": len({each.key for each in contradicting}),
-        "first_contradicting_row": next(
-            (each.row for each in contradicting), None
-        ),
+    for example in examples:
+        labels[example.text_key].add(example.label)
+    rows = [e for e in examples if len(labels[e.text_key]) > 1]
+    count = len({example.text_key for example in rows})
+    first = rows[0].row if rows else None
+    found.numbers["repeated"] |= {
+        "contradicting_texts": count,
+        "first_contradicting_row": first,
     }
+    if first is not None:
+        text = f"{count} texts have two labels; the first is row {first}."
+        train = found.numbers["train_split"]
+        found.add(checks.REMARK, train, text, (first,))
 
 
-def findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
-    """What is known of the rows, and what is worth doing something about.
-
-    Args:
-      numbers: of `examine_texts`; results.json has them as "doctor".
-    """
-    for split, part in numbers["splits"].items():
-        pair = ", pairs" if part["texts_per_row"] == 2 else ""
-        shown = f"{counted(part['rows'])}{pair} ({part['file']})"
-        yield Finding(checks.SPLIT, f"{split}: {shown}", split)
-        yield Finding("labels", f"labels: {_labels_shown(part)}", split)
-        longest = numbers["max_seq_length"]
-        yield from checks.text_findings(split, part, longest)
-        if part["empty_texts"]:
-            shown = counted(part["empty_texts"])
-            yield Finding("empty_texts", f"empty texts: {shown}", split)
-    yield checks.repeated_finding(numbers)
-    yield from checks.in_train_findings(numbers, "row", "with_another_label")
-    yield from _remarks(numbers)
-
-
-def _labels_shown(part: Mapping[str, Any]) -> str:
-    labels = part["labels"]
+def _labels_shown(labels: Mapping[str, Any], num_rows: int) -> str:
     if "mean" in labels:
         return (
             f"{labels['lowest']:g} to {labels['highest']:g}, mean "
@@ -162,7 +160,7 @@ def _labels_shown(part: Mapping[str, Any]) -> str:
     if not counts:
         return "none"
     shown = ", ".join(
-        f"{label} {count} ({percent(count / part['rows'])})"
+        f"{label} {count} ({percent(count / num_rows)})"
         for label, count in list(counts.items())[:_LABELS_SHOWN]
     )
     if len(counts) > _LABELS_SHOWN:
@@ -175,16 +173,17 @@ def _labels_shown(part: Mapping[str, Any]) -> str:
     return shown
 
 
-def _label_remarks(split: str, counts: Mapping[str, int]) -> Iterator[Finding]:
-    """Remarks on labels of few rows, and on what may be a misspelling."""
+def _add_label_remarks(
+    found: Examination, split: str, counts: Mapping[str, int]
+) -> None:
+    """Adds remarks on labels of few rows, and on likely misspellings."""
     few = []
     for label, count in counts.items():
         meant = _meant(label, counts)
         shown = f"{excerpt(label)} ({counted(count)})"
         if meant:
             same = _same_label(label, meant, counted(counts[meant]))
-            text = f"label {shown} {same}"
-            yield Finding(checks.REMARK, text, split)
+            found.add(checks.REMARK, split, f"label {shown} {same}")
         elif 0 < count < _FEW_ROWS:
             few.append(shown)
     if few:
@@ -192,15 +191,15 @@ def _label_remarks(split: str, counts: Mapping[str, int]) -> Iterator[Finding]:
             f"few rows have the label {first_few(few)}; collect more of them, "
             "or leave them out."
         )
-        yield Finding(checks.REMARK, text, split)
+        found.add(checks.REMARK, split, text)
 
 
 def _meant(label: str, counts: Mapping[str, int]) -> str | None:
-    """A commoner label that this one may be a misspelling of.
+    """The more frequent label that a label may be a misspelling of.
 
-    It differs in case, blanks, invisible characters and Unicode form alone, or
-    is the same number, or this one is rare and nearly it; what differs in its
-    numbers is another label.
+    Both differ in case, blanks, invisible characters and Unicode form only, or
+    are the same number, or the label is rare and similar. Labels with different
+    digits are never similar.
     """
 
     def rank(name: str) -> tuple[int, str]:
@@ -222,13 +221,13 @@ def _meant(label: str, counts: Mapping[str, int]) -> str | None:
             and re.findall(r"\d+", other) == re.findall(r"\d+", label)
         ],
         n=1,
-        cutoff=_ALIKE,
+        cutoff=_SIMILARITY,
     )
     return near[0] if near else None
 
 
 def _same_label(label: str, other: str, rows: str) -> str:
-    """The end of a sentence on a label that may be meant to be another one."""
+    """The end of a remark that a label may be another one misspelled."""
     meant = f"{excerpt(other)} ({rows})"
     if _number(label) is not None and _number(label) == _number(other):
         return (
@@ -245,7 +244,7 @@ def _same_label(label: str, other: str, rows: str) -> str:
 
 
 def _plain(name: str) -> str | float:
-    """What labels that look the same have in common."""
+    """A key that labels which look the same share."""
     number = _number(name)
     if number is not None:
         return number
@@ -258,48 +257,10 @@ def _composed(name: str) -> str:
 
 
 def _number(name: str) -> float | None:
-    """The finite number that a label is, such as 1 and 1.0."""
+    """The finite number that a label spells, such as 1 and 1.0."""
     if not re.fullmatch(r"\s*[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*", name):
         return None
     try:
         return float(name)
     except ValueError:
         return None
-
-
-def _remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:
-    name = numbers["train_split"]
-    train = numbers["splits"][name]
-    yield from checks.token_remarks(numbers, "inputs")
-    count = numbers["repeated"]["contradicting_texts"]
-    if count:
-        row = numbers["repeated"]["first_contradicting_row"]
-        text = f"{count} texts have two labels; the first is row {row}."
-        yield Finding(checks.REMARK, text, name, (row,))
-    yield from checks.inflated_scores(numbers)
-    for split, labels in numbers["labels_not_in_train"].items():
-        for label, count in labels.items():
-            shown = f"label {excerpt(label)} of {split} ({counted(count)})"
-            counts = train["labels"]["counts"]
-            meant = [
-                other for other in counts if _plain(other) == _plain(label)
-            ]
-            text = f"{shown} is not in {name}."
-            if meant:
-                rows = f"of {name}"
-                text = f"{shown} {_same_label(label, meant[0], rows)}"
-            yield Finding(checks.REMARK, text, split)
-    yield from _label_remarks(name, train["labels"].get("counts", {}))
-    if train["labels"].get("majority_share", 0) > _MAJORITY:
-        text = (
-            "one label has more than 90 % of the rows; look at macro F1, and "
-            "try class_weights=balanced."
-        )
-        yield Finding(checks.REMARK, text, name)
-    if train["suspicious"]:
-        kinds = ", ".join(
-            checks.DESCRIPTIONS[kind] for kind in train["suspicious"]
-        )
-        yield Finding(
-            checks.REMARK, f"look at the rows of {name} with {kinds}.", name
-        )

@@ -169,7 +169,12 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     ) -> Examination:
         """Counts labels, lengths, unknown words, repeated and odd texts."""
         return examine_texts(
-            self.name, self.label_kind, self.labels, recipe, tokenizer, splits
+            self.name,
+            self.label_kind,
+            self.labels,
+            recipe.max_seq_length,
+            tokenizer,
+            splits,
         )
 
     def configure(
@@ -185,7 +190,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
             task=self.name,
             labels=labels,
             num_outputs=max(len(labels), 1),
-            num_texts=_num_texts(examples),
+            num_texts=len(examples[0].texts),
             text_columns=self.text_columns,
             label_separator=self.separator,
             max_seq_length=recipe.max_seq_length,
@@ -199,7 +204,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         self, examples: list[Example], config: TextClassificationConfig
     ) -> None:
         """Refuses pairs for a model of single texts, and unknown labels."""
-        count = _num_texts(examples)
+        count = len(examples[0].texts)
         if count != config.num_texts:
             raise UserError(
                 f"{examples[0].path}: rows of {count} text(s), but the model "
@@ -411,10 +416,6 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         array = self.label_array(values, labels)
         dtype = "int32" if self.label_kind == CLASSES else "float32"
         return array.astype(dtype)
-
-
-def _num_texts(examples: Sequence[Example]) -> int:
-    return 1 if examples[0].text_b is None else 2
 
 
 def unknown_label(label: str, labels: Sequence[str], place: str) -> Fault:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.families import checks
-from bert_tf.families.checks import Finding, percent
+from bert_tf.families.checks import percent
 from bert_tf.families.recipe import TagRecipe
 from bert_tf.families.token_classification.answers import sentence_windows
 from bert_tf.families.token_classification.conll_files import TaggedWords
@@ -33,34 +33,50 @@ def examine_words(
     splits: Mapping[str, TaggedWords],
 ) -> checks.Examination:
     """Examines tagged words; see `Task.examine`."""
-    rows = {
-        name: [
-            checks.RowKey(
-                tuple(words.words[part]),
-                int(words.rows[part.start]),
-                tuple(words.learned_tags[part]),
-            )
-            for part in words.sentences()
-        ]
-        for name, words in splits.items()
-    }
     parts = {
         split: _counts(words, recipe, tokenizer)
         for split, words in splits.items()
     }
-    numbers: dict[str, Any] = {
-        "task": task,
-        "max_seq_length": recipe.max_seq_length,
+    new_types = checks.not_in_train(
+        {split: part["entities"] for split, part in parts.items()}
+    )
+    found = checks.examine(
+        task,
+        {
+            split: checks.SplitRows(
+                file=words.path,
+                rows=[
+                    checks.Row(
+                        int(words.rows[part.start]),
+                        tuple(words.words[part]),
+                        tuple(words.learned_tags[part]),
+                    )
+                    for part in words.sentences()
+                ],
+                title=_title(len(words), parts[split]),
+                numbers=parts[split],
+                details=_details(
+                    parts[split],
+                    new_types.get(split, {}),
+                    recipe.max_seq_length,
+                ),
+            )
+            for split, words in splits.items()
+        },
+        tokenizer,
+        recipe.max_seq_length,
+        unit="sentence",
+        conflict="with_other_tags",
+    )
+    found.numbers |= {
         "context": recipe.context,
-        "train_split": next(iter(splits)),
         "lower_case": tokenizer.lower_case,
-        "splits": parts,
-        "in_train": checks.overlaps(rows, "sentences", "with_other_tags"),
-        "types_not_in_train": checks.not_in_train(
-            {split: part["entities"] for split, part in parts.items()}
-        ),
+        "types_not_in_train": new_types,
     }
-    return checks.Examination.of(numbers, _findings(numbers)).with_lines()
+    train = found.numbers["train_split"]
+    for text in _remarks(parts[train], tokenizer.lower_case):
+        found.add(checks.REMARK, train, text)
+    return found
 
 
 def _counts(
@@ -90,8 +106,6 @@ def _counts(
         for word, row in zip(words.words, words.rows.tolist(), strict=True)
     )
     return {
-        "file": words.path,
-        "sentences": len(words),
         "words": len(words.words),
         "documents": len(words.document_starts) - 1,
         "document_marks": words.marks,
@@ -108,50 +122,36 @@ def _counts(
     }
 
 
-def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
-    train = numbers["train_split"]
-    for split, part in numbers["splits"].items():
-        new_types = numbers["types_not_in_train"].get(split, {})
-        longest = numbers["max_seq_length"]
-        yield from _split_findings(split, part, new_types, longest)
-    yield from checks.in_train_findings(numbers, "sentence", "with_other_tags")
-    yield from (
-        Finding(checks.REMARK, text, train)
-        for text in _remarks(numbers["splits"][train], numbers["lower_case"])
-    )
-
-
-def _split_findings(
-    split: str,
-    part: Mapping[str, Any],
-    new_types: Mapping[str, int],
-    max_seq_length: int,
-) -> Iterator[Finding]:
+def _title(num_sentences: int, part: Mapping[str, Any]) -> str:
     marked = "" if part["document_marks"] else " (no -DOCSTART- lines)"
-    text = (
-        f"{split}: {part['sentences']:,} sentences, {part['words']:,} words, "
-        f"{part['documents']:,} documents{marked} ({part['file']})"
+    return (
+        f"{num_sentences:,} sentences, {part['words']:,} words, "
+        f"{part['documents']:,} documents{marked}"
     )
-    yield Finding(checks.SPLIT, text, split)
+
+
+def _details(
+    part: Mapping[str, Any], new_types: Mapping[str, int], max_seq_length: int
+) -> Iterator[tuple[str, str] | tuple[str, str, int]]:
     shown = checks.lengths_shown(part["words_per_sentence"])
-    yield Finding("lengths", f"words of a sentence: {shown}", split)
+    yield "lengths", f"words of a sentence: {shown}"
     shown = ", ".join(
         f"{kind} {count:,}{' (not in train)' * (kind in new_types)}"
         for kind, count in part["entities"].items()
     )
     unit = "runs of a tag" if part["scheme"] == IO else "entities"
-    yield Finding("entities", f"{unit}: {shown or 'none'}", split)
+    yield "entities", f"{unit}: {shown or 'none'}"
     share = percent(part["unknown"] / part["words"], 2)
     shown = f"{part['unknown']:,} words, {share}"
-    yield checks.unknown_finding(split, shown, part["unknown_words"])
+    yield "unknown", checks.unknown_text(shown, part["unknown_words"])
     text = (
         f"sentences longer than {max_seq_length} tokens: "
         f"{part['long_sentences']:,}"
     )
     if part["long_sentences"]:
         text += f", read in {part['windows_of_long_sentences']:,} windows"
-    yield Finding("long_sentences", text, split)
-    yield from checks.suspicious_findings(split, part, "word", "words")
+    yield "long_sentences", text
+    yield from checks.suspicious_details(part, "word", "words")
 
 
 def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:

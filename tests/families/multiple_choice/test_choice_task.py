@@ -229,9 +229,10 @@ def test_the_doctor():
     assert train["right"] == {"0": 4, "1": 0, "2": 1, "3": 0}
     assert train["right_if_even"]["0"] == pytest.approx(4 / 4 + 1 / 2)
     assert train["same_choice_twice"] == 1
-    assert numbers["repeated"] == {"rows": 1, "first": [2, 9]}
+    assert numbers["repeated"] == {"rows": 1, "share": 0.2, "first": [2, 9]}
     assert numbers["in_train"]["dev"] == {
         "rows": 1,
+        "share": 0.5,
         "first": [2, 30],
         "contexts": 2,
     }
@@ -243,7 +244,7 @@ def test_the_doctor():
         "    one choice twice: 1 row",
         "  rows that occur again in train: 1 row, 20.0 % (rows 2 and 9)",
         "  rows of dev that are in train: 1 row, 50.0 % (row 2 of train, row",
-        "; with a context that is: 2 rows",
+        "  dev with a context of train: 2 rows",
         "  remark: the right choice is at position 0 far more often than",
         "  remark: dev scores will be inflated: 1 of its rows",
         "  remark: many words are unknown",

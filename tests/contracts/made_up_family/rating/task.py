@@ -10,7 +10,7 @@ from bert_tf.families.rating.answers import rating_answers, rating_rows
 from bert_tf.families.rating.config import RatingConfig
 
 from bert_tf.errors import Fault
-from bert_tf.families.checks import SPLIT, Examination, Finding
+from bert_tf.families.checks import Examination, Row, SplitRows, examine
 from bert_tf.families.data.examples import (
     Example,
     examples_of,
@@ -74,20 +74,15 @@ class RatingTask(RowTask[Example, RatingConfig]):
         splits: Mapping[str, list[Example]],
     ) -> Examination:
         """Counts rows."""
-        parts = {
-            name: {"file": examples[0].path, "rows": len(examples)}
+        rows = {
+            name: SplitRows(
+                examples[0].path,
+                [Row(e.row, e.texts, e.label) for e in examples],
+                f"{len(examples)} rows",
+            )
             for name, examples in splits.items()
         }
-        numbers: dict[str, Any] = {"task": self.name, "splits": parts}
-        examination = Examination.of(
-            numbers,
-            [
-                Finding(SPLIT, f"{name}: {part['rows']} rows", name)
-                for name, part in parts.items()
-            ],
-        )
-        numbers["lines"] = examination.lines
-        return examination
+        return examine(self.name, rows, tokenizer, recipe.max_seq_length)
 
     def configure(
         self, recipe: UserFilesRecipe, examples: list[Example]
