@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -71,6 +71,13 @@ class SplitRows(NamedTuple):
     inputs: Sequence[Row] = ()
     numbers: Mapping[str, Any] = {}
     details: Iterable[tuple[str, str] | tuple[str, str, int]] = ()
+
+    @classmethod
+    def of_examples(cls, examples: Sequence[Any]) -> Self:
+        """The rows of examples with `texts`, each an input of the model."""
+        rows = [Row(e.row, e.texts, e.label) for e in examples]
+        pairs = ", pairs" * (len(rows[0].texts) == 2)
+        return cls(examples[0].path, rows, f"{counted(len(rows))}{pairs}", rows)
 
 
 @dataclasses.dataclass(frozen=True)

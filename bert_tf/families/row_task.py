@@ -1,4 +1,4 @@
-"""Tasks whose examples are rows with a label each."""
+"""`RowTask`, the base of tasks whose examples are rows with one label each."""
 
 import abc
 import dataclasses
@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from bert_tf.families.checks import (
+    Examination,
+    SplitRows,
+    add_input_remarks,
+    examine,
+)
 from bert_tf.families.data.examples import (
     commonest,
     known_label,
@@ -23,10 +29,10 @@ if TYPE_CHECKING:
     from bert_tf.families.task_model import LogitsObjective
 
 Example = TypeVar("Example", bound=Any)
-# The answer to each row in the form of a label, among those of `answers`.
+# The key of the predictions in the form of labels, see `RowTask.answers`.
 PREDICTION = "prediction"
 RowAnswers = Answered[list[Example], dict[str, Any], Config]
-# What makes a row the same in two files is all but its place.
+# Fields that locate a row, and do not belong to its content.
 PLACE = ("identifier", "row", "path")
 
 
@@ -34,37 +40,55 @@ PLACE = ("identifier", "row", "path")
 class RowTask(
     Task[list[Example], Config, dict[str, Any]], Generic[Example, Config]
 ):
-    """A task whose rows have a label each, and logits from which it follows.
+    """A task whose rows have one label each, predicted from the row's logits.
 
-    Its predictions are the answers of a served model by name, arrays of N
-    rows, the logits and a list of predictions. A prediction file has the index
-    of each row and its prediction.
+    Its predictions are a dict: the logits, the answers of a served model by
+    name, arrays of N rows, and a list of `PREDICTION`. A prediction file has
+    the index of each row and its prediction.
 
     Attributes:
-      data: where its examples come from; see `UserFiles`.
+      data: the source of its examples; see `UserFiles`.
     """
 
     data: Any
 
     @abc.abstractmethod
     def objective(self) -> "LogitsObjective":
-        """What a model is trained for."""
+        """Returns the objective."""
+
+    def examine(
+        self,
+        recipe: Any,
+        tokenizer: Tokenizer,
+        splits: Mapping[str, list[Example]],
+    ) -> Examination:
+        """Examines rows that have `texts`; see `Task`."""
+        found = examine(
+            self.name,
+            {
+                name: SplitRows.of_examples(examples)
+                for name, examples in splits.items()
+            },
+            tokenizer,
+            recipe.max_seq_length,
+        )
+        add_input_remarks(found)
+        return found
 
     @abc.abstractmethod
     def rows(
         self, examples: list[Example], tokenizer: Tokenizer, config: Config
     ) -> Any:
-        """The examples as `ExampleRows` with the `example` of each row."""
+        """Encodes examples as `ExampleRows` with the `example` of each row."""
 
     @abc.abstractmethod
     def answers(self, logits: np.ndarray, config: Config) -> Mapping[str, Any]:
-        """The answers of a served model, by name, from logits [N, C]."""
+        """Decodes logits [N, C].
 
-    @abc.abstractmethod
-    def predictions(
-        self, answers: Mapping[str, np.ndarray], config: Config
-    ) -> list[Any]:
-        """The answers in the form of labels."""
+        Returns:
+          The answers of a served model by name, and as `PREDICTION` a list of
+          N predictions in the form of labels.
+        """
 
     @abc.abstractmethod
     def metrics(
@@ -73,40 +97,40 @@ class RowTask(
         predictions: Sequence[Any],
         labels: Sequence[str] = (),
     ) -> dict[str, float]:
-        """The official scores by name, of labels and as many predictions.
+        """Computes the official scores by name.
 
         Args:
-          references: the labels.
-          predictions: in the form of labels.
-          labels: the names of the model's outputs, where these are scored.
+          references: N labels.
+          predictions: N predictions in the form of labels.
+          labels: the names of the model's outputs, if a model is scored.
         """
 
     @abc.abstractmethod
     def parse(self, cell: str, example: Example, place: str) -> Any:
-        """A prediction in a file, in the form of a label.
+        """Parses the cell of a prediction file; the inverse of `cell_of`.
 
         Args:
-          cell: what `cell_of` wrote.
-          example: what was predicted.
+          cell: the cell.
+          example: the example that it answers.
           place: file and row, for errors.
 
         Raises:
-          UserError: it is none.
+          UserError: it is no label.
         """
 
     def cell_of(self, prediction: Any, example: Example) -> str:
-        """A prediction as a file has it."""
+        """Formats a prediction for a prediction file."""
         del example
         return str(prediction)
 
     def guess(self, labels: Sequence[Any]) -> Any:
-        """The prediction without a model: the commonest of these labels."""
+        """Predicts without a model: the most frequent of these labels."""
         return commonest(labels)
 
     def targets(
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
-        """What the model is to learn of N examples, [N, ...]."""
+        """Returns the labels of N examples as an array [N, ...]."""
         del labels
         return np.array(self.references(examples), np.int32)
 
@@ -118,7 +142,7 @@ class RowTask(
         labelled: bool = False,
         run: RunSplit | None = None,
     ) -> Rows:
-        """The rows; labelled, the windows on an example weigh 1 together."""
+        """Encodes examples; with labels, an example's windows weigh 1."""
         rows = self.rows(examples, tokenizer, config)
         if not labelled:
             return rows
@@ -129,10 +153,6 @@ class RowTask(
             rows, weights, {self.objective().label_name: targets}
         )
 
-    def loss(self, recipe: Any, examples: list[Example], config: Config) -> Any:
-        """The objective."""
-        return self.objective()
-
     def decode(
         self,
         outputs: Outputs,
@@ -140,14 +160,15 @@ class RowTask(
         tokenizer: Tokenizer,
         config: Config,
     ) -> dict[str, Any]:
-        """The answers that a served model gives, and the predictions."""
+        """Returns logits, answers and predictions; see `answers`."""
         found = self.answers(outputs["logits"], config)
-        answers = {name: np.asarray(value) for name, value in found.items()}
-        predictions = self.predictions(answers, config)
-        return outputs | answers | {PREDICTION: predictions}
+        return outputs | {
+            name: value if name == PREDICTION else np.asarray(value)
+            for name, value in found.items()
+        }
 
     def score(self, answered: RowAnswers[Example, Config]) -> Score:
-        """The official scores, and the mean loss of an example."""
+        """Computes the official scores, and the mean loss of an example."""
         examples, predictions, config = answered
         labels = config.labels
         values = self.metrics(
@@ -160,7 +181,7 @@ class RowTask(
     def prediction_lines(
         self, answered: RowAnswers[Example, Config]
     ) -> Iterator[dict[str, Any]]:
-        """Every row with its label, the prediction and the probabilities."""
+        """Yields each row with label, prediction and probabilities."""
         examples, predictions, _ = answered
         shares = predictions.get("scores", predictions.get("probabilities"))
         for number, example in enumerate(examples):
@@ -177,19 +198,19 @@ class RowTask(
                 PREDICTION: predictions[PREDICTION][number],
             }
             if shares is not None:
-                # An example with fewer choices than others has logits of -inf.
-                there = ~np.isneginf(predictions["logits"][number])
-                line["probabilities"] = shares[number][there].tolist()
+                # Choices that an example lacks have logits of -inf.
+                is_choice = ~np.isneginf(predictions["logits"][number])
+                line["probabilities"] = shares[number][is_choice].tolist()
             yield line
 
     def references(self, examples: Sequence[Example]) -> Any:
-        """What predictions are scored by, of types that JSON knows."""
+        """Returns the labels of the examples."""
         return [known_label(example) for example in examples]
 
     def baseline(
         self, train: list[Example], examples: list[Example]
     ) -> dict[str, float]:
-        """What the `guess` of the training labels scores; see `Task`."""
+        """Scores the `guess` of the training labels; see `Task`."""
         references = self.references(examples)
         guess = self.guess(self.references(train))
         return self.metrics(references, [guess] * len(references))
@@ -200,11 +221,7 @@ class RowTask(
         split: str,
         answered: RowAnswers[Example, Config],
     ) -> pathlib.Path:
-        """Writes the predictions of a split: index and prediction of each row.
-
-        Returns:
-          The file to show the user.
-        """
+        """Writes index and prediction of each row; see `Task`."""
         cells = {
             example.identifier: self.cell_of(value, example)
             for example, value in zip(
@@ -220,7 +237,7 @@ class RowTask(
     def file_scores(
         self, recipe: Any, references: str, predictions: str, null_odds: str
     ) -> dict[str, Any]:
-        """Scores a file that `write_predictions` wrote; see `Task`."""
+        """Scores a file that `write_predictions` wrote; see `score_file`."""
         examples = self.read_file(references, recipe)
         values = [
             self.parse(cell, example, place)

@@ -1,9 +1,9 @@
-"""What every fine-tuning task says of itself, whatever it predicts.
+"""`Task`, the base of every fine-tuning task.
 
-A task is an object in tasks/. Its family is a subclass of `Task`, which says
-how examples become rows of token ids, what stands on the encoder, which loss
-trains it, how outputs become predictions and how these are scored. The run
-calls the task; a task never calls the run.
+A task is an object in tasks/. Its family is a subclass of `Task`, which reads
+examples, encodes them as rows of token ids, builds the head, chooses the loss,
+decodes the outputs and scores the predictions. The run calls the task; a task
+never calls the run.
 """
 
 import abc
@@ -39,11 +39,11 @@ Prediction = TypeVar("Prediction")
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """What predictions are worth.
+    """The scores of predictions.
 
     Attributes:
       values: the official scores by name.
-      loss: the mean loss of an example; None where it has no meaning.
+      loss: the mean loss of an example; None if it is not defined.
     """
 
     values: dict[str, float]
@@ -52,11 +52,11 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """The rows of a split, in both forms.
+    """A split, before and after encoding.
 
     Attributes:
-      examples: what the task loaded.
-      rows: what the model is shown, as the task encodes it (see `Rows`).
+      examples: the return value of `Task.load`.
+      rows: the return value of `Task.encode`.
     """
 
     examples: Any
@@ -64,12 +64,12 @@ class Split:
 
 
 class Answered(NamedTuple, Generic[Examples, Prediction, Config]):
-    """What a model answers to examples.
+    """A model's predictions for examples.
 
     Attributes:
-      examples: what the task loaded.
-      predictions: what its `decode` returned.
-      config: of the model.
+      examples: the return value of `Task.load`.
+      predictions: the return value of `Task.decode`.
+      config: the config of the model.
     """
 
     examples: Examples
@@ -79,12 +79,12 @@ class Answered(NamedTuple, Generic[Examples, Prediction, Config]):
 
 @dataclasses.dataclass(frozen=True)
 class RunSplit:
-    """Where a run keeps what it computes of a split.
+    """The run that encodes a split, for tasks that store features of it.
 
     Attributes:
-      name: of the split.
+      name: the name of the split.
       source: the model that the run starts from or uses.
-      recipe: how to compute.
+      recipe: the recipe of the run.
       output_dir: the folder of the run, which may take large files.
     """
 
@@ -96,25 +96,28 @@ class RunSplit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskTemplate(abc.ABC):
-    """What a name stands for: a task, or what a recipe makes one of.
+    """A task, or a template that a recipe completes to a task.
 
     Attributes:
-      name: what the task is called.
-      defaults: settings of the recipe that this task changes.
+      name: the name of the task.
+      defaults: settings whose defaults this task changes.
     """
 
     name: str = dataclasses.field(kw_only=False)
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    # The settings that it takes.
+    # The class of its settings.
     recipe_type: ClassVar[type[FinetuningRecipe]]
 
     @abc.abstractmethod
     def resolve(self, recipe: Any) -> "Task":
-        """The task of one run, as a recipe of `recipe_type` describes it.
+        """Returns the task of a run.
+
+        Args:
+          recipe: the recipe of the run, a `recipe_type`.
 
         Raises:
-          UserError: the recipe does not describe one.
+          UserError: the recipe does not describe a task.
         """
 
 
@@ -123,15 +126,14 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     """A fine-tuning task.
 
     Attributes:
-      main_metric: the score by which the best model is chosen.
-      paper: score to the numbers of the paper, by model.
-      lower_is_better: scores of which the lower number is the better one.
+      main_metric: the score that selects the best model.
+      paper: the paper's numbers, by score and model.
+      lower_is_better: the scores that are better if they are lower.
       train_split: the split to train on.
-      dev_splits: the splits to evaluate on, the first being the one by which
-        the best model is chosen.
+      dev_splits: the splits to evaluate on. The first selects the best model.
       test_splits: the splits without labels.
-      hub_data_set: organisation/name of the data on huggingface.co, and
-        /configuration behind it where there are several.
+      hub_data_set: organisation/name of the data on huggingface.co, followed by
+        /configuration if there are several.
     """
 
     main_metric: str
@@ -145,53 +147,53 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     hub_data_set: str = ""
 
     if TYPE_CHECKING:
-        # A field of each family, in the place that its signature has it.
+        # Each family declares it as a field.
         @property
         def data(self) -> Any:
-            """Where its examples come from; see `UserFiles`."""
+            """The source of its examples; see `UserFiles`."""
 
-    # What task.json holds of its models.
+    # The class of its models' task.json.
     config_type: ClassVar[type[TaskConfig]]
-    # Files of a model folder besides those that every model has.
+    # Files of a model folder that only models of this task have.
     extra_files: ClassVar[tuple[str, ...]] = ()
-    # Whether training batches are of rows of similar length.
+    # Whether training batches have rows of similar length.
     bucket_by_length: ClassVar[bool] = False
 
     @property
     def head(self) -> str:
-        """The head of a checkpoint that its models have; empty for none."""
+        """The head of its models in a checkpoint; empty for none."""
         return self.config_type.head
 
     @property
     def fixed_config(self) -> dict[str, Any]:
-        """Fields of task.json that all models of the task have in common."""
+        """Fields of task.json that are the same for all its models."""
         return {}
 
     @property
     def tune(
         self,
     ) -> Callable[[Answered[Examples, Prediction, Config]], Config] | None:
-        """Returns a config with what is chosen by dev predictions of a model.
+        """A function from dev predictions to a config with tuned values.
 
-        What is chosen changes what predictions are worth and how they are
-        written, not what `decode` returns. None where nothing is chosen.
+        Tuned values change the scores and the prediction files, not what
+        `decode` returns. None if nothing is tuned.
         """
         return None
 
     def resolve(self, recipe: Any) -> Self:
-        """This task, complete as it is."""
+        """Returns the task itself, which needs no recipe."""
         del recipe
         return self
 
     def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
-        """The splits that are there; a line names each that is not.
+        """Returns the splits that exist, and logs those that do not.
 
         Args:
           names: `dev_splits` or `test_splits`.
-          recipe: states where the data are.
+          recipe: names the data.
 
         Raises:
-          UserError: none of them is there.
+          UserError: none of them exists.
         """
         return self.data.present(names, recipe)
 
@@ -200,13 +202,13 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
 
         Args:
           split: `train_split` or one of `dev_splits` and `test_splits`.
-          recipe: states where the data are and how to read them.
+          recipe: names the data and describes their format.
 
         Returns:
-          N examples, of which `len` is the number.
+          N examples, where N is their `len`.
 
         Raises:
-          UserError: the data are missing or broken, or a label is; the line
+          UserError: the data or a label are missing or malformed; the line
             names file and row.
         """
 
@@ -219,11 +221,11 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     def read_file(
         self, path: str, recipe: Any, labelled: bool = True
     ) -> Examples:
-        """The examples of a file that is laid out as the dev file is.
+        """Reads the examples of a file in the format of the dev file.
 
         Args:
           path: the file.
-          recipe: how to read it.
+          recipe: describes its format.
           labelled: whether every row must have a label.
         """
 
@@ -237,21 +239,21 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         """Examines the training and dev rows: the data doctor.
 
         Args:
-          recipe: says max_seq_length.
-          tokenizer: of the model that will be trained.
-          splits: split to its examples; the first one is the one to train on.
+          recipe: the recipe of the run.
+          tokenizer: the tokenizer of the model that will be trained.
+          splits: split to its examples, the one to train on first.
         """
 
     @abc.abstractmethod
     def configure(self, recipe: Any, examples: Examples) -> Config:
-        """What task.json will hold of a model trained on these examples.
+        """Returns the config of a model that is trained on these examples.
 
         Raises:
           UserError: nothing can be learned from them.
         """
 
     def check(self, examples: Examples, config: Config) -> None:
-        """Raises `UserError` where examples do not fit a model."""
+        """Raises `UserError` if examples do not fit a model's config."""
 
     @abc.abstractmethod
     def encode(
@@ -262,14 +264,15 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         labelled: bool = False,
         run: RunSplit | None = None,
     ) -> Rows:
-        """The examples as rows of a model's inputs; unlabelled `ExampleRows`.
+        """Encodes examples as rows of the model's inputs.
 
         Args:
           examples: N examples.
-          tokenizer: of the model.
-          config: of the model.
-          labelled: whether batches hold what the model is to learn too.
-          run: the run that computes and keeps features of the rows.
+          tokenizer: the tokenizer of the model.
+          config: the config of the model.
+          labelled: whether batches hold labels; otherwise the rows are
+            `ExampleRows`.
+          run: the run, for tasks that store features of the rows.
 
         Raises:
           UserError: `labelled`, and an example has no label.
@@ -278,21 +281,25 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     def build(
         self, encoder: "BertEncoder", config: Config, unpadded: bool = True
     ) -> "TaskModel":
-        """The model to train; see `TaskConfig.build`."""
+        """Builds the model to train; see `TaskConfig.build`."""
         # TensorFlow takes seconds to import, and scoring a file needs none.
         from bert_tf.families.task_model import TaskModel
 
         return TaskModel(config.build(encoder, unpadded))
 
     @abc.abstractmethod
+    def objective(self) -> Any:
+        """Returns the objective; see `bert_tf.training.step.Objective`."""
+
     def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:
-        """The training objective; see `bert_tf.training.step.Objective`.
+        """Returns the objective of a training.
 
         Args:
-          recipe: says, for example, how classes are weighted.
+          recipe: the recipe of the run.
           examples: the training examples.
-          config: of the model.
+          config: the config of the model.
         """
+        return self.objective()
 
     @abc.abstractmethod
     def decode(
@@ -302,36 +309,37 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         tokenizer: Tokenizer,
         config: Config,
     ) -> Prediction:
-        """Turns outputs into predictions.
+        """Decodes outputs to predictions.
 
         Args:
-          outputs: what `ExampleRows.gather` returned; means of several models.
-          split: what was predicted.
-          tokenizer: what made its rows.
-          config: of the model.
+          outputs: the return value of `ExampleRows.gather`; of an ensemble, the
+            means over its models.
+          split: the split that is predicted.
+          tokenizer: the tokenizer of the model.
+          config: the config of the model.
         """
 
     @abc.abstractmethod
     def score(self, answered: Answered[Examples, Prediction, Config]) -> Score:
-        """The official scores of predictions, and their mean loss."""
+        """Computes the official scores of predictions, and their mean loss."""
 
     @abc.abstractmethod
     def prediction_lines(
         self, answered: Answered[Examples, Prediction, Config]
     ) -> Iterable[Mapping[str, Any]]:
-        """The lines of dev_predictions.jsonl, of types that JSON knows."""
+        """Yields the lines of dev_predictions.jsonl as JSON types."""
 
     @abc.abstractmethod
     def references(self, examples: Examples) -> Any:
-        """What predictions are scored by, of types that JSON knows."""
+        """Returns the gold answers as JSON types."""
 
     @abc.abstractmethod
     def baseline(self, train: Examples, examples: Examples) -> dict[str, float]:
-        """What predictions without a model score; NaN where there are none.
+        """Scores predictions that need no model; NaN where there are none.
 
         Args:
           train: the training examples.
-          examples: those to score.
+          examples: the examples to score.
         """
 
     @abc.abstractmethod
@@ -341,10 +349,10 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         split: str,
         answered: Answered[Examples, Prediction, Config],
     ) -> pathlib.Path:
-        """Writes the predictions of a split for others to read.
+        """Writes the predictions of a split to a file for other programs.
 
         Returns:
-          The file to show the user.
+          The file to show to the user.
         """
 
     def score_file(
@@ -357,17 +365,17 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         """Scores a prediction file.
 
         Args:
-          recipe: states how to read the references.
-          references: path of a file that is laid out as the dev file is.
-          predictions: path of a file as `write_predictions` writes it.
-          null_odds: path of how likely each question has no answer, for tasks
-            that tune a threshold for it.
+          recipe: describes the format of the references.
+          references: path of a file in the format of the dev file.
+          predictions: path of a file that `write_predictions` wrote.
+          null_odds: path of a file with the log odds of no answer to each
+            question, for tasks that tune a threshold on them.
 
         Returns:
           The official scores by name.
 
         Raises:
-          UserError: a file is broken, or the two do not have the same rows.
+          UserError: a file is malformed, or the rows of the two differ.
         """
         if null_odds and self.tune is None:
             raise UserError(
@@ -380,4 +388,4 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     def file_scores(
         self, recipe: Any, references: str, predictions: str, null_odds: str
     ) -> dict[str, Any]:
-        """What `score_file` returns."""
+        """Computes the return value of `score_file`."""

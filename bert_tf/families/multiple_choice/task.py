@@ -19,7 +19,7 @@ from bert_tf.families.multiple_choice.files import (
     read_choices,
 )
 from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
-from bert_tf.families.row_task import RowTask
+from bert_tf.families.row_task import PREDICTION, RowTask
 from bert_tf.families.rows import CHOICE_MASK, Outputs
 from bert_tf.families.task import (
     TaskTemplate,
@@ -206,16 +206,11 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
     def answers(
         self, logits: np.ndarray, config: MultipleChoiceConfig
     ) -> Mapping[str, Any]:
-        """See `choice_answers`."""
+        """See `choice_answers`; predictions are numbers of choices."""
         from bert_tf.families.multiple_choice.answers import choice_answers
 
-        return choice_answers(logits)
-
-    def predictions(
-        self, answers: Mapping[str, np.ndarray], config: MultipleChoiceConfig
-    ) -> list[int]:
-        """The numbers of the choices."""
-        return answers["best"].tolist()
+        found = choice_answers(logits)
+        return found | {PREDICTION: np.asarray(found["best"]).tolist()}
 
     def metrics(
         self,

@@ -163,12 +163,7 @@ class QuestionAnsweringTask(
             return label_windows(windows, examples, tokenizer)
         return windows
 
-    def loss(
-        self,
-        recipe: SpanRecipe,
-        examples: list[Question],
-        config: QuestionAnsweringConfig,
-    ) -> Any:
+    def objective(self) -> Any:
         """See `SpanObjective`."""
         from bert_tf.families.task_model import SpanObjective
 

@@ -81,25 +81,18 @@ def _split_rows(
     labels: Sequence[str], examples: Sequence[Example]
 ) -> checks.SplitRows:
     """The rows of a split, with the counts of their labels."""
-    rows = [checks.Row(e.row, e.texts, e.label) for e in examples]
-    num_texts = len(rows[0].texts)
+    split = checks.SplitRows.of_examples(examples)
     counts = _label_counts(labels, examples)
-    empty = sum(not all(row.key) for row in rows)
-    details = [("labels", f"labels: {_labels_shown(counts, len(rows))}")]
+    empty = sum(not all(row.key) for row in split.rows)
+    details = [("labels", f"labels: {_labels_shown(counts, len(examples))}")]
     if empty:
         details.append(("empty_texts", f"empty texts: {counted(empty)}"))
-    return checks.SplitRows(
-        file=examples[0].path,
-        rows=rows,
-        title=f"{counted(len(rows))}{', pairs' * (num_texts == 2)}",
-        inputs=rows,
-        numbers={
-            "texts_per_row": num_texts,
-            "labels": counts,
-            "empty_texts": empty,
-        },
-        details=details,
-    )
+    numbers = {
+        "texts_per_row": len(examples[0].texts),
+        "labels": counts,
+        "empty_texts": empty,
+    }
+    return split._replace(numbers=numbers, details=details)
 
 
 def _label_counts(

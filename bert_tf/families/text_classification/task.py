@@ -26,7 +26,7 @@ from bert_tf.families.data.examples import (
 from bert_tf.families.data.tables import Cell
 from bert_tf.families.data.user_files import ReadRows
 from bert_tf.families.recipe import MultiLabelRecipe, SentenceRecipe
-from bert_tf.families.row_task import RowAnswers, RowTask
+from bert_tf.families.row_task import PREDICTION, RowAnswers, RowTask
 from bert_tf.families.rows import TextRows
 from bert_tf.families.text_classification.checks import examine_texts
 from bert_tf.families.text_classification.config import (
@@ -253,20 +253,16 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     def answers(
         self, logits: np.ndarray, config: TextClassificationConfig
     ) -> Mapping[str, Any]:
-        """See `text_answers`."""
-        from bert_tf.families.text_classification.answers import text_answers
+        """See `text_answers` and `label_values`."""
+        from bert_tf.families.text_classification.answers import (
+            label_values,
+            text_answers,
+        )
 
-        return text_answers(logits, config)
-
-    def predictions(
-        self,
-        answers: Mapping[str, np.ndarray],
-        config: TextClassificationConfig,
-    ) -> list[Label]:
-        """See `label_values`."""
-        from bert_tf.families.text_classification.answers import label_values
-
-        return [*self.comparable(label_values(answers, config.labels))]
+        found = text_answers(logits, config)
+        arrays = {name: np.asarray(value) for name, value in found.items()}
+        values = self.comparable(label_values(arrays, config.labels))
+        return found | {PREDICTION: [*values]}
 
     def write_predictions(
         self,

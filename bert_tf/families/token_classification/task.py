@@ -222,12 +222,7 @@ class TokenClassificationTask(
             )
         return encode_words(examples, tokenizer, config, tags)
 
-    def loss(
-        self,
-        recipe: TagRecipe,
-        examples: TaggedWords,
-        config: TokenClassificationConfig,
-    ) -> Any:
+    def objective(self) -> Any:
         """See `TagObjective`."""
         from bert_tf.families.token_classification.windows import TagObjective
 

@@ -10,7 +10,6 @@ from bert_tf.families.rating.answers import rating_answers, rating_rows
 from bert_tf.families.rating.config import RatingConfig
 
 from bert_tf.errors import Fault
-from bert_tf.families.checks import Examination, Row, SplitRows, examine
 from bert_tf.families.data.examples import (
     Example,
     examples_of,
@@ -18,7 +17,7 @@ from bert_tf.families.data.examples import (
 from bert_tf.families.data.tables import Dialect, iterate_rows
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
 from bert_tf.families.recipe import UserFilesRecipe
-from bert_tf.families.row_task import RowTask
+from bert_tf.families.row_task import PREDICTION, RowTask
 from bert_tf.families.rows import TextRows
 from bert_tf.families.task_model import MultiLabelObjective
 from bert_tf.text.layout import pack_rows
@@ -67,23 +66,6 @@ class RatingTask(RowTask[Example, RatingConfig]):
             )
         return int(cell)
 
-    def examine(
-        self,
-        recipe: UserFilesRecipe,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, list[Example]],
-    ) -> Examination:
-        """Counts rows."""
-        rows = {
-            name: SplitRows(
-                examples[0].path,
-                [Row(e.row, e.texts, e.label) for e in examples],
-                f"{len(examples)} rows",
-            )
-            for name, examples in splits.items()
-        }
-        return examine(self.name, rows, tokenizer, recipe.max_seq_length)
-
     def configure(
         self, recipe: UserFilesRecipe, examples: list[Example]
     ) -> RatingConfig:
@@ -114,13 +96,8 @@ class RatingTask(RowTask[Example, RatingConfig]):
         self, logits: np.ndarray, config: RatingConfig
     ) -> Mapping[str, Any]:
         """See `rating_answers`."""
-        return rating_answers(logits)
-
-    def predictions(
-        self, answers: Mapping[str, np.ndarray], config: RatingConfig
-    ) -> list[int]:
-        """The ratings."""
-        return answers["rating"].tolist()
+        found = rating_answers(logits)
+        return found | {PREDICTION: np.asarray(found["rating"]).tolist()}
 
     def metrics(
         self, references: Any, predictions: Any, labels: Any = ()
