@@ -1,8 +1,8 @@
-"""What is explained: the rows that a model reads, and a number made of them.
+"""What is explained of an answer: the rows that a model reads, and a score.
 
-The number is, of whatever a model chooses among, the log odds of the target,
-ln(p / (1 - p)): unlike a logit it does not change where all logits grow by the
-same, and unlike a probability it does not stop changing near 1.
+The score of a target that a model chooses among others is its log odds,
+ln(p / (1 - p)). Unlike a logit, they do not change if all logits grow by the
+same amount; unlike a probability, they do not saturate near 1.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,22 +19,21 @@ from bert_tf.families.text_model import TextModel, encoder_of
 from bert_tf.families.words import WordFinder
 from bert_tf.features import MASKED_LM_POSITIONS
 from bert_tf.text.layout import TokenIds, pack_rows, token_ids
-from bert_tf.text.tokenizer_protocol import Tokenizer
 
 LOG_ODDS, SCORE = "log odds", "score"
-# Tokens, padding included, that go through a model at a time.
+# Tokens, padding included, that a model computes at a time.
 TOKENS_AT_ONCE = 2048
-# Of one answer: its gradient keeps what was computed of all of them, and its
-# attention is as many numbers for each of them in every head.
+# The gradient of an answer stores the activations of all its tokens, and its
+# attention has as many numbers for each of them in every head.
 _MAX_TOKENS = 2048
 Target = str | int | None
 
 
 class Place(NamedTuple):
-    """A word's place in a text.
+    """The characters of a word.
 
     Attributes:
-      column: the text's name.
+      column: the name of its text.
       start: its first character.
       end: its exclusive end.
     """
@@ -48,14 +47,16 @@ class Subject(NamedTuple):
     """An answer to be explained.
 
     Attributes:
-      texts: what was asked, by name.
-      words: their words, whether the model reads them or not.
-      inputs: the encoder's, int32 [R, S], of the rows that the answer is from.
-      owner: int [R, S], the word that each token is of; -1 of [CLS], [SEP]
-        and padding.
-      target: what is explained, in words.
+      texts: the texts that were asked, by name.
+      words: their words, also those that the model does not read.
+      inputs: the encoder's inputs, int32 [R, S], of the rows that the answer
+        depends on.
+      owner: int [R, S], the index of each token's word; -1 for [CLS], [SEP] and
+        padding.
+      target: the explained target, in words.
       unit: what is measured, `LOG_ODDS` or `SCORE`.
-      measure: from logits, float32 [M, R, ...] or [M, R, S, ...], to it, [M].
+      measure: computes it, [M], from logits, float32 [M, R, ...] or
+        [M, R, S, ...].
     """
 
     texts: dict[str, str]
@@ -68,9 +69,9 @@ class Subject(NamedTuple):
 
 
 class Forward:
-    """From a model's inputs to the logits of its head.
+    """Computes the logits of a model's head.
 
-    Unlike the model itself it takes word_embeddings.
+    Unlike the model itself, it accepts word_embeddings.
 
     Args:
       model: a model of one task on an encoder, or a `BertPretrainer`, whose
@@ -84,10 +85,11 @@ class Forward:
             (self._head,) = (x for x in model.layers if x.name in TASK_HEADS)
 
     def __call__(self, inputs: Mapping[str, Any]) -> tf.Tensor:
-        """The logits, float32.
+        """Computes the logits of R rows.
 
         Returns:
-          [R, C], [R, S, C] of a head on tokens, or [R, 1, V] of a masked LM.
+          float32 [R, C]; of a head on tokens [R, S, C]; of a masked LM
+          [R, 1, V].
         """
         inputs = dict(inputs)
         positions = inputs.pop(MASKED_LM_POSITIONS.name, None)
@@ -103,7 +105,7 @@ class Forward:
         return self._head(outputs["sequence_output"])
 
     def in_blocks(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """The same of any number of rows, some at a time."""
+        """Computes the logits of any number of rows, in blocks."""
         count, length = inputs["input_ids"].shape
         size = max(TOKENS_AT_ONCE // length, 1)
         return tf.concat(
@@ -116,27 +118,22 @@ class Forward:
 
 
 class TokenizedTexts:
-    """Texts in a row's place A or B: their tokens and words.
+    """Tokens and words of texts that are text A or B of a row.
 
     Args:
-      tokenizer: of the model.
-      find_words: finds the words.
-      texts: by name.
-      num_before: words that are counted before these.
+      served: the model.
+      texts: the texts by name.
+      first_word: the index of the first word.
     """
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        find_words: WordFinder,
-        texts: Mapping[str, str],
-        num_before: int = 0,
+        self, served: TextModel, texts: Mapping[str, str], first_word: int = 0
     ):
         self.texts = dict(texts)
         strings = valid_text(tf.constant(list(texts.values())))
-        ids, begins, ends = tokenizer.tokenize_with_offsets(strings)
+        ids, begins, ends = served.tokenizer.tokenize_with_offsets(strings)
         codes = tf.strings.unicode_decode(strings, "UTF-8")
-        self.found = find_words(codes, ids, begins, ends)
+        self.found = WordFinder(served.tokenizer)(codes, ids, begins, ends)
         self.tokens = token_ids(ids)
         self.begins, self.ends = begins.flat_values, ends.flat_values
         names = list(texts)
@@ -149,21 +146,18 @@ class TokenizedTexts:
                 strict=True,
             )
         )
-        count = np.arange(len(self.begins))
-        self.owner = (
-            num_before
-            - 1
-            + np.searchsorted(self.found.token.numpy(), count, side="right")
-        )
+        first_tokens, tokens = self.found.token.numpy(), len(self.begins)
+        number = np.searchsorted(first_tokens, np.arange(tokens), side="right")
+        self.owner = first_word - 1 + number
 
     def range_of(self, start: int, end: int) -> tuple[int, int]:
-        """The tokens of a stretch of characters, as begin and end."""
+        """The begin and end of the tokens of a range of characters."""
         first = np.searchsorted(self.ends, start, side="right")
         return int(first), int(np.searchsorted(self.begins, end))
 
 
 def check_size(served: TextModel, found: Subject) -> None:
-    """Raises `UserError` where there is nothing to explain, or too much."""
+    """Raises `UserError` if there is no word to explain, or too many."""
     columns = " and ".join(f"`{name}`" for name in served.columns)
     if (found.owner < 0).all():
         raise UserError(f"{columns}: no word that could be explained.")
@@ -176,13 +170,13 @@ def check_size(served: TextModel, found: Subject) -> None:
 
 
 def log_odds(logits: tf.Tensor, target: int) -> tf.Tensor:
-    """ln(p / (1 - p)) of one of C classes, [...], of logits [..., C]."""
+    """Computes the log odds of one of C classes, [...], from [..., C]."""
     others = tf.concat([logits[..., :target], logits[..., target + 1 :]], -1)
     return logits[..., target] - tf.reduce_logsumexp(others, -1)
 
 
 def check_others(count: int) -> None:
-    """Raises `UserError` where a model has one answer alone."""
+    """Raises `UserError` if a model has only one possible answer."""
     if count < 2:
         raise UserError(
             "`target`: the model has nothing else to choose, so its answer "
@@ -193,7 +187,7 @@ def check_others(count: int) -> None:
 def encoder_inputs(
     served: TextModel, rows: Sequence[TokenIds | None]
 ) -> dict[str, tf.Tensor]:
-    """The encoder's inputs of rows."""
+    """Returns the encoder's inputs for rows of texts A and B."""
     first, second = rows
     assert first is not None
     packed = pack_rows(first, second, served.tokenizer.packing)
@@ -202,29 +196,34 @@ def encoder_inputs(
 
 def subject_of_rows(
     served: TextModel,
-    first: TokenizedTexts,
-    second: TokenizedTexts | None,
+    texts: Sequence[TokenizedTexts],
     rows: Sequence[TokenIds | None],
     target: str,
-    unit: str,
     measure: Callable[[tf.Tensor], tf.Tensor],
+    unit: str = LOG_ODDS,
 ) -> Subject:
-    """A subject of rows of one or two texts."""
+    """Returns the subject of rows of one or two texts.
+
+    Args:
+      served: the model.
+      texts: texts A, and texts B if there are any.
+      rows: of each, the tokens that the model reads in R rows.
+      target, measure, unit: see `Subject`.
+    """
     inputs, packing = encoder_inputs(served, rows), served.tokenizer.packing
     owner = np.full(inputs["input_ids"].shape, -1)
-    for number, places_of_row in enumerate(owner):
+    for number, owner_of_row in enumerate(owner):
         begin = len(packing.begin)
-        for texts, read in zip((first, second), rows, strict=True):
-            if texts is None or read is None:
-                continue
-            count, start = int(read.count[number]), int(read.begin[number])
-            places_of_row[begin : begin + count] = texts.owner[
+        for each, tokens in zip(texts, rows, strict=False):
+            assert tokens is not None
+            count, start = int(tokens.count[number]), int(tokens.begin[number])
+            owner_of_row[begin : begin + count] = each.owner[
                 start : start + count
             ]
             begin += count + len(packing.middle)
     return Subject(
-        {**first.texts, **(second.texts if second else {})},
-        (*first.words, *(second.words if second else ())),
+        {name: text for each in texts for name, text in each.texts.items()},
+        tuple(word for each in texts for word in each.words),
         inputs,
         owner,
         target,

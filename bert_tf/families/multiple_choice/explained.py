@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.families.explained import (
-    LOG_ODDS,
     Subject,
     Target,
     TokenizedTexts,
@@ -17,7 +16,6 @@ from bert_tf.families.explained import (
 )
 from bert_tf.families.multiple_choice.answers import ChoiceModel
 from bert_tf.families.text_model import Answer
-from bert_tf.families.words import WordFinder
 
 
 def subject_of(
@@ -47,11 +45,8 @@ def subject_of(
     place = list(given).index(number)
     start = f"{row['start']} " if "start" in row else ""
     endings = {f"choices[{n}]": start + each for n, each in given.items()}
-    find_words = WordFinder(served.tokenizer)
-    first = TokenizedTexts(served.tokenizer, find_words, {"text": row["text"]})
-    second = TokenizedTexts(
-        served.tokenizer, find_words, endings, len(first.words)
-    )
+    first = TokenizedTexts(served, {"text": row["text"]})
+    second = TokenizedTexts(served, endings, len(first.words))
     columns = (tf.constant([row[name]]) for name in served.columns)
     rows = served.rows(*columns)
 
@@ -60,10 +55,8 @@ def subject_of(
 
     return subject_of_rows(
         served,
-        first,
-        second,
+        [first, second],
         (rows.first, rows.second),
         given[number],
-        LOG_ODDS,
         measure,
     )

@@ -18,7 +18,6 @@ from bert_tf.families.explained import (
 )
 from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.text_model import Answer
-from bert_tf.families.words import WordFinder
 from bert_tf.features import MASKED_LM_POSITIONS
 from bert_tf.text.layout import pack_rows
 
@@ -29,12 +28,12 @@ def subject_of(
     answer: Answer,
     target: Target,
 ) -> Subject:
-    """What is to be explained of the first [MASK] of a text.
+    """Returns the token at the first [MASK] of a text to explain.
 
     Args:
       served: a model that fills masks.
-      row: what was asked, by column.
-      answer: what it answered.
+      row: the text, by column.
+      answer: the model's answer.
       target: a token of the vocabulary; None is the best one.
 
     Raises:
@@ -52,11 +51,9 @@ def subject_of(
     text, mask = row["text"], vocabulary.require_mask()
     parts = text.split(mask)
     found = TokenizedTexts(
-        tokenizer,
-        WordFinder(tokenizer),
-        {str(number): part for number, part in enumerate(parts)},
+        served, {str(number): part for number, part in enumerate(parts)}
     )
-    # Where each part begins in the text, behind the masks before it.
+    # Where each part begins in the text.
     sizes = [len(part) + len(mask) for part in parts]
     offsets = [0, *itertools.accumulate(sizes)]
     words = tuple(
@@ -67,28 +64,22 @@ def subject_of(
         )
         for word in found.words
     )
-    ids, places, _ = served.with_mask_ids(tf.constant([text]))
+    ids, positions, _ = served.with_mask_ids(tf.constant([text]))
     inputs = pack_rows(ids, None, packing).padded()
-    inputs[MASKED_LM_POSITIONS.name] = places[:, :1]
-    # All but the special tokens and the masks are of words.
+    inputs[MASKED_LM_POSITIONS.name] = positions[:, :1]
+    # Special tokens and masks belong to no word.
     is_word = np.ones(inputs["input_ids"].shape, bool)
     is_word[:, : len(packing.begin)] = False
     is_word[:, is_word.shape[1] - len(packing.end) :] = False
-    is_word[:, places[0]] = False
+    is_word[:, positions[0]] = False
     owner = np.full(is_word.shape, -1)
     owner[is_word] = found.owner
     number, known = vocabulary.ids[token], len(vocabulary)
 
     def measure(logits: tf.Tensor) -> tf.Tensor:
-        # Some models have rows to spare, to make a round number.
+        # Some models pad the vocabulary to a round number.
         return log_odds(logits[:, 0, 0, :known], number)
 
     return Subject(
-        {"text": text},
-        words,
-        inputs,
-        owner,
-        token,
-        LOG_ODDS,
-        measure,
+        {"text": text}, words, inputs, owner, token, LOG_ODDS, measure
     )

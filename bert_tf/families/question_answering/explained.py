@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.families.explained import (
-    LOG_ODDS,
     Forward,
     Subject,
     Target,
@@ -18,7 +17,6 @@ from bert_tf.families.explained import (
 )
 from bert_tf.families.question_answering.answers import SpanModel
 from bert_tf.families.text_model import Answer
-from bert_tf.families.words import WordFinder
 from bert_tf.text.layout import most_context, take
 
 
@@ -33,12 +31,9 @@ def subject_of(
     Raises:
       UserError: the target is none of the model's.
     """
-    find_words = WordFinder(served.tokenizer)
-    question, context = row["question"], row["context"]
-    first = TokenizedTexts(served.tokenizer, find_words, {"question": question})
-    second = TokenizedTexts(
-        served.tokenizer, find_words, {"context": context}, len(first.words)
-    )
+    context = row["context"]
+    first = TokenizedTexts(served, {"question": row["question"]})
+    second = TokenizedTexts(served, {"context": context}, len(first.words))
     windows, *rows = served.rows(first.tokens, second.tokens)
     if not len(windows.text):
         raise UserError("`context`: no word that could be explained.")
@@ -79,10 +74,8 @@ def subject_of(
 
     return subject_of_rows(
         served,
-        first,
-        second,
+        [first, second],
         [take(texts, tf.constant([window])) for texts in rows],
         context[start:end] if start >= 0 else "no answer",
-        LOG_ODDS,
         measure,
     )

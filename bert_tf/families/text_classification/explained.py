@@ -1,4 +1,4 @@
-"""What is explained of an answer of this family: a number, and its words."""
+"""What is explained of the answer of a text classifier."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError, did_you_mean
 from bert_tf.families.explained import (
-    LOG_ODDS,
     SCORE,
     Subject,
     Target,
@@ -21,7 +20,6 @@ from bert_tf.families.text_classification.answers import (
     text_answers,
 )
 from bert_tf.families.text_model import Answer
-from bert_tf.families.words import WordFinder
 
 
 def subject_of(
@@ -30,23 +28,17 @@ def subject_of(
     answer: Answer,
     target: Target,
 ) -> Subject:
-    """The label or score to explain; see `LoadedModel.explain`.
+    """Returns the label or score to explain; see `LoadedModel.explain`.
 
     Raises:
-      UserError: the target is none of the model's.
+      UserError: the model has no such label.
     """
-    names = served.columns
-    find_words = WordFinder(served.tokenizer)
-    first = TokenizedTexts(served.tokenizer, find_words, {"text": row["text"]})
-    second = None
-    if len(names) == 2:
-        second = TokenizedTexts(
-            served.tokenizer,
-            find_words,
-            {"text_b": row["text_b"]},
-            len(first.words),
-        )
-    _, *rows = served.rows(first.tokens, second.tokens if second else None)
+    first = TokenizedTexts(served, {"text": row["text"]})
+    texts = [first]
+    if len(served.columns) == 2:
+        text_b = {"text_b": row["text_b"]}
+        texts.append(TokenizedTexts(served, text_b, len(first.words)))
+    _, *rows = served.rows(*(each.tokens for each in texts))
     labels = served.labels
     if not labels:
         if target is not None:
@@ -59,9 +51,7 @@ def subject_of(
             means = tf.reduce_mean(logits, 1)
             return text_answers(means, served.usage, served.activation)["score"]
 
-        return subject_of_rows(
-            served, first, second, rows, SCORE, SCORE, measure
-        )
+        return subject_of_rows(served, texts, rows, SCORE, measure, SCORE)
     probabilities = answer["probabilities"]
     label = max(probabilities, key=probabilities.__getitem__)
     if target is not None:
@@ -76,12 +66,10 @@ def subject_of(
         check_others(len(labels))
 
     def measure_label(logits: tf.Tensor) -> tf.Tensor:
-        # Over the windows of a long text.
+        # The mean over the windows of a long text.
         logits = tf.reduce_mean(logits, 1)
         if served.threshold is not None:
             return logits[:, number]
         return log_odds(logits, number)
 
-    return subject_of_rows(
-        served, first, second, rows, label, LOG_ODDS, measure_label
-    )
+    return subject_of_rows(served, texts, rows, label, measure_label)

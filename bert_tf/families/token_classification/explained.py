@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.families.explained import (
-    LOG_ODDS,
     Forward,
     Subject,
     Target,
@@ -35,7 +34,7 @@ def subject_of(
       UserError: the target is none of the model's.
     """
     text, entities = row["text"], answer["entities"]
-    first = TokenizedTexts(served.tokenizer, served.find_words, {"text": text})
+    first = TokenizedTexts(served, {"text": text})
     if target is None and not entities:
         raise UserError(
             "`target` is missing, and the model finds no entity; name a word "
@@ -71,4 +70,4 @@ def subject_of(
 
     names = " ".join(served.labels[tag] for tag in tags)
     title = f"{names}: {text[start:end]}"
-    return subject_of_rows(served, first, None, rows, title, LOG_ODDS, measure)
+    return subject_of_rows(served, [first], rows, title, measure)
