@@ -1,4 +1,4 @@
-"""Requests: what signatures take, what they refuse, and samples of requests."""
+"""Requests to signatures: their specs, their checks, and sample requests."""
 
 import itertools
 import re
@@ -30,7 +30,7 @@ from Mr. Holm's bakery alone, still warm at eight o'clock, is a good reason to
 come back.
 """
 _WORDS = tuple(_TEXT.split())
-# Tokens of rows that a model is tried and warmed up with.
+# Lengths in tokens of the sample requests that check and warm up a model.
 _SAMPLE_LENGTHS = (32, 64, 96, 128, 192, 256, 384, 512)
 # Fewer words than tokens, so that a text stays within its length.
 _WORDS_A_TOKEN = 0.7
@@ -42,7 +42,7 @@ QUESTIONS = (
 )
 
 
-# What the graph says of a row that `unless` refuses.
+# The error of a row that `unless` refuses.
 _REFUSAL = re.compile(
     r"assertion failed: \[(\w+): (?:the text of )?row 0 (.+?)\](?:\s|$)", re.S
 )
@@ -56,11 +56,11 @@ class Request(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a model does not answer to a row.
+    """Why a model refuses a row.
 
     Attributes:
-      column: whose text it is.
-      why: a sentence about it, from the verb on.
+      column: the input that is refused.
+      why: the reason, the predicate of a sentence about the text.
     """
 
     column: str
@@ -68,7 +68,7 @@ class Refusal(NamedTuple):
 
 
 def refusal_of(error: tf.errors.InvalidArgumentError) -> Refusal | None:
-    """Why a request of one row is refused; None of another error."""
+    """Parses the error of a request of one row; None for other errors."""
     found = _REFUSAL.search(error.message)
     return Refusal(*found.groups()) if found else None
 
@@ -76,18 +76,18 @@ def refusal_of(error: tf.errors.InvalidArgumentError) -> Refusal | None:
 def signature(
     function: Callable[..., Tensors], *specs: tf.TensorSpec
 ) -> Callable[..., Tensors]:
-    """A function of tensors as the graph that is served."""
-    # Nothing in it is Python control flow, so nothing has to be rewritten.
+    """Wraps a function of tensors as a graph with an input signature."""
+    # It has no Python control flow that autograph would have to rewrite.
     return tf.function(function, input_signature=specs, autograph=False)
 
 
 def text_spec(name: str) -> tf.TensorSpec:
-    """An input of strings [B]."""
+    """The spec of an input of strings [B]."""
     return tf.TensorSpec([None], tf.string, name=name)
 
 
 def token_specs(rank: int = 2) -> tuple[tf.TensorSpec, ...]:
-    """The encoder's inputs, int32 of that many open axes."""
+    """The specs of the encoder's inputs, int32, with `rank` unknown axes."""
     return tuple(
         tf.TensorSpec([None] * rank, feature.dtype, name=feature.name)
         for feature in ENCODER_INPUTS
@@ -97,22 +97,22 @@ def token_specs(rank: int = 2) -> tuple[tf.TensorSpec, ...]:
 def unless(
     wrong: tf.Tensor, value: tf.Tensor, message: str, *values: tf.Tensor
 ) -> tf.Tensor:
-    """A value, or INVALID_ARGUMENT where something is wrong.
+    """Returns a value, or fails with INVALID_ARGUMENT for invalid rows.
 
     Args:
-      wrong: bool [B].
-      value: what is returned; what is computed of it waits for the check.
-      message: what is wrong, with "{}" for the number of the first wrong row
-        and for its entry in each of `values`.
+      wrong: bool [B], whether each row is invalid.
+      value: the return value, on which the check is a control dependency.
+      message: the error, with "{}" for the index of the first invalid row and
+        for its entry in each of `values`.
       *values: int32 [B].
     """
     row = tf.argmax(tf.concat([wrong, [True]], 0), output_type=tf.int32)
-    # The last entry is for where nothing is wrong, and is never shown.
+    # The last entry is read if no row is wrong, and is never shown.
     shown = [tf.concat([value, [0]], 0)[row] for value in values]
     text = tf.strings.format(message, [row, *shown])
     if tf.executing_eagerly():
         if tf.reduce_any(wrong):
-            # As the graph reports it; an eager Assert escapes the text.
+            # The message of the graph; an eager Assert escapes the text.
             raise tf.errors.InvalidArgumentError(
                 None, None, f"assertion failed: [{text.numpy().decode()}]"
             )
@@ -131,15 +131,15 @@ def checked_windows(
     empty: int = 1,
     align_last: bool = False,
 ) -> Windows:
-    """The windows on texts, or INVALID_ARGUMENT where a text takes too many.
+    """Makes the windows of texts; INVALID_ARGUMENT if a text has too many.
 
     Args:
-      length: int32 [N], tokens of each text.
-      room: tokens of a window, or int32 [N].
-      stride: tokens from one window to the next.
-      max_windows: of a text; more are refused.
-      name: of the input that the texts are from, for the error.
-      empty: windows of a text without tokens.
+      length: int32 [N], the tokens of each text.
+      room: the tokens of a window, a number or int32 [N].
+      stride: the tokens from the start of a window to that of the next.
+      max_windows: the most windows of a text.
+      name: the input of the texts, for the error.
+      empty: the windows of a text without tokens.
       align_last: see `make_windows`.
     """
     counts = num_windows(length, room, stride, empty)
@@ -154,7 +154,7 @@ def checked_windows(
 
 
 def equal_rows(**inputs: tf.Tensor) -> list[tf.Tensor]:
-    """Two inputs, or INVALID_ARGUMENT where they differ in their rows."""
+    """Returns two inputs; INVALID_ARGUMENT unless their rows are as many."""
     (name, first), (other, second) = inputs.items()
     counts = [tf.shape(first)[0], tf.shape(second)[0]]
     text = tf.strings.format(
@@ -166,7 +166,7 @@ def equal_rows(**inputs: tf.Tensor) -> list[tf.Tensor]:
 
 
 def valid_text(text: tf.Tensor) -> tf.Tensor:
-    """Strings with U+FFFD for bytes that are not UTF-8."""
+    """Replaces bytes that are not UTF-8 by U+FFFD."""
     return tf.strings.unicode_transcode(
         text, "UTF-8", "UTF-8", errors="replace"
     )
@@ -175,14 +175,14 @@ def valid_text(text: tf.Tensor) -> tf.Tensor:
 def parsed_texts(
     examples: tf.Tensor, names: tuple[str, ...]
 ) -> tuple[tf.Tensor, ...]:
-    """The strings [B] of serialized tf.Examples, string [B], by name."""
+    """Parses serialized tf.Examples, string [B], to a string [B] per name."""
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
     parsed = tf.io.parse_example(examples, features)
     return tuple(parsed[name] for name in names)
 
 
 def string_array(texts: Sequence[str] | Sequence[Sequence[str]]) -> np.ndarray:
-    """Strings as an array of bytes, which requests hold."""
+    """Encodes strings as an object array of bytes."""
     array = np.array(texts, object)
     encoded = [text.encode("utf-8") for text in array.ravel()]
     result = np.empty(array.size, object)
@@ -191,7 +191,7 @@ def string_array(texts: Sequence[str] | Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def requests_of(signature: str, **columns: Sequence) -> list[Request]:
-    """A request of each row of some columns of strings, and one of all."""
+    """Makes a request of each row of columns of strings, and one of all."""
     count = len(next(iter(columns.values())))
     rows = [slice(row, row + 1) for row in range(count)] + [slice(None)]
     return [
@@ -207,20 +207,20 @@ def requests_of(signature: str, **columns: Sequence) -> list[Request]:
 
 
 def sample_text(words: int, start: int = 0) -> str:
-    """A text of that many words."""
+    """Returns a text of `words` words, from the word `start` of the sample."""
     endless = itertools.cycle(_WORDS)
     return " ".join(itertools.islice(endless, start, start + words))
 
 
 def sample_lengths(max_seq_length: int) -> list[int]:
-    """Words of texts that fill rows of several lengths, the longest last."""
+    """Returns the words that fill rows of several lengths, ascending."""
     lengths = [n for n in _SAMPLE_LENGTHS if n < max_seq_length]
     lengths.append(max_seq_length)
     return [max(int(_WORDS_A_TOKEN * length), 1) for length in lengths]
 
 
 def sample_texts(max_seq_length: int, columns: int) -> list[tuple[str, ...]]:
-    """A row of one or two texts for each length, and an empty one."""
+    """Returns a row of texts for each sample length, and an empty one."""
     rows = []
     for words in sample_lengths(max_seq_length):
         share = max(words // columns, 1)
@@ -231,7 +231,7 @@ def sample_texts(max_seq_length: int, columns: int) -> list[tuple[str, ...]]:
 
 
 def example_bytes(columns: dict[str, np.ndarray]) -> np.ndarray:
-    """Rows of strings as serialized tf.Examples."""
+    """Serializes rows of strings as tf.Examples."""
     found = np.empty(len(next(iter(columns.values()))), object)
     for row in range(len(found)):
         example = tf.train.Example()

@@ -1,4 +1,4 @@
-"""Rows of token ids, which of them a batch has, and the answers to them."""
+"""Rows of token ids, their batches, and the outputs gathered from batches."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 EXAMPLE_WEIGHTS = "example_weights"
 CHOICE_MASK = "choice_mask"
 
-# Batches that are counted in rows count those of so many tokens.
+# The tokens of a row that batch sizes are counted in.
 _ROW_TOKENS = 128
 
 # A model's outputs by name.
@@ -22,50 +22,51 @@ Outputs = dict[str, np.ndarray]
 
 
 class Rows(Protocol):
-    """Rows of token ids, of which batches are made."""
+    """Rows of token ids that are batched."""
 
     @property
     def lengths(self) -> "np.ndarray | tf.Tensor":
-        """Tokens of each row, whole numbers [R]."""
+        """The tokens of each row, whole numbers [R]."""
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What decides every batch, for digests."""
+        """The arrays that determine every batch, for digests."""
 
     def batch(
         self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
     ) -> "dict[str, tf.Tensor]":
-        """Makes a batch of some rows, by TensorFlow operations.
+        """Makes a batch by TensorFlow operations.
 
         Args:
-          chosen: whole numbers [B], rows by number.
+          chosen: whole numbers [B], the indices of its rows.
           width: S, the tokens that rows are padded to; 0 for the longest.
 
         Returns:
-          Tensors by name, each [B, ...]. The names, types and number of axes
-          are the same for all batches; with a width, the sizes too but for B.
+          Tensors [B, ...] by name. Names, dtypes and ranks are the same for all
+          batches; with a width also the shapes, except for B.
         """
 
     def __len__(self) -> int: ...
 
 
 class ExampleRows(Rows, Protocol):
-    """Rows of examples, which know how to put outputs to them together."""
+    """Rows of examples, whose outputs can be gathered by example."""
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
-        """A model's outputs to all rows, in the order of the examples.
+        """Gathers a model's outputs in the order of the examples.
 
         Args:
-          batches: rows by number, int64 [B], and the model's outputs to them,
-            [B or more, ...]; together every row once, in any order.
+          batches: the indices of the rows of a batch, int64 [B], and the
+            outputs of the model, [B or more, ...]. Together they have every row
+            once, in any order.
         """
 
 
 class RowsAround:
-    """Rows that are others with something besides; see `Rows`.
+    """Base of rows that wrap others; see `Rows`.
 
     Attributes:
-      rows: the others.
+      rows: the wrapped rows.
     """
 
     rows: Rows
@@ -77,13 +78,13 @@ class RowsAround:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What decides every batch, for digests."""
+        """The arrays that determine every batch, for digests."""
         return self.rows.arrays
 
     def batch(
         self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
     ) -> "dict[str, tf.Tensor]":
-        """A batch of some rows, as the others have it."""
+        """Makes a batch; see `Rows`."""
         return self.rows.batch(chosen, width)
 
     def __len__(self) -> int:
@@ -92,7 +93,7 @@ class RowsAround:
 
 @dataclasses.dataclass(frozen=True)
 class TextRows(RowsAround):
-    """Rows of one text or a pair, or of the windows on a long one.
+    """Rows of texts or pairs, or of windows on long ones.
 
     Attributes:
       rows: the rows of N examples.
@@ -102,11 +103,11 @@ class TextRows(RowsAround):
 
     @property
     def example(self) -> "tf.Tensor":
-        """The example that each row is of, int32 [R], ascending."""
+        """The index of each row's example, int32 [R], ascending."""
         return self.rows.example
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
-        """The logits of each example, those of its windows averaged."""
+        """Averages the logits of each example over its windows."""
         import tensorflow as tf
 
         logits = None
@@ -121,12 +122,12 @@ class TextRows(RowsAround):
 
 @dataclasses.dataclass(frozen=True)
 class LabelledRows(RowsAround):
-    """Rows and the answers to them.
+    """Rows with labels.
 
     Attributes:
       rows: R rows.
-      weights: float32 [R], how much a row counts.
-      labels: answers by their name in a batch, each [R, ...].
+      weights: float32 [R], the weight of each row.
+      labels: labels [R, ...] by their names in a batch.
     """
 
     rows: Rows
@@ -135,13 +136,13 @@ class LabelledRows(RowsAround):
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What decides every batch, for digests."""
+        """The arrays that determine every batch, for digests."""
         return *self.rows.arrays, self.weights, *self.labels.values()
 
     def batch(
         self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
     ) -> "dict[str, tf.Tensor]":
-        """Inputs, example_weights and labels of some rows; see `Rows`."""
+        """Makes a batch with example_weights and labels; see `Rows`."""
         # TensorFlow takes seconds to import, and scoring a file needs none.
         import tensorflow as tf
 
@@ -152,13 +153,13 @@ class LabelledRows(RowsAround):
 
 
 def few_widths(lengths: np.ndarray) -> np.ndarray:
-    """The width that each row is padded to where there may be only a few.
+    """Chooses the width that each row is padded to among a few widths.
 
     Args:
-      lengths: int64 [R], tokens of each row.
+      lengths: int64 [R], the tokens of each row.
 
     Returns:
-      int64 [R]: a power of two, 32 or more, but no more than the longest row.
+      int64 [R]: powers of two, 32 or more, at most the longest row.
     """
     powers = 2 ** np.ceil(np.log2(np.maximum(lengths, 32))).astype(np.int64)
     return np.minimum(powers, np.max(lengths))
@@ -167,18 +168,17 @@ def few_widths(lengths: np.ndarray) -> np.ndarray:
 def batches_by_length(
     lengths: np.ndarray, batch_size: int, multiple: int = 1
 ) -> Iterator[np.ndarray]:
-    """Batches of rows of like length that take about as much memory each.
+    """Yields batches of rows of similar length that use about equal memory.
 
     Args:
-      lengths: int64 [R], tokens of each row.
-      batch_size: rows of 128 tokens that a batch may be as large as, padding
-        included; of longer rows it has fewer, of shorter ones more.
-      multiple: a batch has a multiple of so many rows, at least one, but for
-        the last.
+      lengths: int64 [R], the tokens of each row.
+      batch_size: the size of a batch in rows of 128 tokens, padding included;
+        a batch has fewer rows if they are longer, more if they are shorter.
+      multiple: every batch but the last has a multiple of this many rows.
 
     Yields:
-      int64 [B], rows by number, together each once. The longest come first,
-      so that memory falls short early.
+      int64 [B], the indices of rows, each once. The longest rows come first, so
+      that too little memory is noticed early.
     """
     order = np.argsort(-lengths, kind="stable")
     start = 0
@@ -189,6 +189,6 @@ def batches_by_length(
 
 
 def rows_that_fit(length: int, batch_size: int, multiple: int) -> int:
-    """The rows of a batch whose longest has `length` tokens, see above."""
+    """The size of a batch whose longest row has `length` tokens."""
     fitting = batch_size * _ROW_TOKENS // length
     return max(fitting // multiple, 1) * multiple

@@ -1,4 +1,4 @@
-"""What all served models have in common."""
+"""`TextModel`, the base of every model that takes text."""
 
 import abc
 import functools
@@ -31,24 +31,23 @@ SERVING_DEFAULT = "serving_default"
 TOKENS = "tokens"
 # The signature and input by which a text gets one of several prompts.
 EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
-# The plain values that one row is answered with, ready for JSON.
+# The answer to one row in plain Python values, ready for JSON.
 Answer = dict[str, Any]
 Forward = Callable[[Tensors, tf.Tensor], Tensors]
-# Tokens, padding included, that go through the model at a time: what memory
-# grows with. Rows of similar length go together.
+# Tokens of a batch, padding included. They determine the memory that is used.
 _TOKENS_AT_ONCE = 2048
 
 
 def largest(values: tf.Tensor) -> tf.Tensor:
-    """The largest of whole numbers >= 0; 0 where there are none."""
+    """The maximum of whole numbers >= 0; 0 of an empty tensor."""
     return tf.reduce_max(tf.concat([[0], tf.reshape(values, [-1])], 0))
 
 
 class RowComputer:
-    """Puts rows through a model, some of similar length at a time.
+    """Computes any number of rows in batches of similar length.
 
     Args:
-      tokenizer: what made the ids.
+      tokenizer: the tokenizer of the ids.
     """
 
     def __init__(self, tokenizer: Tokenizer):
@@ -65,13 +64,13 @@ class RowComputer:
         """Computes all rows.
 
         Args:
-          first: the R texts A, which fit.
-          second: the R texts B, or None.
-          forward: takes the encoder's inputs of r rows and the numbers of
+          first: R texts A, already truncated.
+          second: R texts B, or None.
+          forward: takes the encoder's inputs of r rows and the indices of
             these rows, int32 [r]; returns tensors [r, ...].
-          outputs: for each of those tensors its shape without the first axis;
-            None first stands for an axis that is padded with zeros.
-          width: what it is padded to, int32.
+          outputs: the shapes of these tensors without the first axis; an
+            axis of None is padded with zeros.
+          width: the padded size of that axis, int32.
 
         Returns:
           The tensors of all rows, float32 [R, ...].
@@ -112,14 +111,14 @@ class RowComputer:
             ],
             parallel_iterations=1,
         )
-        place = tf.math.invert_permutation(order)
-        return {name: tf.gather(value, place) for name, value in found.items()}
+        index = tf.math.invert_permutation(order)
+        return {name: tf.gather(value, index) for name, value in found.items()}
 
 
 def _padded(
     values: tf.Tensor, shape: Sequence[int | None], width: tf.Tensor | None
 ) -> tf.Tensor:
-    """Values [r, ...] as float32, their second axis filled up."""
+    """Values [r, ...] as float32, padded to `width` in the second axis."""
     values = tf.cast(values, tf.float32)
     if None not in shape:
         return values
@@ -129,39 +128,38 @@ def _padded(
 
 
 class TextModel(abc.ABC):
-    """A model with its tokenizer, which takes strings and gives answers.
+    """A model with its tokenizer, which answers texts.
 
     Attributes:
       model: the Keras model.
-      weights: its variables; of one beside another, see `adapters.py`.
-      tokenizer: what turns texts into ids.
-      max_seq_length: the longest row.
-      labels: names of the labels; none where the model has none.
-      config: the encoder's; None where the model has no BertEncoder.
-      task: what it does, in words.
-      threshold: what decides whether there is an answer, or whether a label
-        holds; None where nothing does.
-      activation: what makes the answer of a model's one output, see
+      weights: its variables; for models that share a base see `adapters.py`.
+      tokenizer: its tokenizer.
+      max_seq_length: the longest row in tokens.
+      labels: the names of its labels, if any.
+      config: the encoder's config; None if the model has no BertEncoder.
+      task: its task, in words.
+      threshold: the threshold of a label, or of having no answer; None if the
+        task has neither.
+      activation: the activation of a single output, see
         `sentence_modules.TORCH_ACTIVATIONS`.
-      prompts: texts that may be put before a text, by name; of models of
-        sentence-transformers.
-      default_prompt_name: the one that is put before every text; None is none.
-      modules: how its folder makes one vector of a text; None where it states
-        nothing.
-      method: the signature that is for TensorFlow Serving's method of that
+      prompts: prompts of sentence-transformers by name.
+      default_prompt_name: the prompt that precedes every text; None for none.
+      modules: the modules of its folder that pool a text to a vector; None if
+        there are none.
+      method: the signature for the method of TensorFlow Serving of the same
         name, "classify" or "regress"; all others are for "predict".
 
     Args:
       model: a BertEncoder, a BertPretrainer or a model on an encoder.
-      encoder: the model's encoder; None where it has none, and then ids and
+      encoder: the model's encoder; None if it has none, in which case ids and
         lengths are not checked.
       tokenizer: the tokenizer it was trained with.
       max_seq_length: the longest row, with [CLS] and [SEP].
       labels: names of the labels, in the order of the outputs.
 
     Raises:
-      UserError: model, tokenizer and length do not go together, or labels
-        that are no text or occur twice.
+      UserError: model, tokenizer and length do not fit each other, or a label
+        is no text or occurs twice.
     """
 
     def __init__(
@@ -178,7 +176,7 @@ class TextModel(abc.ABC):
         check_labels(list(labels), "labels")
         self.model = model
         self.weights = [variable.value for variable in model.weights]
-        # One graph of the model, which the signatures call.
+        # One graph of the model for all signatures.
         self.forward: Callable[..., Any] = tf.function(
             functools.partial(model, training=False),
             reduce_retracing=True,
@@ -191,7 +189,7 @@ class TextModel(abc.ABC):
         self.compute = RowComputer(tokenizer)
 
     task: str
-    # Axes of the inputs of `tokens`.
+    # The rank of the inputs of `tokens`.
     token_axes: int = 2
     threshold: float | None = None
     activation: str = "linear"
@@ -199,7 +197,7 @@ class TextModel(abc.ABC):
     default_prompt_name: str | None = None
     method: str | None = None
     modules: "SentenceModules | None" = None
-    # Further models on the same base, by name; see `adapters.put_beside`.
+    # Models that share its base, by name; see `adapters.put_beside`.
     beside: Mapping[str, "TextModel"] = {}
 
     @property
@@ -208,28 +206,28 @@ class TextModel(abc.ABC):
         return ("text",)
 
     def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
-        """What the files of its training call some of `columns`.
+        """The names that its training files have for some of `columns`.
 
         Args:
-          stated: what recipe.json and task.json of its folder hold.
+          stated: the contents of recipe.json and task.json of its folder.
         """
         del stated
         return {}
 
     @abc.abstractmethod
     def answers(self, *columns: tf.Tensor) -> Tensors:
-        """The one function from texts to answers, eager or traced.
+        """Answers texts; runs eagerly or is traced.
 
         Args:
-          *columns: string [B] or, of choices, [B, C]; those of `columns`, in
-            their order and by their names.
+          *columns: the texts of each of `columns`, string [B] or, for choices,
+            [B, C].
 
         Returns:
-          Tensors [B, ...], a row each.
+          Tensors [B, ...] by name.
         """
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
-        """The signatures by name, as functions with an input signature."""
+        """The functions of a SavedModel by the names of their signatures."""
         specs = [
             tf.TensorSpec(
                 [None, None] if name == CHOICES else [None], tf.string, name
@@ -243,20 +241,20 @@ class TextModel(abc.ABC):
 
     @abc.abstractmethod
     def requests(self) -> list[Request]:
-        """Real requests of several lengths to the signatures of text."""
+        """Requests of several lengths to the signatures that take text."""
 
     def all_signatures(self) -> dict[str, Callable[..., Tensors]]:
-        """Its signatures and those of the models beside it.
+        """Its signatures and those of the models that share its base.
 
-        These are called by the model's name, in place of serving_default, or
-        begin with that, such as NAME_tokens.
+        The latter are called NAME, which stands for serving_default, or
+        NAME_tokens and the like.
         """
         found = self.signatures()
         for name, other in self.beside.items():
             found |= {
                 signature_of(name, key): function
                 for key, function in other.signatures().items()
-                # One of a SavedModel alone may be for Classify or Regress.
+                # A SavedModel has at most one for Classify or Regress.
                 if key != other.method
             }
         return found
@@ -276,11 +274,11 @@ class TextModel(abc.ABC):
         outputs: Mapping[str, np.ndarray],
         rows: Sequence[Mapping[str, Any]],
     ) -> list[Answer]:
-        """What serving_default gave, as plain values of each row.
+        """Converts the outputs of serving_default to plain values.
 
         Args:
-          outputs: of the signature, for B rows.
-          rows: the B rows, by column: what was asked.
+          outputs: the outputs for B rows.
+          rows: the texts of these rows, by column.
         """
 
     # Whether its answers can be explained; see explained.py of its family.
@@ -288,10 +286,10 @@ class TextModel(abc.ABC):
 
     @abc.abstractmethod
     def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """What the model itself computes of the encoder's inputs."""
+        """Answers rows of the encoder's inputs."""
 
     def tokens_signature(self) -> Callable[..., Tensors]:
-        """The signature for those who tokenise themselves."""
+        """The signature that takes token ids."""
 
         def from_tokens(
             input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
@@ -302,7 +300,7 @@ class TextModel(abc.ABC):
                 "segment_ids": segment_ids,
             }
             if self.config is not None:
-                # The model runs beside the check, and must not fail first.
+                # Runs in parallel with the check, and must not fail first.
                 longest = self.config.longest_input
                 inputs = {k: v[..., :longest] for k, v in inputs.items()}
             answers = self.answer_tokens(inputs)
@@ -316,7 +314,7 @@ class TextModel(abc.ABC):
         return signature(from_tokens, *token_specs(self.token_axes))
 
     def _checked(self, input_ids: tf.Tensor) -> tf.Tensor:
-        """Ids, int32 [..., S], that are not too many and known."""
+        """Ids, int32 [..., S], checked against positions and vocabulary."""
         if self.config is None:
             return input_ids
         length = tf.shape(input_ids)[-1:]
@@ -340,9 +338,9 @@ class TextModel(abc.ABC):
 
 
 def with_tokens(input_mask: tf.Tensor) -> tf.Tensor:
-    """A mask, int32 [..., S], in which rows without a token have their first.
+    """Unmasks the first token of padding rows in a mask, int32 [..., S].
 
-    Such rows fill a batch up, and no row may be without.
+    Padding rows need one token, because an empty row has no softmax.
     """
     some = tf.reduce_max(input_mask, -1, keepdims=True)
     first = tf.maximum(input_mask[..., :1], 1 - some)
@@ -350,19 +348,19 @@ def with_tokens(input_mask: tf.Tensor) -> tf.Tensor:
 
 
 def signature_of(name: str, key: str) -> str:
-    """What a signature of a model beside another is called."""
+    """The name of a signature of a model that shares another's base."""
     return name if key == SERVING_DEFAULT else f"{name}_{key}"
 
 
 def encoders_of(model: keras.Model) -> list[BertEncoder]:
-    """The encoders of a model: itself, or those among its layers."""
+    """The encoders of a model: the model itself, or those of its layers."""
     if isinstance(model, BertEncoder):
         return [model]
     return [x for x in model.layers if isinstance(x, BertEncoder)]
 
 
 def encoder_of(model: keras.Model) -> BertEncoder:
-    """The encoder of a model.
+    """Returns the encoder of a model.
 
     Raises:
       UserError: it has none, or several.
@@ -377,7 +375,7 @@ def encoder_of(model: keras.Model) -> BertEncoder:
 
 
 def check_outputs(count: Any, labels: Sequence[str]) -> None:
-    """Raises `UserError` unless a model has an output for each label."""
+    """Raises `UserError` unless the model has one output for each label."""
     if count != len(labels):
         raise UserError(
             f"`labels`: are {len(labels)}, and the model has {count} outputs; "

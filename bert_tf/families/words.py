@@ -1,4 +1,4 @@
-"""Words of raw texts: by the tokenizer's words, and what belongs together."""
+"""Finds the words of raw texts: the tokenizer's words, some of them joined."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from bert_tf.text import unicode_tables
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 _APOSTROPHES = "'\u2019"
-# What stands inside a word between letters, and between figures alone.
+# Characters inside a word between letters, and between digits only.
 _INSIDE = f"-._/&@+{_APOSTROPHES}\u2010\u2011"
 _INSIDE_NUMBERS = ",:"
 
@@ -18,7 +18,7 @@ class Words(NamedTuple):
     """K words of B texts.
 
     Attributes:
-      row: int32 [K], whose each is.
+      row: int32 [K], the index of each word's text.
       token: int32 [K], its first token in the flat list of all tokens.
       begin: int32 [K], its first character in its text.
       end: int32 [K], its exclusive end.
@@ -34,7 +34,7 @@ class WordFinder(tf.Module):
     """Finds the words of texts.
 
     Args:
-      tokenizer: what makes the tokens.
+      tokenizer: the tokenizer of the tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer):
@@ -44,7 +44,7 @@ class WordFinder(tf.Module):
         bounds = np.flatnonzero(np.diff(is_letter, prepend=False))
         with tf.init_scope(), tf.device("/CPU:0"):
             self._starts_word = tf.constant(tokenizer.vocabulary.starts_word)
-            # Where runs of letters begin and end, in turn.
+            # The begins and ends of runs of letters, alternating.
             self._bounds = tf.constant(bounds, tf.int32)
 
     def __call__(
@@ -59,8 +59,8 @@ class WordFinder(tf.Module):
         Args:
           codes: the characters, int32 [B, characters].
           ids: the tokens, int32 [B, tokens].
-          begins: the character that each begins at.
-          ends: their exclusive ends.
+          begins: the first character of each token.
+          ends: the exclusive end of each token.
         """
         rows = tf.cast(ids.value_rowids(), tf.int32)
         # The tokenizer's words, by their first tokens.
@@ -97,13 +97,13 @@ class WordFinder(tf.Module):
         last: tf.Tensor,
         size: tf.Tensor,
     ) -> tf.Tensor:
-        """Which of the tokenizer's words continue the one before.
+        """Which of the tokenizer's words continue the word before.
 
         Args:
-          touches: bool [N], whether no blank is before it.
+          touches: bool [N], whether no blank precedes the word.
           first: int32 [N], its first character.
           last: int32 [N], its last character.
-          size: int32 [N], how many it has.
+          size: int32 [N], the number of its characters.
         """
         passed = tf.searchsorted(self._bounds, first, side="right")
         is_word = passed % 2 == 1
@@ -113,12 +113,12 @@ class WordFinder(tf.Module):
         )
         touched = _shifted(touches, -1, False)
         between = touches & before & touched & after
-        figures = _is_figure(_shifted(last, 1, 0)) & _is_figure(
+        digits = _is_digit(_shifted(last, 1, 0)) & _is_digit(
             _shifted(first, -1, 0)
         )
         inside = between & (
             _is_one_of(first, _INSIDE)
-            | (_is_one_of(first, _INSIDE_NUMBERS) & figures)
+            | (_is_one_of(first, _INSIDE_NUMBERS) & digits)
         )
         follows = _shifted(touched & after, -1, False)
         clitic = (
@@ -144,12 +144,12 @@ class WordFinder(tf.Module):
 
 
 def _lasts(firsts: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-    """The last of each stretch, of which the first ones are given."""
+    """The last index of each consecutive range, given the first ones."""
     return tf.concat([firsts[1:], [total]], 0)[: tf.size(firsts)] - 1
 
 
 def _shifted(values: tf.Tensor, by: int, outside: bool | int) -> tf.Tensor:
-    """At each place the value `by` places before it."""
+    """Shifts values by `by` positions, filling in `outside`."""
     fill = tf.fill([abs(by)], tf.constant(outside, values.dtype))
     if by > 0:
         return tf.concat([fill, values], 0)[: tf.size(values)]
@@ -161,5 +161,5 @@ def _is_one_of(codes: tf.Tensor, characters: str) -> tf.Tensor:
     return tf.reduce_any(codes[:, tf.newaxis] == codes_of, 1)
 
 
-def _is_figure(codes: tf.Tensor) -> tf.Tensor:
+def _is_digit(codes: tf.Tensor) -> tf.Tensor:
     return (codes >= ord("0")) & (codes <= ord("9"))
