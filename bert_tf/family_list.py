@@ -1,8 +1,8 @@
-"""The one list of families of tasks."""
+"""The list of the families of tasks."""
 
-# The head of a checkpoint that the models of a family have, and the class in
-# `bert_tf.families` of how they are used. The architectures' tables have the
-# heads that other programs know; see `checkpoints/layout.py` for the others.
+# The head of a family's models in a checkpoint, and its config in
+# `bert_tf.families`. Heads that other programs know are in the tables of the
+# architectures; see `checkpoints/layout.py` for the others.
 FAMILIES = {
     "classifier": "text_classification.config.TextClassificationConfig",
     "span": "question_answering.config.QuestionAnsweringConfig",

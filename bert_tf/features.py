@@ -1,4 +1,4 @@
-"""One table of tensor names, axes and dtypes, from record to signature.
+"""Names, axes and dtypes of tensors, from records to signatures.
 
 Axes: B batch, S sequence, P predictions, K sequences of a packed row.
 """

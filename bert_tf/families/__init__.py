@@ -1,4 +1,4 @@
-"""One folder for each kind of answer: its data, task, answers and report."""
+"""Families of tasks: a folder each with data, task, answers and report."""
 
 import importlib.util
 from types import ModuleType
@@ -11,20 +11,17 @@ if TYPE_CHECKING:
 
 
 def config_type(head: str) -> "type[TaskConfig]":
-    """The config of the family whose models have a head.
-
-    Its module is imported here, and no other family's.
-    """
+    """Imports and returns the config of the family of a head."""
     module, _, name = FAMILIES[head].rpartition(".")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
 def part_of(kind: type, name: str) -> ModuleType | None:
-    """A module of the family that a class belongs to; None if it has none.
+    """Imports a module of a class's family; None if it has no such module.
 
     Args:
-      kind: a class of the family, such as that of its config or its model.
-      name: of the module, such as answers or explained.
+      kind: a class of the family, such as its config or its model.
+      name: the name of the module, such as answers or explained.
     """
     module = f"{kind.__module__.rpartition('.')[0]}.{name}"
     if importlib.util.find_spec(module) is None:

@@ -1,7 +1,6 @@
-"""How a model of any family is used, and what its folder states of that.
+"""`TaskConfig`, the base of what task.json holds, and its derivation.
 
-Config classes and what is imported here load neither TensorFlow nor a reader
-of data.
+Importing a config loads neither TensorFlow nor a reader of data.
 """
 
 import abc
@@ -24,29 +23,29 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(abc.ABC):
-    """How a fine-tuned model is used: task.json.
+    """How a fine-tuned model is used: the content of task.json.
 
     Attributes:
-      task: the task's name.
-      labels: the labels in the order of the outputs, where there are such.
-      max_seq_length: S at most.
+      task: the name of the task.
+      labels: the labels in the order of the outputs, if any.
+      max_seq_length: the longest row in tokens.
     """
 
     task: str
     labels: tuple[str, ...]
     max_seq_length: int
 
-    # What huggingface.co calls what such a model does.
+    # The name of the task on huggingface.co.
     pipeline_tag: ClassVar[str]
-    # The head of a checkpoint that such a model has; empty for none.
+    # The head of the model in a checkpoint; empty for none.
     head: ClassVar[str]
-    # What a caller may state as `UsageOptions.task` of such a model.
+    # The values of `UsageOptions.task` that fit the model.
     tasks: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     @abc.abstractmethod
     def of_head(cls, head: "HeadInFolder") -> Self:
-        """How a model is used whose folder has a head and no task.json.
+        """Derives the config of a folder that has a head and no task.json.
 
         Raises:
           UserError: an option does not apply to the model.
@@ -56,17 +55,17 @@ class TaskConfig(abc.ABC):
     def build(
         self, encoder: "BertEncoder", unpadded: bool = True
     ) -> "keras.Model":
-        """The head on an encoder, from the encoder's inputs to logits.
+        """Builds a model from the encoder's inputs to logits.
 
         Args:
-          encoder: whose weights the model shares.
-          unpadded: whether it computes on the tokens alone, by shapes that
-            are known at run time only.
+          encoder: the encoder, whose weights the model shares.
+          unpadded: whether it skips padding, with shapes that are known only at
+            run time.
         """
 
     @abc.abstractmethod
     def sample(self) -> dict[str, Any]:
-        """A question to such a model, by the inputs that it is served with."""
+        """An example request, by the inputs of the served model."""
 
     @property
     def reads_pooler(self) -> bool:
@@ -75,22 +74,22 @@ class TaskConfig(abc.ABC):
 
     @property
     def problem_type(self) -> str | None:
-        """What a classifier's outputs are; see `Checkpoint`."""
+        """The problem type of a classifier; see `Checkpoint`."""
         return None
 
     @property
     def num_segments(self) -> int:
-        """How many texts of a row the model tells apart."""
+        """The segments that the texts of a row need."""
         return 1
 
     def summary(self) -> dict[str, Any]:
-        """What results.json repeats of it."""
+        """The values that results.json repeats."""
         return {}
 
     def stated(self) -> dict[str, Any]:
-        """What a caller's `UsageOptions` must not contradict, by their names.
+        """The values that `UsageOptions` must not contradict, by name.
 
-        The task is not among them where the head has one use.
+        The task is included only if the head has several uses.
         """
         return {
             "labels": self.labels,
@@ -101,13 +100,13 @@ class TaskConfig(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class HeadInFolder:
-    """The head of a model whose folder has no task.json.
+    """A model folder that has a head and no task.json.
 
     Attributes:
       place: the folder, for errors.
-      checkpoint: what it holds.
-      options: what the caller states.
-      tokenizer: that of the model.
+      checkpoint: its checkpoint.
+      options: the caller's options.
+      tokenizer: its tokenizer.
     """
 
     place: str
@@ -116,7 +115,7 @@ class HeadInFolder:
     tokenizer: Tokenizer
 
     def labels(self, head: str) -> tuple[str, ...]:
-        """The names of the outputs."""
+        """Returns the names of the outputs."""
         outputs = num_labels(self.checkpoint, head)
         known, given = self.checkpoint.labels, self.options.labels
         if given is None:
@@ -134,14 +133,14 @@ class HeadInFolder:
         return tuple(given)
 
     def length(self, num_texts: int, least: int) -> int:
-        """The longest row, with room for `least` tokens of text."""
+        """Returns the longest row, with room for `least` tokens of text."""
         special = self.tokenizer.packing.num_special(num_texts)
         return check_length(
             self.place, self.checkpoint, self.options, special + least
         )
 
     def refuse(self, task: str, *names: str) -> None:
-        """Refuses options that do not apply to a task."""
+        """Raises `UserError` if options are given that a task does not have."""
         for name in names:
             if name in self.options.given:
                 raise UserError(
@@ -151,7 +150,7 @@ class HeadInFolder:
 
 
 def check_segments(source: str, config: BertConfig, count: int) -> None:
-    """Raises `UserError` where a model cannot tell `count` texts apart."""
+    """Raises `UserError` if a model has fewer segments than `count`."""
     if count > config.segment_limit:
         raise UserError(
             f"{source}: type_vocab_size is {config.type_vocab_size}, so it "
@@ -162,7 +161,7 @@ def check_segments(source: str, config: BertConfig, count: int) -> None:
 def check_length(
     place: str, checkpoint: Checkpoint, options: UsageOptions, least: int
 ) -> int:
-    """The longest row, checked against the model's positions."""
+    """Returns the longest row, checked against the model's positions."""
     longest = checkpoint.config.longest_input
     length = options.max_seq_length
     if length is None:

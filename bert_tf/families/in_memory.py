@@ -1,4 +1,4 @@
-"""Data of a Python program as the files that a task on own files reads."""
+"""Data in memory as the files that tasks on a user's files read."""
 
 import json
 import math
@@ -21,12 +21,12 @@ Table = Mapping[str, Collection[Any]]
 
 
 class DataFile(NamedTuple):
-    """What a file holds.
+    """A file of a data set.
 
     Attributes:
-      ending: of its name.
-      text: all of it.
-      settings: of the recipe, which say how to read it.
+      ending: the end of its name.
+      text: its content.
+      settings: the settings of the recipe that describe its format.
     """
 
     ending: str
@@ -40,19 +40,19 @@ def file_of(
     recipe_type: type[FinetuningRecipe],
     settings: Mapping[str, Any],
 ) -> DataFile:
-    """The file that data in memory become.
+    """Converts data in memory to a file.
 
     Args:
-      data: (texts, labels), or of words (sentences, tags), or a DataFrame or
-        mapping of columns; or of questions what a JSON file has, see
-        `question_answering.squad_files.read_questions`.
-      name: what the user calls the data, for errors.
-      recipe_type: that of the task.
-      settings: of the recipe, as far as they are given.
+      data: (texts, labels), for tagged words (sentences, tags), or a DataFrame
+        or mapping of columns; for questions also the content of a JSON file,
+        see `question_answering.squad_files.read_questions`.
+      name: the name of the argument, for errors.
+      recipe_type: the settings of the task.
+      settings: the settings that are given.
 
     Raises:
-      UserError: data of another form, or a text or label that is none; the
-        line names the row, counted from 0.
+      UserError: data of another form, or an invalid text or label; the line
+        names the row, counted from 0.
     """
     is_questions = issubclass(recipe_type, UserQuestionRecipe)
     is_json = isinstance(data, list) or (
@@ -101,7 +101,7 @@ def _is_list(value: Any) -> bool:
 def _labelled(
     data: Table | tuple[Any, Any], name: str, settings: Mapping[str, Any]
 ) -> DataFile:
-    """Texts, or pairs of texts, with a label each."""
+    """Converts texts, or pairs of texts, with one label each."""
     label_column = settings.get("label_column") or "label"
     given = settings.get("text_columns") or ""
     names = [each.strip() for each in given.split(",") if each.strip()]
@@ -131,25 +131,21 @@ def _labelled(
 
 
 def _is_missing(cell: Any) -> bool:
-    """Whether a cell is what programs have for none: None, NaN, NA or NaT."""
-    # The last two are pandas'.
+    """Whether a cell is None, NaN, or pandas' NA or NaT."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(cell, float | np.floating) and math.isnan(cell)
 
 
 def _filled(text: Any) -> Any:
-    """A text as a file has it, where what is missing is empty.
-
-    The setting `empty_text` applies to it then, as to an empty cell of a file.
-    """
+    """Replaces missing texts by empty ones, which `empty_text` applies to."""
     if isinstance(text, tuple | list):
         return tuple("" if _is_missing(part) else part for part in text)
     return "" if _is_missing(text) else text
 
 
 def _label(label: Any, place: str, allowed: type[int] | type[float]) -> Any:
-    """A label as JSON has it; one that is missing is null."""
+    """Converts a label to JSON types; a missing one to None."""
     found = _cell(label, place)
     parts = found if isinstance(found, list) else [found]
     if found is None or all(isinstance(p, str | int | allowed) for p in parts):
@@ -173,7 +169,7 @@ def _column(table: Table, column: str, setting: str, name: str) -> Any:
 
 
 def _json_lines(table: Table, name: str) -> str:
-    """The rows of a table, a JSON object each."""
+    """Converts the rows of a table to JSON lines."""
     counts = {str(column): len(cells) for column, cells in table.items()}
     if len(set(counts.values())) != 1 or not any(counts.values()):
         listed = ", ".join(f"{n} of {column}" for column, n in counts.items())
@@ -192,7 +188,7 @@ def _json_lines(table: Table, name: str) -> str:
 
 
 def _cell(cell: Any, place: str) -> Any:
-    """What JSON has for a cell of a table; null for one that is missing."""
+    """Converts a cell to JSON types; a missing one to None."""
     if _is_missing(cell):
         return None
     if isinstance(cell, np.generic | np.ndarray):
@@ -216,7 +212,7 @@ def _cell(cell: Any, place: str) -> Any:
 
 
 def _tagged(sentences: Any, tags: Any, name: str) -> str:
-    """Words with a tag each, a word a line, as CoNLL's files have them."""
+    """Converts tagged words to the format of CoNLL, one word per line."""
     if not len(sentences) == len(tags) > 0:
         raise UserError(
             f"{name}: has {len(sentences)} sentences and {len(tags)} lists of "

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bert_tf.families.task import Task
     from bert_tf.families.task_model import TaskModel
 
-# What a training leaves of its scores.
+# The scores of a training.
 RESULTS_FILE = "results.json"
 
 
@@ -43,15 +43,16 @@ def save_model(
     config: TaskConfig,
     base: Checkpoint | None = None,
 ) -> None:
-    """Writes a fine-tuned model into a folder, made if it is not there.
+    """Writes a fine-tuned model into a folder.
 
     Args:
-      folder: the folder.
+      folder: the folder, created if it does not exist.
       model: the model.
-      tokenizer: that of the model.
-      config: how to use the model.
-      base: what the training of low-rank updates (LoRA) began with, to write
-        them and the head as an adapter of that; None writes the whole model.
+      tokenizer: its tokenizer.
+      config: its config.
+      base: the checkpoint that the training of low-rank updates (LoRA) started
+        from, to write them and the head as an adapter; None writes the whole
+        model.
     """
     checkpoint = Checkpoint(
         model.encoder.config,
@@ -69,10 +70,10 @@ def save_model(
 
 
 def task_of(folder: str | os.PathLike) -> str | None:
-    """The task that a model was fine-tuned for; None where a folder has none.
+    """Returns the task of a fine-tuned model; None of other folders.
 
     Raises:
-      UserError: its task.json is broken.
+      UserError: its task.json is malformed.
     """
     values = read_task_file(folder)
     if values is None:
@@ -82,11 +83,11 @@ def task_of(folder: str | os.PathLike) -> str | None:
 
 
 def read_config(folder: str | os.PathLike, task: "Task") -> Any:
-    """Reads the task.json of a model, of the task's `config_type`.
+    """Reads the task.json of a model as the task's `config_type`.
 
     Raises:
-      UserError: there is none, it is broken or of another task, or holds a
-        value that a recipe would refuse.
+      UserError: it is missing, malformed or of another task, or holds a value
+        that a recipe would refuse.
     """
     name = task_of(folder)
     if name is not None and name != task.name:
@@ -95,7 +96,7 @@ def read_config(folder: str | os.PathLike, task: "Task") -> Any:
             "task as `task`."
         )
     config = read_config_as(folder, task.config_type)
-    # Its lengths and strides have a recipe's names, and its limits.
+    # Its lengths and strides have the names and limits of a recipe.
     kinds = task.recipe_type.kinds()
     values = dataclasses.asdict(config)
     given = {key: value for key, value in values.items() if key in kinds}
@@ -112,16 +113,16 @@ def read_config(folder: str | os.PathLike, task: "Task") -> Any:
 def read_config_as(
     folder: str | os.PathLike, config_type: type[TaskConfig]
 ) -> Any:
-    """Reads a model's task.json as a config of one kind.
+    """Reads the task.json of a model as a config of a given type.
 
     Raises:
-      UserError: there is none, or it does not hold what such a config does.
+      UserError: it is missing, or its keys or types are others.
     """
     values = read_task_file(folder)
     if values is None:
         raise UserError(
-            f"{folder}: has no {TASK_FILE}, so it is no model that was "
-            "fine-tuned; train it first."
+            f"{folder}: has no {TASK_FILE}, so it is no fine-tuned model; "
+            "train it first."
         )
     source = str(pathlib.Path(folder) / TASK_FILE)
     kinds: dict[str, Any] = {
@@ -155,11 +156,11 @@ def load_model(
 
     Args:
       folder: the folder.
-      task: what the model was fine-tuned for.
+      task: the task of the model.
       precision: a Keras dtype policy.
       unpadded: see `Task.build`.
-      labels: the order that the outputs are placed in, where the model's labels
-        have the same names.
+      labels: the order of the outputs, if the model's labels are the same in
+        another order.
 
     Raises:
       UserError: the folder is not a model that was fine-tuned for the task.
@@ -181,17 +182,18 @@ def load_model(
 def restore_read_heads(
     model: "keras.Model", checkpoint: Checkpoint, *unread: str
 ) -> None:
-    """Assigns weights, without a message on absent heads that nobody reads."""
+    """Assigns weights; heads in `unread` may be absent without a message."""
     absent = set(unread) - set(checkpoint.heads)
-    # Not every architecture has a next_sentence.
+    # Not every architecture has a next_sentence head.
     absent &= set(head_shapes(checkpoint.config))
     restore(model, checkpoint, fresh=sorted(absent))
 
 
 def folder_tokenizer(source: str | os.PathLike) -> Tokenizer:
-    """The tokenizer of a model folder.
+    """Loads the tokenizer of a model folder.
 
-    sentence-transformers finds special tokens in text, as transformers does.
+    In folders of sentence-transformers it recognizes special tokens in texts,
+    as transformers does.
     """
     is_listed = read_module_list(local_folder(source)) is not None
     return load_tokenizer(source, split_special_tokens=not is_listed)

@@ -1,7 +1,7 @@
-"""One vector of the vectors of a text's tokens, in TensorFlow operations.
+"""Pooling and the other modules of sentence-transformers, in TensorFlow.
 
-The modules of a sentence-transformers folder compute it here for all that ask:
-`bert_tf.embed`, `bert_tf.load`, files of features and SavedModels.
+`bert_tf.embed`, `bert_tf.load`, files of features and SavedModels compute the
+vectors of texts by the same functions.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from bert_tf.checkpoints.sentence_modules import (
 )
 from bert_tf.layers.heads import at_positions, last_positions
 
-# torch.nn.functional.normalize, eps: a vector of zeros stays one.
+# torch.nn.functional.normalize, eps: a zero vector stays zero.
 SHORTEST = 1e-12
-# sentence-transformers, Pooling: the least sum of weights.
+# sentence-transformers, Pooling: the lower bound of the sum of weights.
 _LEAST_WEIGHT = 1e-9
-# By the values of `sentence_modules.TORCH_ACTIVATIONS`.
+# The values of `sentence_modules.TORCH_ACTIVATIONS`.
 ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "linear": tf.identity,
     "tanh": tf.tanh,
@@ -46,8 +46,8 @@ def pool(hidden: tf.Tensor, is_pooled: tf.Tensor, mode: str) -> tf.Tensor:
 
     Args:
       hidden: float32 [B, S, H].
-      is_pooled: bool [B, S], the tokens that take part, one at least.
-      mode: of `sentence_modules.MODES`.
+      is_pooled: bool [B, S], the tokens to pool, at least one in each row.
+      mode: one of `sentence_modules.MODES`.
 
     Returns:
       float32 [B, H].
@@ -55,20 +55,20 @@ def pool(hidden: tf.Tensor, is_pooled: tf.Tensor, mode: str) -> tf.Tensor:
     if mode in (CLS, LAST_TOKEN):
         flags = tf.cast(is_pooled, tf.int32)
         if mode == CLS:
-            place = tf.argmax(flags, 1, tf.int32)[:, tf.newaxis]
+            position = tf.argmax(flags, 1, tf.int32)[:, tf.newaxis]
         else:
-            place = last_positions(flags)
-        return at_positions(hidden, place)[:, 0]
+            position = last_positions(flags)
+        return at_positions(hidden, position)[:, 0]
     weights = tf.cast(is_pooled, hidden.dtype)
     is_pooled = is_pooled[:, :, tf.newaxis]
     if mode == MAX:
         lowest = hidden.dtype.min
         return tf.reduce_max(tf.where(is_pooled, hidden, lowest), axis=1)
-    # Not a product: what stands at padding may be anything.
+    # Not a product, because padding may hold NaN or infinity.
     hidden = tf.where(is_pooled, hidden, 0.0)
     if mode == WEIGHTED_MEAN:
-        places = tf.range(1, tf.shape(hidden)[1] + 1)
-        weights *= tf.cast(places, hidden.dtype)
+        ranks = tf.range(1, tf.shape(hidden)[1] + 1)
+        weights *= tf.cast(ranks, hidden.dtype)
         hidden *= weights[:, :, tf.newaxis]
     weight = tf.reduce_sum(weights, axis=1, keepdims=True)
     weight = tf.maximum(weight, _LEAST_WEIGHT)
@@ -78,15 +78,15 @@ def pool(hidden: tf.Tensor, is_pooled: tf.Tensor, mode: str) -> tf.Tensor:
 
 
 class SentenceVectors:
-    """Computes what the modules of a folder make of the vectors of tokens.
+    """Applies the modules of a sentence-transformers folder.
 
     Args:
-      modules: of the folder.
+      modules: the modules of the folder.
       hidden_size: H.
 
     Attributes:
-      modules: see above.
-      width: D, the numbers of a vector.
+      modules: the modules.
+      width: D, the dimension of a vector.
       weights: the variables of the dense layers.
     """
 
@@ -110,8 +110,8 @@ class SentenceVectors:
         Args:
           hidden: float [B, S, H], of the last layer.
           input_mask: int32 [B, S], 1 = token, 0 = padding.
-          prompt_length: how many tokens are those of the prompt, [CLS] among
-            them; 0 where there is none. One number, or int32 [B].
+          prompt_length: the tokens of the prompt, including [CLS], a number or
+            int32 [B]; 0 without a prompt.
 
         Returns:
           float32 [B, D].
@@ -119,9 +119,9 @@ class SentenceVectors:
         hidden = tf.cast(hidden, tf.float32)
         is_pooled = tf.not_equal(input_mask, 0)
         if not self.modules.include_prompt:
-            places = tf.range(tf.shape(input_mask)[1])
+            positions = tf.range(tf.shape(input_mask)[1])
             lengths = tf.reshape(prompt_length, [-1, 1])
-            is_pooled = is_pooled & (places >= lengths)
+            is_pooled = is_pooled & (positions >= lengths)
         pooled = [pool(hidden, is_pooled, m) for m in self.modules.pooling]
         vectors = tf.concat(pooled, axis=1)
         for step in self._steps:
@@ -136,9 +136,9 @@ class SentenceVectors:
     def _dense(self, dense: Dense) -> Callable[[tf.Tensor], tf.Tensor]:
         kernel = self._variable(dense.kernel)
         bias = None if dense.bias is None else self._variable(dense.bias)
-        through = None
+        residual = None
         if dense.residual_kernel is not None:
-            through = self._variable(dense.residual_kernel)
+            residual = self._variable(dense.residual_kernel)
         activate = ACTIVATIONS[dense.activation]
 
         def compute(vectors: tf.Tensor) -> tf.Tensor:
@@ -146,14 +146,14 @@ class SentenceVectors:
             found = activate(product if bias is None else product + bias)
             if not dense.use_residual:
                 return found
-            if through is None:
+            if residual is None:
                 return found + vectors
-            return found + tf.matmul(vectors, through)
+            return found + tf.matmul(vectors, residual)
 
         return compute
 
 
 def _normalised(vectors: tf.Tensor) -> tf.Tensor:
-    """Vectors of length one."""
+    """Scales vectors to unit length."""
     squares = tf.reduce_sum(tf.square(vectors), axis=1, keepdims=True)
     return vectors / tf.maximum(tf.sqrt(squares), SHORTEST)

@@ -1,7 +1,7 @@
-"""The model of a task as the loop trains it, and the objectives on logits.
+"""The model of a task that the loop trains, and the objectives on logits.
 
-An objective gives sums and the weights that belong to them, so that a batch
-may be split over replicas and accumulation steps; see `Objective` in
+An objective returns sums and the weights to divide them by, so that a batch can
+be split over replicas and accumulation steps; see `Objective` in
 bert_tf/training/step.py.
 """
 
@@ -24,8 +24,8 @@ from bert_tf.models import model_arrays, restore, with_all_layers
 LOSS = "loss"
 START_POSITIONS, END_POSITIONS = "start_positions", "end_positions"
 START_LOGITS, END_LOGITS = "start_logits", "end_logits"
-# Its exponential is 0 in float32, and so is its gradient; an infinity would
-# make NaN of 0 times infinity.
+# A masked logit. Its exponential and gradient are 0 in float32; with an
+# infinity, 0 times infinity would be NaN.
 _HIDDEN = -1e9
 Sums = tuple[dict[str, Any], dict[str, tuple[Any, Any]]]
 
@@ -36,13 +36,13 @@ def weighted(values: Any, weights: Any) -> tuple[Any, Any]:
 
 
 class WeightedMean:
-    """A loss that is a weighted mean, of rows or of what they consist of."""
+    """Base of losses that are a weighted mean over rows, words or the like."""
 
-    # The weights in a batch.
+    # The key of the weights in a batch.
     weights_name: ClassVar[str] = EXAMPLE_WEIGHTS
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What the loss's sum is divided by, from the batch alone."""
+        """Returns the divisor of the summed loss of a batch."""
         return {LOSS: ops.sum(batch[self.weights_name])}
 
     def normalise(
@@ -52,11 +52,11 @@ class WeightedMean:
         return {LOSS: losses[LOSS] / weights[LOSS]}
 
     def soft_target_weight(self, batch: Mapping[str, Any]) -> Any:
-        """What the sum of `soft_target_loss` is divided by."""
+        """Returns the divisor of the summed `soft_target_loss` of a batch."""
         return ops.sum(batch[self.weights_name])
 
     def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
-        """How far logits [..., C] are from a teacher's, float32 [...].
+        """Computes the divergence of logits [..., C] from a teacher's, [...].
 
         See `bert_tf.distiller.soft_target_loss`.
         """
@@ -67,27 +67,27 @@ class WeightedMean:
 
 
 class LogitsObjective(WeightedMean, abc.ABC):
-    """A loss of each row's logits [B, C]; a metric of them besides."""
+    """Base of losses of each row's logits [B, C], with a metric."""
 
-    # The labels in a batch.
+    # The key of the labels in a batch.
     label_name: ClassVar[str]
     metric: ClassVar[str]
 
     @abc.abstractmethod
     def of_rows(self, logits: Any, labels: Any) -> tuple[Any, Any]:
-        """The loss and the metric of each row, float32 [B].
+        """Computes loss and metric of each row, float32 [B].
 
         Args:
           logits: float32 [B, C].
-          labels: [B, ...], as the task's `targets`.
+          labels: [B, ...], the return value of `RowTask.targets`.
         """
 
     def row_weights(self, batch: Mapping[str, Any]) -> Any:
-        """How much the loss of each row counts, float32 [B]."""
+        """Returns the weight of each row in the loss, float32 [B]."""
         return batch[EXAMPLE_WEIGHTS]
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What the loss's sum is divided by, from the batch alone."""
+        """Returns the divisor of the summed loss of a batch."""
         return {LOSS: ops.sum(self.row_weights(batch))}
 
     def __call__(
@@ -96,8 +96,8 @@ class LogitsObjective(WeightedMean, abc.ABC):
         """Sums losses and metric.
 
         Args:
-          outputs: logits [B, C].
-          batch: the labels, and example_weights float32 [B].
+          outputs: the logits, [B, C].
+          batch: labels, and example_weights, float32 [B].
 
         Returns:
           losses: the weighted sum, scalar float32.
@@ -122,7 +122,7 @@ class LogitsObjective(WeightedMean, abc.ABC):
         return ops.sum(loss * batch[EXAMPLE_WEIGHTS])
 
     def mean_loss(self, logits: np.ndarray, labels: np.ndarray) -> float:
-        """The mean loss of rows, all weighing the same; see `of_rows`."""
+        """Computes the mean loss of equally weighted rows; see `of_rows`."""
         loss, _ = self.of_rows(
             ops.convert_to_tensor(logits), ops.convert_to_tensor(labels)
         )
@@ -133,8 +133,8 @@ class ClassesObjective(LogitsObjective):
     """Cross-entropy of one class in C (Devlin et al. 2019, section 4.1).
 
     Args:
-      class_weights: C weights of the classes in the loss, which is divided by
-        the sum of the weights of its rows; None weighs all the same.
+      class_weights: C weights of the classes. The loss is divided by the sum
+        of its rows' weights. None weighs all classes equally.
     """
 
     label_name = "label_ids"
@@ -144,7 +144,7 @@ class ClassesObjective(LogitsObjective):
         self.class_weights = class_weights
 
     def row_weights(self, batch: Mapping[str, Any]) -> Any:
-        """The rows' weights, each times that of its class."""
+        """Returns the product of each row's weight and its class's."""
         weights = super().row_weights(batch)
         if self.class_weights is None:
             return weights
@@ -152,7 +152,7 @@ class ClassesObjective(LogitsObjective):
         return weights * ops.take(table, batch[self.label_name])
 
     def of_rows(self, logits: Any, labels: Any) -> tuple[Any, Any]:
-        """Labels are classes, int32 [B]."""
+        """Computes loss and accuracy; labels are classes, int32 [B]."""
         loss = ops.sparse_categorical_crossentropy(
             labels, logits, from_logits=True
         )
@@ -162,38 +162,38 @@ class ClassesObjective(LogitsObjective):
 
 
 class RegressionObjective(LogitsObjective):
-    """Squared error of one number, as the paper's STS-B head is trained."""
+    """Squared error of a number, as in the paper's STS-B."""
 
     label_name = "label_values"
     metric = "absolute_error"
 
     def of_rows(self, logits: Any, labels: Any) -> tuple[Any, Any]:
-        """Labels are numbers, float32 [B]; logits [B, 1]."""
+        """Computes both errors; labels are numbers, float32 [B]."""
         error = logits[:, 0] - labels
         return ops.square(error), ops.abs(error)
 
     def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
-        """The squared error of a number, which no temperature changes."""
+        """Computes the squared error; the temperature has no effect."""
         del temperature
         return ops.square(logits - targets)[:, 0]
 
 
 class MultiLabelObjective(LogitsObjective):
-    """Binary cross-entropy of each of C labels, their mean a row's loss."""
+    """Mean binary cross-entropy of C labels."""
 
     label_name = "label_sets"
     metric = "label_accuracy"
 
     def of_rows(self, logits: Any, labels: Any) -> tuple[Any, Any]:
-        """Labels are zeros and ones, float32 [B, C]."""
-        # -log sigmoid, in the form that no large logit overflows.
+        """Computes both means; labels are zeros and ones, float32 [B, C]."""
+        # -log sigmoid in a form that does not overflow.
         loss = ops.relu(logits) - logits * labels
         loss = loss + ops.log1p(ops.exp(-ops.abs(logits)))
         correct = ops.cast(ops.equal(logits > 0, labels > 0.5), "float32")
         return ops.mean(loss, axis=-1), ops.mean(correct, axis=-1)
 
     def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
-        """The mean over labels, each there or not."""
+        """Computes the mean divergence of C binary distributions."""
         own, theirs = (
             ops.stack([each, ops.zeros_like(each)], axis=-1)
             for each in (logits, targets)
@@ -204,15 +204,15 @@ class MultiLabelObjective(LogitsObjective):
 class ChoicesObjective(ClassesObjective):
     """Cross-entropy over the choices of each example.
 
-    Devlin et al. 2019, section 4.4: a softmax over the scores of the choices.
-    What pads examples with fewer choices is left out of it. An example
-    counts the same, however many choices it has.
+    Devlin et al. 2019, section 4.4: a softmax over the scores of the choices,
+    without padding choices. Examples have equal weights, whatever the number
+    of their choices.
     """
 
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> Sums:
-        """As of classes, with the batch's choice_mask, float32 [B, C]."""
+        """As `ClassesObjective`, with a choice_mask, float32 [B, C]."""
         return super().__call__(_of_choices(outputs, batch), batch)
 
     def soft_target_loss(
@@ -222,7 +222,7 @@ class ChoicesObjective(ClassesObjective):
         batch: Mapping[str, Any],
         temperature: float,
     ) -> Any:
-        """As of classes, with the batch's choice_mask, float32 [B, C]."""
+        """As `ClassesObjective`, with a choice_mask, float32 [B, C]."""
         own, theirs = (_of_choices(each, batch) for each in (outputs, teacher))
         return super().soft_target_loss(own, theirs, batch, temperature)
 
@@ -230,7 +230,7 @@ class ChoicesObjective(ClassesObjective):
 def _of_choices(
     outputs: Mapping[str, Any], batch: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The logits [B, C] of choices, hidden where a row has none."""
+    """Masks the logits [B, C] of padding choices."""
     logits = ops.cast(outputs["logits"], "float32")
     return {"logits": ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)}
 
@@ -239,13 +239,13 @@ class SpanObjective(WeightedMean):
     """The mean of two cross-entropies over the tokens of a window.
 
     Devlin et al. 2019, section 4.2; google-research/bert, run_squad.py. Unlike
-    there, padding is left out of the softmax.
+    the latter, the softmax excludes padding.
     """
 
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> Sums:
-        """Sums the loss and the windows answered exactly (exact_span).
+        """Sums the loss, and the exactly answered windows as exact_span.
 
         Args:
           outputs: start_logits and end_logits [B, S].
@@ -261,7 +261,7 @@ class SpanObjective(WeightedMean):
             logits = _of_tokens(logits, batch)
             scores = ops.log_softmax(logits, axis=-1)
             gold = ops.one_hot(positions, ops.shape(logits)[1])
-            # A product with 0 where the mask hides: no -1e9 comes through.
+            # Gold positions are never masked, so no -1e9 is summed.
             total = total - 0.5 * ops.sum(scores * gold, axis=-1)
             guesses = ops.argmax(logits, axis=-1)
             same = ops.equal(guesses, ops.cast(positions, guesses.dtype))
@@ -287,32 +287,32 @@ class SpanObjective(WeightedMean):
 
 
 def _of_tokens(logits: Any, batch: Mapping[str, Any]) -> Any:
-    """Logits float32 [B, S], hidden where there is no token."""
+    """Masks the logits of padding, float32 [B, S]."""
     logits = ops.cast(logits, "float32")
     return ops.where(batch[INPUT_MASK.name] > 0, logits, _HIDDEN)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class TaskModel(keras.Model):
-    """A network on an encoder that takes batches which hold labels too.
+    """A network on an encoder that accepts batches with labels.
 
     Args:
-      network: what a function of `bert_tf.models` made, on a `BertEncoder`.
+      network: the return value of a function of `bert_tf.models`.
       name: name of the model.
-      encoder: the encoder, where it is no layer of the network, which then
-        takes what was computed by it.
+      encoder: the encoder, if the network takes features of it instead of
+        having it as a layer.
 
     Call arguments:
-      batch: the network's inputs by name; other keys are left alone.
+      batch: the network's inputs by name; other keys are ignored.
       training: whether dropout is active.
       return_all_layers: adds the encoder's all_encoder_layers and
         embedding_output, for distillation.
 
     Returns:
-      A dict of the network's outputs; the only one is called logits.
+      A dict of the network's outputs; a single one is called logits.
     """
 
-    # Whether the arrays of a checkpoint hold all of it, its labels' head too.
+    # Whether a checkpoint holds all its weights, including the head.
     in_checkpoint: ClassVar[bool] = True
 
     def __init__(
@@ -362,10 +362,10 @@ class TaskModel(keras.Model):
         return model_arrays(self.network)
 
     def save_beside(self, folder: pathlib.Path) -> None:
-        """Writes what a checkpoint has no place for into its folder."""
+        """Writes weights that a checkpoint does not hold into its folder."""
 
     def load_beside(self, folder: pathlib.Path) -> None:
-        """Reads what `save_beside` wrote."""
+        """Reads the weights that `save_beside` wrote."""
 
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""
@@ -379,7 +379,7 @@ class TaskModel(keras.Model):
     def from_config(
         cls, config: dict[str, Any], custom_objects: Any = None
     ) -> "TaskModel":
-        """Builds the model from what `get_config` returned."""
+        """Builds the model from the return value of `get_config`."""
         parts = {
             key: keras.saving.deserialize_keras_object(value)
             for key, value in config.items()

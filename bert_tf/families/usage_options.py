@@ -1,6 +1,6 @@
-"""What a caller states of how a model is used; see `served_folder.py`.
+"""`UsageOptions`, by which a caller states how a model is used.
 
-No NumPy here: a command that shows its help needs none.
+It does not import NumPy, which a command that shows its help does not need.
 """
 
 import dataclasses
@@ -11,10 +11,10 @@ from typing import Any
 
 from bert_tf.errors import UserError, did_you_mean, excerpt, whole_number
 
-# The column of a model's input that has a list of texts in each row.
+# The input that holds a list of texts in each row.
 CHOICES = "choices"
-# What a sequence classifier may be used for: the kind of its answers and the
-# number of texts of a row, as task.json has them.
+# The tasks of a sequence classifier: the kind of label and the number of texts
+# of a row, as in task.json.
 OF_CLASSIFIERS = {
     "text_classification": ("classes", 1),
     "text_pair_classification": ("classes", 2),
@@ -39,10 +39,10 @@ TASKS = (
 
 
 def pair_task(task: str) -> str:
-    """The same task on pairs of texts; empty where there is none.
+    """Returns the task on pairs of texts; empty if there is none.
 
     Args:
-      task: one of `TASKS`, in any way of writing.
+      task: one of `TASKS`, with underscores, hyphens or blanks.
     """
     kind, num_texts = OF_CLASSIFIERS.get(_in_one_form(task), ("", 2))
     return CLASSIFIER_TASKS[kind, 2] if num_texts == 1 else ""
@@ -55,17 +55,17 @@ def _in_one_form(task: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class UsageOptions:
-    """What a caller states of a model that its folder does not.
+    """How to use a model whose folder does not state it.
 
     Attributes:
-      task: one of `TASKS`, written with underscores, hyphens or blanks; None
-        is what the head is for, on single texts.
+      task: one of `TASKS`, with underscores, hyphens or blanks; None is the
+        task of the head on single texts.
       labels: the names of the outputs in their order; None takes the folder's.
       max_seq_length: the longest row in tokens, special ones included; None
         takes the folder's.
-      threshold: of several labels a text, the probability above which a label
-        holds; of questions, by how much having no answer must score above the
-        best answer. None is a half, and that every question has an answer.
+      threshold: for multi-label models the probability above which a label
+        holds, by default 0.5; for questions the margin by which no answer must
+        outscore the best answer, by default every question has an answer.
 
     Raises:
       UserError: a value of a wrong type or out of range.
@@ -113,12 +113,12 @@ class UsageOptions:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The options that are given, by name."""
+        """The options that are not None, by name."""
         values = vars(self).items()
         return {name: value for name, value in values if value is not None}
 
     def shown(self, name: str) -> str:
-        """A given option as errors show it."""
+        """Formats an option for an error."""
         value = self.given[name]
         value = ",".join(value) if name == "labels" else value
         return f"`{name}`={value}"
