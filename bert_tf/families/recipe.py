@@ -1,15 +1,15 @@
-"""The settings of a fine-tuning: those of every task, and of each family.
+"""The settings of a fine-tuning, those of every task and those of families.
 
-A recipe is composed of parts, each with the settings of one subject, and a
-task names the part that has all of its settings as its `recipe_type`. So a
-setting that a task makes no use of is refused.
+A recipe is composed of parts with the settings of one subject each. The
+`recipe_type` of a task has exactly the settings that the task uses, so that all
+others are refused.
 """
 
 import dataclasses
 
 from bert_tf.config import LORA_ON, BertConfig
+from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.families.data.tables import FORMATS
-from bert_tf.files import ENCODING_ERRORS
 from bert_tf.recipe import Settings, like, setting
 from bert_tf.teacher_settings import TeacherSettings
 from bert_tf.training.recipe import LARGEST_SEED, TrainingRecipe
@@ -19,12 +19,12 @@ BAD_ROWS = ("error", "skip")
 LONG_INPUTS = ("cut", "windows")
 LABEL_KINDS = ("classes", "regression", "multi_label")
 LABEL_FORMS = ("number", "number_from_1", "letter", "text")
-# What a row on words shows, and what a document is without marks.
+# The context of a tagged sentence, and what a document is without marks.
 CONTEXTS = ("document", "sentence")
 UNMARKED = ("sentences", "file")
-# Of a choice: [CLS], two [SEP] and a token of either text.
+# [CLS], two [SEP] and a token of each text.
 SHORTEST_CHOICE = 5
-# Where the tagger is kept, in the folder of a model.
+# The file of a tagger on features in a model folder.
 TAGGER_FILE = "tagger.safetensors"
 # Devlin et al. 2019, table 7, in its order.
 EMBEDDINGS, SECOND_TO_LAST, LAST = "embeddings", "second_to_last", "last"
@@ -52,23 +52,15 @@ class FinetuningRecipe(
         "log_steps": 20,
     },
 ):
-    """What defines a fine-tuning run; recipe.json repeats it."""
+    """The settings of every fine-tuning; recipe.json stores them."""
 
     task: str = setting(
         "",
         "a name in tasks/, or the path of a task file",
         may_be_code=True,
     )
-    data_dir: str = setting(
-        "",
-        "folder of the task's files, in which the names of own files begin; "
-        "without it, GLUE's are read from TensorFlow Datasets",
-    )
-    encoding_errors: str = setting(
-        "strict",
-        f"bytes that are not UTF-8: {' or '.join(ENCODING_ERRORS)}",
-        choices=ENCODING_ERRORS,
-    )
+    data_dir: str = setting("", "folder of the task's files")
+    encoding_errors: str = like(CorpusRecipe, "encoding_errors")
     max_seq_length: int = setting(128, "longest input in tokens", at_least=4)
     num_train_epochs: float = setting(
         3.0, "passes over the training examples", above=0
@@ -89,21 +81,23 @@ class FinetuningRecipe(
     )
     freeze_layers: int = setting(
         -1,
-        "layers, from the first, that stay as they are with the embeddings; "
-        "0 = the embeddings alone, -1 = nothing",
+        "number of the first layers that are not trained, nor the embeddings; "
+        "0 = only the embeddings, -1 = all are trained",
         at_least=-1,
     )
-    reset_head: bool = setting(False, "trains a new head, not init_from's")
+    reset_head: bool = setting(
+        False, "initializes a new head instead of loading init_from's"
+    )
     bilstm: bool = setting(
         False,
-        "puts a new bidirectional LSTM on top of the encoder, below the head; "
-        "a model that has one already keeps it in any case",
+        "adds a bidirectional LSTM between encoder and head; a model that has "
+        "one keeps it",
     )
     lora_rank: int = setting(
         0,
-        "LoRA: trains low-rank updates of this rank in place of the kernels, "
-        "and the head; 8 is usual, at a learning rate of about 5e-4; 0 trains "
-        "all weights",
+        "LoRA: trains low-rank updates of this rank and the head, with frozen "
+        "kernels; 8 is usual, at a learning rate of about 5e-4; 0 trains all "
+        "weights",
         at_least=0,
         excludes="freeze_layers",
         why="LoRA freezes all layers",
@@ -116,59 +110,59 @@ class FinetuningRecipe(
     )
     lora_on: str = setting(
         BertConfig.lora_on,
-        f"LoRA: the kernels that have updates, {' or '.join(LORA_ON)}",
+        f"LoRA: the kernels that are updated, {' or '.join(LORA_ON)}",
         choices=LORA_ON,
         requires="lora_rank",
     )
     early_stopping: int = setting(
         0,
-        "evaluations without a better one that end training; 0 = never",
+        "evaluations without improvement after which training stops; 0 = never",
         at_least=0,
     )
     eval_steps: int = setting(
         0,
-        "steps between two evaluations; 0 = one at the end of each epoch",
+        "steps between evaluations; 0 = at the end of each epoch",
         at_least=0,
     )
     ensemble: str = setting(
         "",
-        "eval and predict: folders of further models of the task, "
+        "eval and predict: folders of more models of the task, "
         "comma-separated, whose logits are averaged with this one's",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class PruningSettings(Settings):
-    """What is left of a fine-tuned model, and how that is chosen."""
+    """The settings of pruning a fine-tuned model."""
 
     keep_heads: float = setting(
         1.0,
-        "share of each layer's attention heads that stays; 1 = all",
+        "share of each layer's attention heads to keep; 1 = all",
         above=0,
         at_most=1,
     )
     keep_columns: float = setting(
         1.0,
-        "share of the columns of each feed-forward layer that stays; 1 = all",
+        "share of the columns of each feed-forward layer to keep; 1 = all",
         above=0,
         at_most=1,
     )
     num_rows: int = setting(
         1000,
-        "rows of the training split by which importance is measured",
+        "rows of the training split that importance is measured on",
         at_least=1,
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class TableRecipe(FinetuningRecipe):
-    """What tasks add whose examples are the rows of tables."""
+    """Settings of tasks whose examples are rows of tables."""
 
     bad_rows: str = setting(
         "error",
-        "rows that cannot be used, such as those with too few cells, bytes "
-        "that are not UTF-8 or no label: error or skip; behind a broken quote "
-        "of a CSV file, reading goes on at the next row of the right width",
+        "malformed rows, for example with too few cells, bytes that are not "
+        "UTF-8 or no label: error or skip; after a broken quote of a CSV file, "
+        "reading resumes at the next row of the right width",
         choices=BAD_ROWS,
     )
     empty_text: str = setting(
@@ -180,11 +174,16 @@ class TableRecipe(FinetuningRecipe):
 
 @dataclasses.dataclass(frozen=True)
 class SentenceRecipe(TableRecipe):
-    """What tasks on a sentence or a pair add."""
+    """Settings of tasks on texts or pairs."""
 
+    data_dir: str = like(
+        FinetuningRecipe,
+        "data_dir",
+        help_text="folder of GLUE's files; empty reads TensorFlow Datasets",
+    )
     long_inputs: str = setting(
         "cut",
-        "inputs above max_seq_length: cut, or read through overlapping "
+        "inputs longer than max_seq_length: cut, or split into overlapping "
         "windows whose logits are averaged",
         choices=LONG_INPUTS,
     )
@@ -194,13 +193,13 @@ class SentenceRecipe(TableRecipe):
     class_weights: str = setting(
         "",
         "weights of the classes in the loss: balanced, or a number for each "
-        "label in order, comma-separated",
+        "label in their order, comma-separated",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabelRecipe(SentenceRecipe):
-    """What tasks with several labels at once add."""
+    """Settings of tasks on texts with several labels each."""
 
     threshold: float = setting(
         0.5,
@@ -213,29 +212,25 @@ class MultiLabelRecipe(SentenceRecipe):
 
 @dataclasses.dataclass(frozen=True)
 class FilesRecipe(FinetuningRecipe):
-    """What tasks add whose files have other names each time."""
+    """Settings of tasks whose files the user names."""
 
+    data_dir: str = like(
+        FinetuningRecipe,
+        "data_dir",
+        help_text="folder that relative names of files refer to",
+    )
     train_file: str = setting(
-        "",
-        f"file to train on: .{', .'.join(FORMATS)}; of questions .json too, "
-        "laid out as SQuAD's or as a list of questions; of tags a word and its "
-        "tag a line; or one of them .gz; empty is SQuAD's official name",
+        "", f"file to train on: .{', .'.join(FORMATS)}, or one of them .gz"
     )
     dev_file: str = setting(
-        "",
-        "file to evaluate on, likewise; empty splits it off train_file, and "
-        "is SQuAD's official name",
+        "", "file to evaluate on, likewise; empty splits it off train_file"
     )
-    test_file: str = setting(
-        "",
-        "file to predict; needs no labels, unless score_test is set; empty is "
-        "the dev file of SQuAD",
-    )
+    test_file: str = setting("", "file to predict, which needs no labels")
 
 
 @dataclasses.dataclass(frozen=True)
 class DevSplitRecipe(FilesRecipe):
-    """What tasks add that split a dev file off."""
+    """Settings of tasks that may split dev off the training file."""
 
     dev_share: float = setting(
         0.1,
@@ -245,7 +240,7 @@ class DevSplitRecipe(FilesRecipe):
     )
     dev_seed: int = setting(
         12345,
-        "seed of that split, the same for all seeds",
+        "seed of the split, independent of the training's seed",
         at_least=0,
         at_most=LARGEST_SEED,
     )
@@ -253,27 +248,26 @@ class DevSplitRecipe(FilesRecipe):
 
 @dataclasses.dataclass(frozen=True)
 class UserFilesRecipe(DevSplitRecipe, TableRecipe):
-    """What tasks on own tables add: how to read them."""
+    """Settings of the format of a user's tables."""
 
     drop_duplicates: bool = setting(
         False,
-        "drops rows of train_file that are the same as an earlier one, label "
-        "included",
+        "drops rows of train_file that equal an earlier one, label included",
     )
     format: str = setting(
         "",
-        f"{', '.join(FORMATS)}; empty goes by the name",
+        f"{', '.join(FORMATS)}; empty derives it from the name",
         choices=("", *FORMATS),
     )
     header: bool = setting(
         True,
-        "the first row names the columns; if not, they are called 0, 1, ...",
+        "the first row names the columns; otherwise they are called 0, 1, ...",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class UserTableRecipe(UserFilesRecipe, MultiLabelRecipe):
-    """What a task on own files of texts adds: columns and kind of label."""
+    """Settings of a task on a user's texts: columns and kind of label."""
 
     text_columns: str = setting(
         "", "column of the text, or two of a pair, comma-separated"
@@ -282,7 +276,7 @@ class UserTableRecipe(UserFilesRecipe, MultiLabelRecipe):
     label_kind: str = setting("classes", choices=LABEL_KINDS)
     label_separator: str = setting(
         ",",
-        "several labels a row: what stands between them in a cell",
+        "several labels a row: the separator between them in a cell",
         not_empty=True,
         requires="label_kind=multi_label",
     )
@@ -290,7 +284,7 @@ class UserTableRecipe(UserFilesRecipe, MultiLabelRecipe):
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceRecipe(UserFilesRecipe):
-    """The settings of tasks on choices."""
+    """Settings of multiple choice."""
 
     max_seq_length: int = like(
         FinetuningRecipe, "max_seq_length", at_least=SHORTEST_CHOICE
@@ -299,15 +293,15 @@ class ChoiceRecipe(UserFilesRecipe):
 
 @dataclasses.dataclass(frozen=True)
 class UserChoiceRecipe(ChoiceRecipe):
-    """What own files of choices add: where they have what."""
+    """Settings of the columns of a user's choices."""
 
     context_column: str = setting("", "column of the text")
     start_column: str = setting(
-        "", "column of what every choice begins with, if there is one"
+        "", "column of the common beginning of the choices, if any"
     )
     choice_columns: str = setting(
         "",
-        "columns of the choices, comma-separated, or in JSON the one that has "
+        "columns of the choices, comma-separated, or in JSON one column with "
         "lists of them",
     )
     label_column: str = like(
@@ -323,8 +317,26 @@ class UserChoiceRecipe(ChoiceRecipe):
 
 @dataclasses.dataclass(frozen=True)
 class SpanRecipe(FilesRecipe, defaults={"max_seq_length": 384}):
-    """What tasks on questions add."""
+    """Settings of question answering."""
 
+    train_file: str = like(
+        FilesRecipe,
+        "train_file",
+        help_text=f"file to train on: .json, laid out as SQuAD's or a list of "
+        f"questions, .{', .'.join(FORMATS)}, or one of them .gz; empty is the "
+        "official name in SQuAD",
+    )
+    dev_file: str = like(
+        FilesRecipe,
+        "dev_file",
+        help_text="file to evaluate on, likewise; of a user's own data, empty "
+        "splits it off train_file",
+    )
+    test_file: str = like(
+        FilesRecipe,
+        "test_file",
+        help_text="file to predict; empty is the dev file in SQuAD",
+    )
     doc_stride: int = like(SentenceRecipe, "doc_stride", default=128)
     max_query_length: int = setting(
         64,
@@ -332,26 +344,26 @@ class SpanRecipe(FilesRecipe, defaults={"max_seq_length": 384}):
         at_least=1,
         # [CLS], two [SEP] and a token of the context.
         at_most=lambda recipe: recipe.max_seq_length - 4,
-        why="a context fits beside it in max_seq_length={max_seq_length}",
+        why="a context must fit into max_seq_length={max_seq_length} too",
     )
     max_answer_length: int = setting(30, "longest answer in tokens", at_least=1)
     n_best_size: int = setting(
         20,
-        "answers kept to a question; starts and ends tried in a window",
+        "answers kept for a question; starts and ends tried in a window",
         at_least=1,
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
-    """What own files of questions add: where they have what."""
+    """Settings of the columns of a user's questions."""
 
     question_column: str = setting("question", "column of the question")
     context_column: str = like(
         UserChoiceRecipe,
         "context_column",
         default="context",
-        help_text="column of the text to answer it from",
+        help_text="column of the context",
     )
     answer_column: str = setting(
         "answer",
@@ -360,8 +372,8 @@ class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
     )
     answer_start_column: str = setting(
         "",
-        "column of the characters before the answer in its context; without "
-        "it, an answer is where the context has it first",
+        "column of the answer's offset in its context, in characters; empty "
+        "takes the first occurrence",
     )
     with_null: bool = setting(
         False, "a question may have no answer, as in SQuAD 2.0"
@@ -370,12 +382,12 @@ class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
 
 @dataclasses.dataclass(frozen=True)
 class TagRecipe(FinetuningRecipe):
-    """What tasks on tagged words add."""
+    """Settings of token classification."""
 
     context: str = setting(
         "document",
-        "what a row shows: the sentence amid as much of its document as there "
-        "is room for, or the sentence alone",
+        "the context of a sentence in a row: as much of its document as fits, "
+        "or only the sentence",
         choices=CONTEXTS,
     )
     doc_stride: int = like(
@@ -391,25 +403,37 @@ class TagRecipe(FinetuningRecipe):
     )
     tag_column: int = setting(-1, "column of the tag, likewise")
     comment: str = setting(
-        "", "what lines before a sentence begin with that are passed over"
+        "", "prefix of comment lines before a sentence, which are ignored"
     )
     unmarked: str = setting(
         "sentences",
-        "what a document is in a file without -DOCSTART- lines: each of the "
-        "sentences, or the whole file",
+        "documents of a file without -DOCSTART- lines: its sentences, or the "
+        "whole file",
         choices=UNMARKED,
     )
     score_test: bool = setting(
         False,
-        "the test file has tags: score it too, when training ends and by "
-        "eval; the best model is chosen by dev alone",
+        "the test file has tags: score it too, after training and by eval; "
+        "the best model is selected on dev",
         requires="test_file",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class UserTagRecipe(DevSplitRecipe, TagRecipe):
-    """The settings of own files of tagged words."""
+    """Settings of a user's tagged words."""
+
+    train_file: str = like(
+        FilesRecipe,
+        "train_file",
+        help_text="file to train on, a word and its tag per line, or .gz",
+    )
+    test_file: str = like(
+        FilesRecipe,
+        "test_file",
+        help_text="file to predict, which needs no tags unless score_test is "
+        "set",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -426,15 +450,15 @@ class FeatureRecipe(
         "lora_rank",
     ),
 ):
-    """What taggers on a frozen encoder add.
+    """Settings of taggers on features of a frozen encoder.
 
-    The paper tells the tagger's form alone; rate, epochs and dropout are what
-    such taggers are usually trained with.
+    The paper describes the architecture of the tagger; learning rate, epochs
+    and dropout are customary values.
     """
 
     features: str = setting(
         CONCAT_LAST_FOUR,
-        f"what the tagger is given of each word: {', '.join(FEATURES)}",
+        f"the features of a word: {', '.join(FEATURES)}",
         choices=FEATURES,
     )
     lstm_units: int = setting(
@@ -442,7 +466,7 @@ class FeatureRecipe(
     )
     tagger_dropout: float = setting(
         0.5,
-        "dropout of what goes into each layer of the tagger",
+        "dropout of the inputs of each layer of the tagger",
         at_least=0,
         below=1,
     )

@@ -1,4 +1,4 @@
-"""Lines to rows of cells: TSV, CSV, and which delimiter a file has."""
+"""Reads rows of cells from TSV and CSV, and detects the delimiter."""
 
 import collections
 import csv
@@ -14,30 +14,26 @@ from bert_tf.files import (
 )
 from bert_tf.progress import log
 
-# What one cell holds: text, or in JSON a list of texts; None where the row of a
-# JSON-lines file lacks the key, or no row has the column.
+# A text, or in JSON a list of texts; None if the row of a JSON-lines file lacks
+# the key, or the file lacks the column.
 Cell: TypeAlias = str | tuple[str, ...] | None
-# The line that each row begins on, counted from 1, and its requested cells with
-# all of its values by column, or what is wrong with it.
+# For each row the line that it begins on, counted from 1, and either its
+# requested cells with all its values by column, or its fault.
 SelectedRows: TypeAlias = Iterator[
     tuple[int, tuple[tuple[Cell, ...], Mapping[str, Any]] | Fault]
 ]
-
-
-# The line that each row begins on, counted from 1, and its cells, or what is
-# wrong with it.
+# The same with all cells of a row.
 Cells: TypeAlias = Iterator[tuple[int, list[str] | Fault]]
 R = TypeVar("R")
-# What may divide the columns of a file.
 _DELIMITERS = {",": "commas", ";": "semicolons", "|": "pipes", "\t": "tabs"}
 _STATEMENT = re.compile(r'"?sep=([^"\w])"?', re.IGNORECASE)
-# Behind a row that is no CSV, how many lines a row may have until one is found
-# that is whole: a quote that is never closed would take the rest of the file.
+# The most lines of a row after a malformed one, until a well-formed row is
+# found: a quote that is never closed would consume the rest of the file.
 _MAX_LINES_WHILE_LOST = 100
 
 
 def stated_delimiter(line: str) -> str:
-    """What the line sep=; before a header says, which Excel reads; or ""."""
+    """The delimiter of Excel's line sep=; before a header; or ""."""
     match = _STATEMENT.fullmatch(line.strip("\r\n"))
     return match[1] if match else ""
 
@@ -49,21 +45,21 @@ def find_delimiter(
     required: Sequence[str],
     header: bool,
 ) -> str:
-    """What divides the columns: what the format says, or the first line shows.
+    """Detects the delimiter of a file by its first line.
 
-    Where the format's own delimiter does not give the columns that are asked
-    for, and exactly one of the others does, it is that. If none does, a line
-    that the format's own does not divide at all is divided as one other can.
+    It is the delimiter of the format if that yields the required columns, or
+    else the only delimiter that does. If none does, and the format's delimiter
+    does not split the line, it is the only delimiter that splits it.
 
     Args:
       path: the file, for errors.
-      own: the format's own delimiter, a tab or a comma.
-      first: its first line.
-      required: columns that must be there, by name or number.
-      header: whether that line names the columns.
+      own: the delimiter of the format, a tab or a comma.
+      first: the first line of the file.
+      required: columns that must exist, by name or number.
+      header: whether the line names the columns.
 
     Raises:
-      UserError: several others do.
+      UserError: several other delimiters yield the columns.
     """
     text = first.strip("\r\n")
     columns = {
@@ -98,14 +94,14 @@ def find_delimiter(
 
 
 def columns_of(first: Sequence[str], header: bool) -> tuple[str, ...]:
-    """What the columns are called, given the first row."""
+    """Returns the names of the columns, given the first row."""
     if header:
         return tuple(cell.strip() for cell in first)
     return tuple(map(str, range(len(first))))
 
 
 def has_column(columns: Sequence[str], name: str) -> bool:
-    """Whether a column has a name, or is there by number."""
+    """Whether a column exists, by name or number."""
     try:
         return name in columns or -len(columns) <= int(name) < len(columns)
     except ValueError:
@@ -113,27 +109,26 @@ def has_column(columns: Sequence[str], name: str) -> bool:
 
 
 def read_tsv(path: str, lines: Iterable[TextLine]) -> Cells:
-    """Splits lines at tabs; a quotation mark is a character like any other.
-
-    A text may hold a carriage return, but one in the first line ends it.
+    """Splits lines at tabs; quotation marks are ordinary characters.
 
     Raises:
-      UserError: there is such a carriage return.
+      UserError: the first line holds a carriage return, as in a file whose
+        lines end in them.
     """
-    for place, (number, text, fault) in enumerate(lines):
-        if place == 0:
+    for position, (number, text, fault) in enumerate(lines):
+        if position == 0:
             refuse_carriage_return(text.encode(), path, number)
         text = text.removesuffix("\n").removesuffix("\r")
         yield number, fault or text.split("\t")
 
 
 def read_csv(path: str, lines: Iterator[TextLine], delimiter: str) -> Cells:
-    """Splits outside of quotation marks, over lines if need be.
+    """Splits lines at delimiters outside of quotation marks.
 
-    Behind a row that is no CSV, reading goes on at the first line after the
-    one it begins on at which a row of the first one's width begins.
+    After a malformed row, reading resumes at the first later line at which a
+    row with as many cells as the first one begins.
     """
-    # Python's own limit of 128 kB is below what a long text may have.
+    # Python's default limit of 128 kB is less than long texts have.
     csv.field_size_limit(2**31 - 1)
     ahead: collections.deque[TextLine] = collections.deque()
     row: list[TextLine] = []
@@ -141,7 +136,7 @@ def read_csv(path: str, lines: Iterator[TextLine], delimiter: str) -> Cells:
     width = 0
 
     def texts() -> Iterator[str]:
-        """The lines of a row, for the reader; those to read again first."""
+        """Yields lines to the reader, first those that are read again."""
         while not lost or len(row) < _MAX_LINES_WHILE_LOST:
             line = ahead.popleft() if ahead else next(lines, None)
             if line is None:
@@ -149,12 +144,12 @@ def read_csv(path: str, lines: Iterator[TextLine], delimiter: str) -> Cells:
             row.append(line)
             yield line.text
 
-    def found(behind: int) -> tuple[int, Fault]:
-        """The fault of what is lost up to a line."""
+    def fault_until(end: int) -> tuple[int, Fault]:
+        """Returns the fault of the malformed lines before line `end`."""
         assert lost
         begin, text = lost
-        if behind > begin + 1:
-            text += f" Lines {begin} to {behind - 1} are taken for this row."
+        if end > begin + 1:
+            text += f" Lines {begin} to {end - 1} are taken for this row."
         return begin, Fault("not CSV", f"{path}, row {begin}: {text}")
 
     reader = csv.reader(texts(), delimiter=delimiter, strict=True)
@@ -169,7 +164,7 @@ def read_csv(path: str, lines: Iterator[TextLine], delimiter: str) -> Cells:
             cells = []
             lost = lost or (row[0].number, _explained(error))
             if not width:
-                raise found(0)[1] from None
+                raise fault_until(0)[1] from None
             reader = csv.reader(texts(), delimiter=delimiter, strict=True)
         width = width or len(cells)
         number, last = row[0].number, row[-1].number
@@ -177,12 +172,12 @@ def read_csv(path: str, lines: Iterator[TextLine], delimiter: str) -> Cells:
             ahead.extendleft(reversed(row[1:]))
             continue
         if lost:
-            yield found(number)
+            yield fault_until(number)
             lost = None
         fault = next((line.fault for line in row if line.fault), None)
         yield number, fault or cells
     if lost:
-        yield found(last + 1)
+        yield fault_until(last + 1)
 
 
 def _explained(error: csv.Error) -> str:
@@ -197,7 +192,7 @@ def _explained(error: csv.Error) -> str:
 def without_last_blanks(
     rows: Iterable[R], is_blank: Callable[[R], bool]
 ) -> Iterator[R]:
-    """Drops the blank lines at the end of a file, which are no rows."""
+    """Drops blank lines at the end of a file."""
     blanks = []
     for row in rows:
         if is_blank(row):
@@ -209,6 +204,6 @@ def without_last_blanks(
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names of columns, as an error lists them."""
+    """Lists names of columns for an error."""
     shown = ", ".join(excerpt(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")

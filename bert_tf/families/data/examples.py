@@ -1,4 +1,4 @@
-"""Examples of one text or a pair, and prediction files in the form of GLUE."""
+"""Examples of a text or a pair, and prediction files in the format of GLUE."""
 
 import collections
 import os
@@ -21,23 +21,23 @@ from bert_tf.files import write_text
 if TYPE_CHECKING:
     from bert_tf.families.recipe import TableRecipe
 
-# The name of a class, a number (regression), the names of all classes that
-# hold (multi-label), or None where the file has no answer.
+# A class, a number (regression), the labels that hold (multi-label), or None
+# without a label.
 Label: TypeAlias = Any
-# Turns a label's cell into the label, given file and row for errors.
+# Parses the cell of a label, given file and row for errors.
 ParseLabel: TypeAlias = Callable[[Cell, str], Label]
 
 
 class Example(NamedTuple):
-    """One row of a data set.
+    """A row of a data set.
 
     Attributes:
       text_a: the text, or the first of a pair.
       text_b: the second of a pair, or None.
-      label: the answer; None in test files.
-      identifier: the row's own name, for prediction files.
+      label: the label; None in test files.
+      identifier: the name of the row in prediction files.
       row: its line in the file, counted from 1, for errors.
-      path: the file it is from, for errors.
+      path: its file, for errors.
     """
 
     text_a: str
@@ -69,21 +69,20 @@ def examples_of(
     recipe: "TableRecipe",
     parse_label: ParseLabel,
 ) -> list[Example]:
-    """Makes examples of the rows of a table.
+    """Converts the rows of a table to examples.
 
-    Their identifiers are their places in the file, from 0, which stay when
-    others are dropped.
+    Identifiers are positions in the file, from 0, also if rows are dropped.
 
     Args:
       path: the file, for errors.
-      rows: its rows: the texts first, then the label where there is one.
-      columns: what its one or two text columns are called, for errors.
-      recipe: says what becomes of empty texts and of rows with a fault.
-      parse_label: what makes a label of a cell, or of None without one.
+      rows: its rows: one or two texts, then the label if there is one.
+      columns: the names of the text columns, for errors.
+      recipe: describes the handling of empty texts and rows with faults.
+      parse_label: parses the cell of a label, or None without one.
 
     Raises:
-      UserError: rows have faults: a text is a list, or empty where that is not
-        allowed, or whatever `parse_label` raises.
+      UserError: a text is a list, or empty where that is not allowed, or
+        `parse_label` raises it.
     """
 
     def make(row: Row) -> Example:
@@ -107,7 +106,7 @@ def examples_of(
 
 
 def known_label(example: Any) -> Any:
-    """An example's label; raises `UserError` if it has none."""
+    """Returns an example's label; raises `UserError` if it has none."""
     if example.label is None:
         raise UserError(
             f"{example.path}, row {example.row}: has no label; a file with "
@@ -117,14 +116,14 @@ def known_label(example: Any) -> Any:
 
 
 def names_in(label: Label) -> tuple[str, ...]:
-    """The names in a label: a class, all that hold, or none in a number."""
+    """Returns the names in a label, none in a number."""
     if isinstance(label, tuple):
         return label
     return (label,) if isinstance(label, str) else ()
 
 
 def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """Different labels, sorted; by value where all are numbers."""
+    """Returns the distinct labels, sorted by value if all are numbers."""
     labels = set(labels)
     try:
         return tuple(sorted(labels, key=lambda label: (float(label), label)))
@@ -133,7 +132,7 @@ def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def commonest(labels: Sequence[Label]) -> Label:
-    """The commonest label, the first in order of equally common ones."""
+    """Returns the most frequent label, the smallest of several."""
     counts = collections.Counter(labels)
     most = max(counts.values())
     return min(label for label in counts if counts[label] == most)
@@ -145,7 +144,7 @@ _COLUMNS = ("index", "prediction")
 def write_predictions(
     path: str | os.PathLike, predictions: Mapping[str, str]
 ) -> None:
-    """Writes index and prediction, in the form gluebenchmark.com takes."""
+    """Writes index and prediction in the format of gluebenchmark.com."""
     lines = ["\t".join(_COLUMNS)]
     lines += [f"{index}\t{cell}" for index, cell in predictions.items()]
     write_text(path, "\n".join(lines) + "\n")
@@ -154,18 +153,18 @@ def write_predictions(
 def read_predictions(
     path: str, examples: Sequence[Any], references: str
 ) -> list[tuple[Any, str, str]]:
-    """Reads such a file of answers to examples of the file `references`.
+    """Reads the predictions for the examples of the file `references`.
 
     Returns:
-      To each example, in their order: the example, the cell of its answer,
-      and file and row of that, for errors.
+      For each example: the example, the cell of its prediction, and file and
+      row of the latter, for errors.
 
     Raises:
-      UserError: the file is broken, an index occurs twice, an answer is missing
-        or is to no example.
+      UserError: the file is malformed, an index occurs twice or is unknown, or
+        the prediction of an example is missing.
     """
     answers: dict[str, tuple[str, str]] = {}
-    # Every row is to be predicted, so none is skipped.
+    # No row may be skipped.
     dialect = Dialect(format="tsv", bad_rows="")
     for row in read_table(path, _COLUMNS, (), dialect):
         index, cell = map(str, row.cells)

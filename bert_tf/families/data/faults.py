@@ -1,4 +1,4 @@
-"""The faults of a file's rows, told all at once."""
+"""`Faults`, which reports all malformed rows of a file at once."""
 
 import collections
 import contextlib
@@ -9,13 +9,12 @@ from bert_tf.progress import log
 
 
 class Faults:
-    """Collects what is wrong with the rows of a file.
+    """Collects the faults of the rows of a file.
 
     Args:
       path: the file.
-      bad_rows: error or skip, what becomes of such rows; empty where the user
-        has no such setting, which is an error too.
-      unit: what a row is called, in the plural.
+      bad_rows: "error" or "skip"; empty, without such a setting, means error.
+      unit: the name of rows, in the plural.
     """
 
     def __init__(self, path: str, bad_rows: str = "", unit: str = "rows"):
@@ -26,26 +25,26 @@ class Faults:
         self._first: dict[str, Fault] = {}
 
     def add(self, row: int | str, fault: Fault) -> None:
-        """Notes the fault of a row; `row` is its line or another name."""
+        """Adds the fault of a row, named by its line or otherwise."""
         self._rows[fault.kind].append(str(row))
         self._first.setdefault(fault.kind, fault)
 
     @contextlib.contextmanager
     def caught(self, row: int | str) -> Iterator[None]:
-        """Adds the fault that ends a block, if one does."""
+        """Context manager that adds a `Fault` raised in its block."""
         try:
             yield
         except Fault as fault:
             self.add(row, fault)
 
     def settle(self, num_good: int) -> None:
-        """Tells what was found, in a table if there are several kinds.
+        """Reports the faults; several kinds are logged as a table.
 
         Args:
-          num_good: the rows without a fault.
+          num_good: the number of rows without a fault.
 
         Raises:
-          UserError: rows are not to be skipped, or none is left.
+          UserError: rows with faults are not skipped, or no other is left.
         """
         if not self._rows:
             return

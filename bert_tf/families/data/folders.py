@@ -1,4 +1,4 @@
-"""The official files of a data set, in the folder that a recipe names."""
+"""The official files of a data set in the folder `data_dir`."""
 
 import abc
 import dataclasses
@@ -19,7 +19,7 @@ class FolderFiles(abc.ABC):
 
     Attributes:
       folder: the name of its folder.
-      files: split to what is known of its file.
+      files: split to its file.
     """
 
     folder: str
@@ -27,33 +27,33 @@ class FolderFiles(abc.ABC):
 
     @abc.abstractmethod
     def places(self, split: str) -> list[str]:
-        """Where the file may be, relative to data_dir or its parent folder."""
+        """Possible paths of a split's file, relative to data_dir."""
 
     def present(
         self, splits: Sequence[str], recipe: "FinetuningRecipe"
     ) -> tuple[str, ...]:
-        """The splits that are there; a notice names the others.
+        """Returns the splits whose files exist, and logs the others.
 
         Raises:
-          UserError: there are none.
+          UserError: none exists.
         """
-        there = tuple(s for s in splits if self._found(s, recipe))
-        if not there:
+        existing = tuple(s for s in splits if self._found(s, recipe))
+        if not existing:
             self.path(splits[0], recipe)
         for split in splits:
-            if split not in there:
+            if split not in existing:
                 log(
                     f"{recipe.data_dir}: has no "
-                    f"{' nor '.join(self.places(split))}; continuing with "
-                    f"{', '.join(there)} alone."
+                    f"{' nor '.join(self.places(split))}; continuing with only "
+                    f"{', '.join(existing)}."
                 )
-        return there
+        return existing
 
     def path(self, split: str, recipe: "FinetuningRecipe") -> str:
-        """The file of a split.
+        """Returns the path of a split's file.
 
         Raises:
-          UserError: it is not there.
+          UserError: it does not exist.
         """
         found = self._found(split, recipe)
         if found:

@@ -1,4 +1,4 @@
-"""GLUE's data: the official files, or TensorFlow Datasets."""
+"""GLUE from its official files or TensorFlow Datasets."""
 
 import dataclasses
 import pathlib
@@ -16,14 +16,14 @@ from bert_tf.families.data.user_files import ReadRows
 if TYPE_CHECKING:
     from bert_tf.families.recipe import FinetuningRecipe, TableRecipe
 
-# Where TensorFlow Datasets gets GLUE from.
+# The server that TensorFlow Datasets downloads GLUE from.
 _SOURCE = "https://dl.fbaipublicfiles.com/"
 _SECONDS_TO_ANSWER = 15
 _ROWS_AT_A_TIME = 1024
 
-# Devlin et al. 2019, section 4.1: batches of 32 and 3 epochs, as the recipe has
-# them, and the best of 5e-5, 4e-5, 3e-5 and 2e-5 on the dev set. Which one that
-# was is not said; this is what the README of google-research/bert runs.
+# Devlin et al. 2019, section 4.1: batches of 32 and 3 epochs, the recipe's
+# defaults, and the best of 5e-5, 4e-5, 3e-5 and 2e-5 on the dev set. The paper
+# does not say which that is; the README of google-research/bert uses 2e-5.
 PAPER_RECIPE = {"learning_rate": 2e-5}
 
 
@@ -32,10 +32,10 @@ class DataSet:
     """A task in TensorFlow Datasets.
 
     Attributes:
-      name: of the data set, as in glue/NAME.
+      name: NAME of glue/NAME.
       texts: its text features.
-      labels: the task's labels in the order of its classes; empty where the
-        label is a number.
+      labels: the task's labels in the order of its classes; empty for a
+        regression.
     """
 
     name: str
@@ -45,16 +45,16 @@ class DataSet:
 
 @dataclasses.dataclass(frozen=True)
 class GlueFile:
-    """One file of a task, and the same rows in TensorFlow Datasets.
+    """A file of a task, and its rows in TensorFlow Datasets.
 
     Attributes:
-      name: the file in the task's folder.
+      name: the name of the file in the task's folder.
       texts: its text columns, by name, or by number without a header.
-      label: the column of the label, None where it has none.
-      data_set: where TensorFlow Datasets has these rows.
-      data_split: the split that they are there.
+      label: the column of the label; None if there is none.
+      data_set: the data set of these rows in TensorFlow Datasets.
+      data_split: their split in that data set.
       header: whether the first row names the columns.
-      folder: the file's folder, where it is not the task's.
+      folder: the file's folder, if it is not the task's.
     """
 
     name: str
@@ -69,12 +69,12 @@ class GlueFile:
 def train_dev_test(
     texts: tuple[str, ...], label: str, data_set: DataSet
 ) -> dict[str, GlueFile]:
-    """The files of a task with one dev set and one test set, with headers.
+    """Returns the files of a task with one dev and one test set.
 
     Args:
       texts: the text columns.
-      label: the label's column, which the test file does not have.
-      data_set: where TensorFlow Datasets has the rows.
+      label: the column of the label, which the test file lacks.
+      data_set: the data set in TensorFlow Datasets.
     """
     return {
         "train": GlueFile("train.tsv", texts, label, data_set, "train"),
@@ -85,7 +85,7 @@ def train_dev_test(
 
 @dataclasses.dataclass(frozen=True)
 class GlueData(FolderFiles):
-    """The rows of one task, in the official files or TensorFlow Datasets.
+    """The data of a task, in its official files or TensorFlow Datasets.
 
     Attributes:
       folder: the task's folder in the official layout.
@@ -113,7 +113,7 @@ class GlueData(FolderFiles):
     def read(
         self, split: str, recipe: "FinetuningRecipe", read_rows: ReadRows
     ) -> list[Example]:
-        """The rows of a split; see `UserFiles`."""
+        """Reads a split; see `UserFiles`."""
         file = self.files[split]
         path = self.path(split, recipe) if recipe.data_dir else _place(file)
         return read_rows(path, file.label is not None)
@@ -125,10 +125,15 @@ class GlueData(FolderFiles):
         parse_label: ParseLabel,
         label_needed: bool = True,
     ) -> list[Example]:
-        """See `TextData`.
+        """Reads the rows of a file.
 
-        A file that is not called as one of the official ones is laid out as
-        the dev file is.
+        Args:
+          path: the file, or what `read` calls a split of TensorFlow Datasets. A
+            file without an official name has the format of the dev file.
+          recipe: describes the handling of bad rows and empty texts.
+          parse_label: parses the cells of labels.
+          label_needed: whether the column of labels must exist; official files
+            decide that themselves.
         """
         del label_needed
         files = self.files.values()
@@ -153,13 +158,13 @@ class GlueData(FolderFiles):
 
 
 def _place(file: GlueFile) -> str:
-    """What errors call the rows in TensorFlow Datasets."""
+    """The name of a split of TensorFlow Datasets in errors."""
     return f"glue/{file.data_set.name}, split {file.data_split}"
 
 
 def _read_data_set(file: GlueFile) -> list[Row]:
-    """The rows of a file, made by TensorFlow Datasets when first asked for."""
-    # The official files are read without it.
+    """Reads the rows of a file from TensorFlow Datasets."""
+    # Official files do not need it.
     from bert_tf.corpora.data_sets import quiet
 
     data_set = file.data_set
@@ -168,11 +173,11 @@ def _read_data_set(file: GlueFile) -> list[Row]:
     rows = []
     for batch in batches:
         texts = [batch[feature] for feature in data_set.texts]
-        for place, index in enumerate(batch["idx"]):
-            cells = [text[place].decode("utf-8") for text in texts]
+        for number, index in enumerate(batch["idx"]):
+            cells = [text[number].decode("utf-8") for text in texts]
             if file.label is not None:
-                label = batch["label"][place]
-                # A label as the official file has it.
+                label = batch["label"][number]
+                # Labels as in the official files.
                 names = data_set.labels
                 cells.append(names[int(label)] if names else str(label))
             rows.append(Row(int(index) + 1, int(index), tuple(cells)))
@@ -180,7 +185,7 @@ def _read_data_set(file: GlueFile) -> list[Row]:
 
 
 def _batches(name: str, split: str) -> list[dict[str, Any]]:
-    """The rows of a split, in NumPy arrays."""
+    """Reads a split in batches of NumPy arrays."""
     import tensorflow_datasets as tfds
 
     builder = tfds.builder(name)
@@ -190,21 +195,21 @@ def _batches(name: str, split: str) -> list[dict[str, Any]]:
         builder.download_and_prepare()
         rows = builder.as_dataset(split=split, shuffle_files=False)
         return list(tfds.as_numpy(rows.batch(_ROWS_AT_A_TIME)))
-    # A download fails in as many ways as there are libraries below it.
+    # A download raises exceptions of many libraries.
     except Exception as error:
         raise _cannot(name, error) from None
 
 
 def _demand_connection(name: str) -> None:
-    """Asks the source for a sign of life.
+    """Raises `UserError` if the server cannot be reached.
 
-    TensorFlow Datasets itself takes minutes to give up without a connection.
+    TensorFlow Datasets itself takes minutes to give up.
     """
     request = urllib.request.Request(_SOURCE, method="HEAD")
     try:
         urllib.request.urlopen(request, timeout=_SECONDS_TO_ANSWER).close()
     except urllib.error.HTTPError:
-        # An answer, if only to say that there is no such page.
+        # The server answers.
         return
     except OSError as error:
         raise _cannot(name, error) from None

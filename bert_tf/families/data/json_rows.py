@@ -1,4 +1,4 @@
-"""Lines of JSON to rows of cells."""
+"""Reads rows of cells from JSON lines."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from bert_tf.families.data.delimited import (
 )
 from bert_tf.files import TextLine, json_object, whole_text
 
-# A column that a row of JSON does not have; None is a null.
+# The value of a missing key; None is a null.
 _MISSING = object()
 
 
@@ -25,16 +25,16 @@ def read_json_rows(
     whole: bool,
     encoding_errors: str,
 ) -> SelectedRows:
-    """Reads one JSON object a line; numbers become text as they are written.
+    """Reads one JSON object per line. Numbers keep their spelling.
 
-    A column a.b is the key b of the object a, or of each object of a list a.
+    A column a.b is the key b of the object a, or of each object in a list a.
 
     Args:
       path: the file, for errors.
       lines: its lines.
       required: columns that every row must have.
-      optional: columns that it may have.
-      whole: whether each row has all of its values too, as JSON has them.
+      optional: columns that rows may lack.
+      whole: whether to yield the whole objects too.
       encoding_errors: "strict" or "replace".
     """
 
@@ -95,14 +95,14 @@ def read_json_rows(
 
 
 class _Number(str):
-    """A number as a file has it, which errors show without quotes."""
+    """A number as spelled in a file, which errors show without quotes."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def _as_written(text: str, place: str) -> Any:
-    """Parses JSON whose numbers stay text, and refuses a key that is twice."""
+    """Parses JSON with numbers as text; refuses duplicate keys."""
 
     def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -130,7 +130,7 @@ def _holds_objects(value: Any) -> bool:
 
 
 def _value_of(values: dict[str, Any], name: str) -> Any:
-    """What a row of JSON has in a column, or `_MISSING`."""
+    """Returns the value of a column in a JSON object, or `_MISSING`."""
     if name in values:
         return _MISSING if _holds_objects(values[name]) else values[name]
     outer, _, inner = name.rpartition(".")
@@ -145,7 +145,7 @@ def _value_of(values: dict[str, Any], name: str) -> Any:
 
 
 def _keys(values: dict[str, Any]) -> Iterator[str]:
-    """The names by which cells of a JSON object can be read."""
+    """Yields the columns of a JSON object."""
     for key, value in values.items():
         if not _holds_objects(value):
             yield key

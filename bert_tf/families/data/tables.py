@@ -1,8 +1,7 @@
-"""Tables of text, read strictly: every row whole, every error with its row.
+"""Reads tables of text strictly, with a fault for each malformed row.
 
-Rows are read one at a time, those that are broken too: lists of cells (TSV,
-CSV; delimited.py) or values by key (JSON lines; json_rows.py). `FORMATS` at the
-end has a reader for each format; one more is a function and a line there.
+Rows are read one at a time as lists of cells (TSV, CSV; delimited.py) or values
+by key (JSON lines; json_rows.py). A format is a function in `FORMATS`.
 """
 
 import contextlib
@@ -36,7 +35,7 @@ E = TypeVar("E")
 
 
 class MissingColumn(UserError):
-    """A file lacks a column, whose name is `column`."""
+    """The error of a file that lacks the column `column`."""
 
     def __init__(self, message: str, column: str) -> None:
         super().__init__(message)
@@ -44,16 +43,16 @@ class MissingColumn(UserError):
 
 
 class Row(NamedTuple):
-    """The requested cells of one row, or why it cannot be used.
+    """The requested cells of a row, or its fault.
 
     Attributes:
       number: the line that it begins on, counted from 1.
-      position: how many rows come before it, broken ones included.
-      cells: in the order they were asked for; None is a column that was
-        optional and is not there.
-      columns: where all were asked for, what the row has in each: texts, of
-        JSON any values.
-      fault: why the row cannot be used; None where it can.
+      position: the number of rows before it, including malformed ones.
+      cells: the cells in the order of the request; None for an optional column
+        that does not exist.
+      columns: the values of all columns, if requested: texts, or in JSON any
+        values.
+      fault: the fault of a malformed row, or None.
     """
 
     number: int
@@ -65,15 +64,15 @@ class Row(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Dialect:
-    """How a file is to be read.
+    """The format of a file.
 
     Attributes:
-      format: one of FORMATS; empty goes by the file's name.
+      format: one of FORMATS; empty derives it from the file's name.
       header: whether the first row names the columns.
       encoding_errors: "strict" or "replace".
-      bad_rows: what becomes of rows with a fault; see `Faults`.
-      chosen: whether the user says all this in a recipe, so that errors may
-        advise another choice.
+      bad_rows: the handling of rows with a fault; see `Faults`.
+      chosen: whether the user chose these values, so that errors may advise to
+        change them.
     """
 
     format: str = ""
@@ -84,7 +83,7 @@ class Dialect:
 
     @classmethod
     def of_recipe(cls, recipe: Any) -> Self:
-        """How a `UserFilesRecipe` describes the user's own files."""
+        """Returns the format that a `UserFilesRecipe` describes."""
         return cls(
             format=recipe.format,
             header=recipe.header,
@@ -94,17 +93,17 @@ class Dialect:
         )
 
 
-class Wanted(NamedTuple):
-    """What is to be read of a table; see `iterate_rows`."""
+class Selection(NamedTuple):
+    """The columns to read; see `iterate_rows`."""
 
     required: Sequence[str]
     optional: Sequence[str]
     whole: bool
 
 
-# Reads a format, given path, lines, what is wanted and dialect.
+# Reads a format, given path, lines, columns and dialect.
 Reader: TypeAlias = Callable[
-    [str, Iterator[TextLine], Wanted, Dialect], SelectedRows
+    [str, Iterator[TextLine], Selection, Dialect], SelectedRows
 ]
 
 
@@ -120,8 +119,7 @@ def read_table(
       Its rows, at least one.
 
     Raises:
-      UserError: as of `iterate_rows`, or rows are broken: all that are, in a
-        table.
+      UserError: see `iterate_rows`; or rows are malformed.
     """
     rows = iterate_rows(path, required, optional, dialect)
     return collect(rows, lambda row: row, Faults(path, dialect.bad_rows))
@@ -135,33 +133,34 @@ def iterate_rows(
     file: Iterable[bytes] | None = None,
     whole: bool = False,
 ) -> Iterator[Row]:
-    """Reads some columns of a table of any size, broken rows included.
+    """Reads some columns of a table of any size.
 
     Args:
       path: a TSV, CSV or JSON-lines file; .gz is unpacked.
-      required: columns that must be there, by name or number (from 0, or from
-        -1 backwards; a name comes first).
+      required: columns that must exist, by name or else by number, from 0, or
+        from -1 backwards.
       optional: columns that may be missing.
-      dialect: how to read it.
-      file: what to read, of which `path` is the name, instead of opening it.
-      whole: whether rows have all of their columns too.
+      dialect: the format of the file.
+      file: the lines to read instead of opening `path`.
+      whole: whether rows have the values of all columns too.
 
     Yields:
-      Its rows, at least one; their cells are those of `required`, then of
-      `optional`.
+      Its rows, at least one, including malformed ones; their cells are those of
+      `required`, then of `optional`.
 
     Raises:
-      UserError: the file cannot be read, is empty or a header alone, lacks a
-        required column or names it twice, or its header is broken.
+      UserError: the file cannot be read, has no rows, lacks a required column
+        or names it twice, or its header is malformed.
     """
     name = dialect.format or format_of(path)
-    errors, wanted = dialect.encoding_errors, Wanted(required, optional, whole)
+    errors = dialect.encoding_errors
+    selection = Selection(required, optional, whole)
     position = -1
-    # Where the first row is at fault, the file is closed at once.
+    # An exception closes the file at once.
     with contextlib.closing(
         read_faulty_lines(path, errors, file, whole_lines=name == "jsonl")
     ) as lines:
-        selected = FORMATS[name](path, lines, wanted, dialect)
+        selected = FORMATS[name](path, lines, selection, dialect)
         for position, (number, found) in enumerate(selected):
             if isinstance(found, Fault):
                 yield Row(number, position, fault=found)
@@ -174,12 +173,12 @@ def iterate_rows(
 def collect(
     rows: Iterable[Row], make: Callable[[Row], E], faults: Faults
 ) -> list[E]:
-    """Makes something of every row, and settles the faults of all.
+    """Converts every row, and reports the faults of all.
 
     Args:
       rows: the rows of a table.
-      make: makes it of one, or raises `Fault`.
-      faults: takes the faults.
+      make: converts a row, or raises `Fault`.
+      faults: collects the faults.
     """
     made: list[E] = []
     for row in rows:
@@ -194,7 +193,7 @@ def collect(
 
 
 def text_of(cell: Cell, column: str, place: str) -> str:
-    """A cell that must be a text; raises `UserError` for a list."""
+    """Returns the text of a cell; raises `Fault` for a list."""
     if isinstance(cell, str):
         return cell
     raise Fault(
@@ -206,7 +205,7 @@ def text_of(cell: Cell, column: str, place: str) -> str:
 def texts_of(
     cells: Sequence[Cell], columns: Sequence[str], place: str
 ) -> tuple[str, ...]:
-    """The texts in columns, or in the one that has a list of them."""
+    """Returns the texts of several columns, or of one column of lists."""
     if len(columns) > 1:
         pairs = zip(cells, columns, strict=True)
         return tuple(text_of(cell, column, place) for cell, column in pairs)
@@ -227,12 +226,16 @@ def handle_empty_texts(
     columns: Sequence[str],
     empty_text: str,
 ) -> Iterator[Row]:
-    """Keeps, drops or faults rows with an empty text, as `empty_text` says.
+    """Keeps or drops rows with an empty text, or marks them as faults.
 
-    The text columns' cells are a row's first ones.
+    Args:
+      path: the file, for errors.
+      rows: the rows; their first cells are those of the text columns.
+      columns: the names of the text columns.
+      empty_text: "keep", "drop" or "error".
 
     Raises:
-      UserError: nothing is left.
+      UserError: no row is left.
     """
     if empty_text == "keep":
         yield from rows
@@ -271,14 +274,14 @@ def handle_empty_texts(
 def named_columns(
     settings: Mapping[str, Sequence[str]], path: str = ""
 ) -> list[str]:
-    """The columns that settings name, of which each names one or several.
+    """Returns the columns that settings name.
 
     Args:
       settings: setting to names of columns.
       path: the file that has them, for errors.
 
     Raises:
-      UserError: a setting names none, or a column is named twice.
+      UserError: a setting names no column, or a column is named twice.
     """
     found: list[str] = []
     for setting, names in settings.items():
@@ -297,7 +300,7 @@ def named_columns(
 
 
 def format_of(path: str) -> str:
-    """The format that a file's name tells; raises `UserError` if none."""
+    """Derives the format from a file's name; raises `UserError` if unknown."""
     name = path.removesuffix(".gz").lower()
     for known in FORMATS:
         if name.endswith(f".{known}"):
@@ -310,31 +313,30 @@ def format_of(path: str) -> str:
 
 
 def _read_json_lines(
-    path: str, lines: Iterator[TextLine], wanted: Wanted, dialect: Dialect
+    path: str, lines: Iterator[TextLine], selection: Selection, dialect: Dialect
 ) -> SelectedRows:
     # Most tables are delimited.
     from bert_tf.families.data.json_rows import read_json_rows
 
-    return read_json_rows(path, lines, *wanted, dialect.encoding_errors)
+    return read_json_rows(path, lines, *selection, dialect.encoding_errors)
 
 
 def _read_delimited(
     own: str,
     path: str,
     lines: Iterator[TextLine],
-    wanted: Wanted,
+    selection: Selection,
     dialect: Dialect,
 ) -> SelectedRows:
-    """Selects cells of rows that are all as wide as the first one.
+    """Reads rows that must have as many cells as the first one.
 
     Args:
-      own: the delimiter of the format: a tab, at which lines are split, or a
-        comma of CSV.
-      path: as of every `Reader`, as for the arguments that follow.
+      own: the delimiter of the format, a tab of TSV or a comma of CSV.
+      path, lines, selection, dialect: see `Reader`.
     """
-    required, optional, whole = wanted
+    required, optional, whole = selection
     if dialect.header:
-        # Nothing but blank lines is an empty file.
+        # A file of blank lines is empty.
         lines = itertools.dropwhile(
             lambda line: not line.text.strip("\r\n"), lines
         )
@@ -363,28 +365,28 @@ def _read_delimited(
     if not dialect.header:
         raw = itertools.chain([(number, first)], raw)
     if width > 1:
-        # Of one column, an empty line is a row with an empty text.
+        # With one column, a blank line is a row with an empty text.
         raw = without_last_blanks(raw, lambda row: row[1] == [""])
-    places: list[int | None] = [
-        _place(path, columns, name, dialect) for name in required
+    indices: list[int | None] = [
+        _index(path, columns, name, dialect) for name in required
     ]
-    places += [
-        _place(path, columns, name, dialect)
+    indices += [
+        _index(path, columns, name, dialect)
         if has_column(columns, name)
         else None
         for name in optional
     ]
     named = "the header" if dialect.header else "others"
-    # A column without a name of its own is called by its number.
+    # Columns without a unique name are called by their number.
     names = [
-        str(place) if not name or name in columns[:place] else name
-        for place, name in enumerate(columns if whole else ())
+        str(index) if not name or name in columns[:index] else name
+        for index, name in enumerate(columns if whole else ())
     ]
     for number, cells in raw:
         if isinstance(cells, Fault):
             yield number, cells
         elif len(cells) == width:
-            chosen = (None if p is None else cells[p] for p in places)
+            chosen = (None if i is None else cells[i] for i in indices)
             yield number, (tuple(chosen), dict(zip(names, cells, strict=False)))
         else:
             yield (
@@ -398,15 +400,15 @@ def _read_delimited(
             )
 
 
-def _place(
+def _index(
     path: str, columns: Sequence[str], name: str, dialect: Dialect
 ) -> int:
-    """Where a column stands."""
+    """Returns the index of a column; raises `UserError` if it has none."""
     if columns.count(name) > 1:
-        places = [str(i) for i, c in enumerate(columns) if c == name]
+        indices = [str(i) for i, c in enumerate(columns) if c == name]
         raise UserError(
-            f"{path}: {len(places)} columns are called {name!r}; name one by "
-            f"its number, {' or '.join(places)}."
+            f"{path}: {len(indices)} columns are called {name!r}; name one by "
+            f"its number, {' or '.join(indices)}."
         )
     if name in columns:
         return columns.index(name)
@@ -426,8 +428,8 @@ def _place(
         advice = " If no tabs divide them, leave out `format`=tsv."
     elif dialect.chosen and not near:
         advice = (
-            " If its first row is a row like the others, pass `header`=False "
-            "and name columns by number, from 0."
+            " If its first row names no columns, pass `header`=False and name "
+            "columns by number, from 0."
         )
     raise MissingColumn(
         f"{path}: has no column {name!r}.{near} Its columns are "
@@ -436,7 +438,7 @@ def _place(
     )
 
 
-# The end of a file's name, and `format` of a recipe, to what reads it.
+# The end of a file's name, which is also `format` of a recipe, to its reader.
 FORMATS: dict[str, Reader] = {
     "tsv": functools.partial(_read_delimited, "\t"),
     "csv": functools.partial(_read_delimited, ","),

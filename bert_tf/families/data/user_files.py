@@ -1,7 +1,6 @@
-"""Files for training, dev and test that settings name, or official names.
+"""Finds files for training, dev and test, and splits dev off training.
 
-What a file holds is up to the task: it says how one is read and how dev
-examples are split off.
+The task reads a file and splits its examples.
 """
 
 import collections
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
 # Numbers are stratified by tenths of their distribution.
 _BINS = 10
-# Splits examples in two, given the share and the seed of the second part.
+# Splits examples in training and dev, given dev's share and a seed.
 SplitOff = Callable[[Any, float, int], tuple[Any, Any]]
-# The examples of a file, given its path and whether labels are needed.
+# Reads the examples of a file, given its path and whether it needs labels.
 ReadRows = Callable[[str, bool], Any]
 
 # Examples with a `label`, a `text_key` and a `path`.
@@ -33,9 +32,9 @@ class UserFiles:
     """The examples of the files that a recipe names.
 
     Args:
-      split_off: splits dev examples off, where no file has them.
-      unit: what an example is called, in the plural.
-      official: split to the name of its file where the recipe names none.
+      split_off: splits dev off if there is no file of it.
+      unit: the name of examples, in the plural.
+      official: split to the default name of its file.
     """
 
     def __init__(
@@ -47,11 +46,11 @@ class UserFiles:
         self._split_off = split_off
         self._unit = unit
         self._official = official or {}
-        # Both parts of a split file, for the second of them to be asked for.
+        # Caches both parts of a split file.
         self._parts: dict[FilesRecipe, dict[str, Any]] = {}
 
     def _name(self, split: str, recipe: "FilesRecipe") -> str:
-        """The name of a split's file; empty where there is none."""
+        """Returns the name of a split's file; empty if there is none."""
         name = getattr(recipe, _FILE_SETTINGS[split])
         if not name and self._official and split == "test":
             return self._name("dev", recipe)
@@ -60,35 +59,35 @@ class UserFiles:
     def present(
         self, splits: Sequence[str], recipe: "FilesRecipe"
     ) -> tuple[str, ...]:
-        """The splits that there is a name of a file for.
+        """Returns the splits that have a file.
 
         Raises:
-          UserError: there are none, or a file is missing.
+          UserError: there are none, or a file does not exist.
         """
-        there = tuple(
+        existing = tuple(
             split
             for split in splits
             if self._name(split, recipe)
             or (split == "dev" and self._name("train", recipe))
         )
-        if not there:
+        if not existing:
             raise _no_file(splits[0])
-        for split in there:
+        for split in existing:
             self.path(split, recipe)
-        return there
+        return existing
 
     def read(
         self, split: str, recipe: "FilesRecipe", read_rows: ReadRows
     ) -> Any:
-        """The examples of a split.
+        """Reads the examples of a split.
 
         Args:
-          split: train, dev or test; labels are needed but for test.
+          split: train, dev or test; only test needs no labels.
           recipe: names the files.
-          read_rows: reads one.
+          read_rows: reads a file.
 
         Raises:
-          UserError: no file is named, or whatever `read_rows` raises.
+          UserError: no file is named, or `read_rows` raises it.
         """
         if (
             split != "test"
@@ -102,13 +101,13 @@ class UserFiles:
     def _without_duplicates(
         self, rows: Any, recipe: "FilesRecipe", split: str
     ) -> Any:
-        """The rows, of training ones those alone that the recipe keeps."""
-        # Tagged words have no such setting.
+        """Drops duplicates of training rows if the recipe says so."""
+        # Recipes of tagged words lack the setting.
         if split != "train" or not getattr(recipe, "drop_duplicates", False):
             return rows
         kept: dict[Hashable, Any] = {}
         for row in rows:
-            # All but its place makes a row what it is.
+            # Duplicates differ only in their location.
             content = tuple(
                 value
                 for name, value in row._asdict().items()
@@ -123,7 +122,7 @@ class UserFiles:
         return list(kept.values())
 
     def path(self, split: str, recipe: "FilesRecipe") -> str:
-        """The file that the examples of a split are in."""
+        """Returns the path of a split's file."""
         if split == "dev" and not self._name("dev", recipe):
             return self.path("train", recipe)
         name = self._name(split, recipe)
@@ -139,7 +138,7 @@ class UserFiles:
         return path
 
     def _part(self, split: str, recipe: Any, read_rows: ReadRows) -> Any:
-        """The training or the dev examples of a file that is split in two."""
+        """Returns training or dev of a file that is split in two."""
         if recipe not in self._parts:
             path = self.path("train", recipe)
             rows = read_rows(path, True)
@@ -156,7 +155,7 @@ class UserFiles:
 
 
 def path_of(name: str, recipe: "FilesRecipe") -> str:
-    """The path itself, or in data_dir where it is relative to that."""
+    """Returns the path of a name that may be relative to data_dir."""
     return str(pathlib.Path(recipe.data_dir) / name)
 
 
@@ -169,20 +168,20 @@ def _no_file(split: str) -> UserError:
 def split_off_dev(
     examples: Sequence[E], share: float, seed: int
 ) -> tuple[list[E], list[E]]:
-    """Splits examples in two, each label in the same proportion.
+    """Splits examples in training and dev, stratified by label.
 
-    Rows of the same text stay on one side, so that none is seen in training.
+    Rows of the same text stay in the same part.
 
     Args:
       examples: examples with labels: classes, numbers or sets of labels.
-      share: of the rows that become dev.
-      seed: of the draw.
+      share: the share of the rows that become dev.
+      seed: the seed of the split.
 
     Returns:
       The training and the dev examples, each in the order of the file.
 
     Raises:
-      UserError: too few rows to give both sides some.
+      UserError: too few rows for both parts.
     """
     strata: dict[Hashable, dict[Hashable, list[int]]] = {}
     text_stratum: dict[Hashable, Hashable] = {}
@@ -196,14 +195,14 @@ def split_off_dev(
     generator = np.random.default_rng(seed)
     dev: set[int] = set()
     target = 0.0
-    # Rare labels first: what they cannot give is made up for by the others.
+    # Rare labels first; frequent labels make up for what these cannot give.
     order = sorted(strata, key=lambda label: (len(strata[label]), str(label)))
     for stratum in order:
         groups = list(strata[stratum].values())
         target += share * sum(map(len, groups))
         # One text of each label stays for training.
-        for place in generator.permutation(len(groups))[:-1]:
-            group = groups[place]
+        for index in generator.permutation(len(groups))[:-1]:
+            group = groups[index]
             if len(dev) + len(group) / 2 <= target:
                 dev.update(group)
     if not dev:
@@ -223,37 +222,37 @@ def draw_groups(
     target: float,
     seed: int,
 ) -> list[int]:
-    """Draws whole groups of about `target` together; at least one, not all.
+    """Draws whole groups with a total size of about `target`.
 
     Args:
-      groups: the numbers of what stays together.
-      sizes: int64 [D], what each of these counts.
-      target: how much to draw.
-      seed: of the draw.
+      groups: groups of indices into `sizes`.
+      sizes: int64 [D].
+      target: the total size to draw.
+      seed: the seed of the draw.
 
     Returns:
-      The numbers of the groups that are drawn.
+      The indices in the drawn groups, which are at least one and not all.
     """
     # One stays for training.
     order = np.random.default_rng(seed).permutation(len(groups))[:-1]
-    counts = {place: int(sizes[groups[place]].sum()) for place in order}
+    counts = {group: int(sizes[groups[group]].sum()) for group in order}
     taken, total = [], 0
-    for place, count in counts.items():
+    for group, count in counts.items():
         if total + count / 2 <= target:
-            taken.append(place)
+            taken.append(group)
             total += count
     if not taken and counts:
-        taken = [min(counts, key=lambda place: counts[place])]
-    return [number for place in taken for number in groups[place]]
+        taken = [min(counts, key=lambda group: counts[group])]
+    return [index for group in taken for index in groups[group]]
 
 
 def _strata_of(labels: Sequence) -> list[Hashable]:
-    """The stratum of each row, by its label."""
+    """Returns the stratum of each row."""
     if isinstance(labels[0], float):
         edges = np.quantile(labels, np.arange(1, _BINS) / _BINS)
         return [int(bin_) for bin_ in np.searchsorted(edges, labels)]
     if isinstance(labels[0], tuple):
-        # A set of labels is a class of its own, unless it is rare.
+        # Each set of labels is a stratum; those that occur once share one.
         counts = collections.Counter(labels)
         return [label if counts[label] > 1 else () for label in labels]
     return list(labels)
