@@ -1,4 +1,4 @@
-"""Text classification: a text or a pair in, a label, labels or a score out."""
+"""Answers of text classifiers to texts or pairs: labels or scores."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -39,32 +39,31 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
 def text_rows(
-    first: TokenIds,
-    second: TokenIds | None,
+    texts: Sequence[TokenIds],
     room: int,
     long_inputs: str,
     doc_stride: int,
     max_windows: int = tf.int32.max,
 ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
-    """The rows of texts or pairs, which fit the model's input.
+    """Makes rows of texts or pairs that fit the model's input.
 
-    With long_inputs="windows", a text that is too long becomes several rows
-    that overlap. Of a pair, the second text is split into windows, and the
-    first is repeated in each, truncated to half of the room where it is longer.
+    With long_inputs="windows", a long text is split into overlapping windows.
+    Of a pair, the second text is split, and the first text is repeated in each
+    window, truncated to half of the room.
 
     Args:
-      first: N texts, int32.
-      second: the N second texts, or None.
-      room: tokens of a row besides special ones.
+      texts: N texts, or N first and N second texts.
+      room: the tokens of a row, excluding special ones.
       long_inputs: "cut" truncates as `SentencePacker` does; or "windows".
-      doc_stride: tokens from the start of a window to that of the next; where
-        it is longer than a window, windows follow one another.
-      max_windows: of a text; one with more is INVALID_ARGUMENT.
+      doc_stride: the tokens from the start of a window to that of the next, at
+        most the length of a window.
+      max_windows: the most windows of a text; more are INVALID_ARGUMENT.
 
     Returns:
-      The example of each row, int32 [R], ascending, and the R first and second
-      texts.
+      The index of each row's example, int32 [R], ascending, and R first and
+      second texts.
     """
+    first, second = texts[0], texts[1] if len(texts) == 2 else None
     if long_inputs != WINDOWS:
         example = tf.range(tf.size(first.count))
         return example, *truncate(first, second, room)
@@ -86,18 +85,19 @@ def text_rows(
 def text_answers(
     logits: Any, config: TextClassificationConfig, activation: str = "linear"
 ) -> Tensors:
-    """The answers from logits, by the kind of label.
+    """Decodes logits by the kind of label.
 
     Args:
       logits: float32 [N, C].
-      config: of the model.
-      activation: of a regression, see `sentence_modules.TORCH_ACTIVATIONS`.
+      config: the config of the model.
+      activation: the activation of a regression, see
+        `sentence_modules.TORCH_ACTIVATIONS`.
 
     Returns:
-      What `SentenceModel` answers, without `labels`.
+      The outputs of `SentenceModel`, without `labels`.
     """
     if config.label_kind == REGRESSION:
-        # A CrossEncoder's alone is not linear.
+        # Only a CrossEncoder's activation is not linear.
         from bert_tf.families.sentence_vectors import ACTIVATIONS
 
         return {"score": ACTIVATIONS[activation](logits[:, 0])}
@@ -124,7 +124,7 @@ def text_answers(
 
 
 def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
-    """The answers of a classifier whose classes have names.
+    """Decodes the logits of a classifier.
 
     Args:
       logits: float32 [N, C].
@@ -142,7 +142,7 @@ def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
 
 
 def with_labels(answers: Tensors, labels: Sequence[str]) -> Tensors:
-    """Answers with the names of the labels of each row, string [N, C]."""
+    """Adds the names of all labels to each row, string [N, C]."""
     with tf.device(HOST):
         count = tf.shape(answers["logits"])[0]
         names = tf.tile(tf.constant(labels)[tf.newaxis], [count, 1])
@@ -152,7 +152,7 @@ def with_labels(answers: Tensors, labels: Sequence[str]) -> Tensors:
 def label_values(
     answers: Mapping[str, np.ndarray], labels: Sequence[str]
 ) -> list[Any]:
-    """Each row's label, number, or labels that hold, of `text_answers`."""
+    """Converts outputs of `text_answers` to labels, numbers or sets."""
     if "score" in answers:
         return answers["score"].tolist()
     if "holds" in answers:
@@ -163,7 +163,7 @@ def label_values(
 def plain_answers(
     answers: Mapping[str, np.ndarray], labels: Sequence[str]
 ) -> list[Answer]:
-    """What `text_answers` gave, as plain values of each row."""
+    """Converts outputs of `text_answers` to plain values of each row."""
     values = label_values(answers, labels)
     if "score" in answers:
         return [{"score": value} for value in values]
@@ -180,27 +180,27 @@ def plain_answers(
 
 
 class SentenceModel(TextModel):
-    """A model of sentences or pairs that takes text.
+    """A classifier of texts or pairs.
 
     Signatures:
-      serving_default: text and, for pairs, text_b, string [B] -> what the
-        kind of task has: of classes label, string [B], and labels, string,
-        probabilities and logits, float32, each [B, C]; of several labels a
-        row labels, scores and logits [B, C], holds, bool [B, C], and label,
-        those that hold, joined; of a regression score, float32 [B].
-      classify or, for a regression, regress: the same rows as serialized
+      serving_default: text and, for pairs, text_b, string [B] ->
+        for classes label, string [B], and labels, string, probabilities and
+        logits, float32, each [B, C]; for several labels a row labels, scores
+        and logits [B, C], holds, bool [B, C], and label, the labels that hold
+        in one string; for a regression score, float32 [B].
+      classify or, for a regression, regress: the same for serialized
         tf.Examples with the features text and text_b.
-      tokens: input_ids, input_mask, segment_ids, int32 [B, S] -> the same as
+      tokens: input_ids, input_mask, segment_ids, int32 [B, S] -> the outputs of
         serving_default.
 
     Args:
-      model: from the encoder's inputs to logits [B, C].
+      model: computes logits [B, C] from the encoder's inputs.
       tokenizer: the tokenizer it was trained with.
-      config: how it is used.
-      max_windows: of a text; longer ones are refused.
+      config: its config.
+      max_windows: the most windows of a text.
 
     Raises:
-      UserError: see `TextModel`; or settings that do not go together.
+      UserError: see `TextModel`; or the config does not fit the model.
     """
 
     method: str
@@ -220,7 +220,7 @@ class SentenceModel(TextModel):
             config.labels,
         )
         pairs = config.num_texts == 2
-        # A regression has one output and no label.
+        # A regression has no labels.
         is_regression = config.label_kind == REGRESSION
         count = model.output_shape[-1]
         if config.labels or not is_regression or count != 1:
@@ -244,11 +244,11 @@ class SentenceModel(TextModel):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """text, and of a pair text_b."""
+        """The input text, and for pairs text_b."""
         return self._names
 
     def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
-        """The text columns of the recipe."""
+        """See `TextModel`; they are in the setting `text_columns`."""
         names = str(stated.get("text_columns", "")).split(",")
         return dict(zip(self._names, map(str.strip, names), strict=False))
 
@@ -259,7 +259,7 @@ class SentenceModel(TextModel):
         return dict([default, (self.method, examples), tokens])
 
     def requests(self) -> list[Request]:
-        """Texts of several lengths, each alone and all at once."""
+        """Texts of several lengths, separately and in one batch."""
         texts = sample_texts(self.max_seq_length, len(self._names))
         columns = zip(*texts, strict=True)
         return [
@@ -293,7 +293,7 @@ class SentenceModel(TextModel):
         outputs: Mapping[str, np.ndarray],
         rows: Sequence[Mapping[str, Any]],
     ) -> list[Answer]:
-        """The label or the labels with all probabilities, or the score."""
+        """See `plain_answers`."""
         return plain_answers(outputs, self.labels)
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
@@ -301,12 +301,11 @@ class SentenceModel(TextModel):
         return self._answers(tf.cast(self.forward(inputs), tf.float32))
 
     def rows(
-        self, first: TokenIds, second: TokenIds | None = None
+        self, *texts: TokenIds
     ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
-        """The rows of texts or pairs; see `text_rows`."""
+        """Makes the rows of texts or pairs; see `text_rows`."""
         return text_rows(
-            first,
-            second,
+            texts,
             self._room,
             self.usage.long_inputs,
             self.usage.doc_stride,
@@ -314,7 +313,7 @@ class SentenceModel(TextModel):
         )
 
     def _logits(self, texts: Sequence[tf.Tensor]) -> tf.Tensor:
-        """The logits of a batch, float32 [B, C]."""
+        """Computes the logits of a batch, float32 [B, C]."""
         with tf.device(HOST):
             if len(texts) == 2:
                 texts = equal_rows(text=texts[0], text_b=texts[1])
@@ -337,5 +336,5 @@ class SentenceModel(TextModel):
 def text_model(
     config: TextClassificationConfig, model: keras.Model, tokenizer: Tokenizer
 ) -> SentenceModel:
-    """The model that `config.build` made, as one that takes text."""
+    """Wraps the return value of `config.build` as a model of texts."""
     return SentenceModel(model, tokenizer, config)

@@ -1,4 +1,4 @@
-"""How a model of the family is used: what task.json holds."""
+"""`TextClassificationConfig`, the task.json of text classification."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from bert_tf.encoders import BertEncoder
 
 
-# Kinds of labels, and what becomes of long inputs.
+# Kinds of labels, and the handling of long inputs.
 CLASSES, REGRESSION, MULTI_LABEL = PROBLEM_TYPE_OF
 CUT, WINDOWS = "cut", "windows"
 _KINDS = {theirs: ours for ours, theirs in PROBLEM_TYPE_OF.items()}
-# Tokens from one window to the next.
+# The default stride of windows in tokens.
 _DOC_STRIDE = 128
 
 
 @dataclasses.dataclass(frozen=True)
 class TextClassificationConfig(TaskConfig):
-    """What task.json holds of a model of text classification.
+    """The content of task.json of a text classifier.
 
     Attributes:
       label_kind: classes, regression or multi_label.
       num_outputs: C.
-      num_texts: 1, or 2 where the rows are pairs.
-      text_columns: columns of a user's file, as the recipe has them.
-      label_separator: between several labels in a cell.
+      num_texts: 1, or 2 for pairs.
+      text_columns: the setting `text_columns` of the recipe.
+      label_separator: the separator of several labels in a cell.
       long_inputs: cut or windows.
       doc_stride: tokens from the start of a window to that of the next.
-      threshold: above which one of several labels holds.
+      threshold: the probability above which one of several labels holds.
     """
 
     label_kind: str
@@ -53,7 +53,7 @@ class TextClassificationConfig(TaskConfig):
     tasks: ClassVar[tuple[str, ...]] = tuple(OF_CLASSIFIERS)
 
     def __post_init__(self) -> None:
-        """Raises `UserError` for a kind or a treatment that is not known."""
+        """Raises `UserError` for an unknown label_kind or long_inputs."""
         for name, known in (
             ("label_kind", tuple(PROBLEM_TYPE_OF)),
             ("long_inputs", (CUT, WINDOWS)),
@@ -62,7 +62,7 @@ class TextClassificationConfig(TaskConfig):
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:
-        """Classes, several labels or a number, of one text or a pair."""
+        """Derives the config of a classifier; see `TaskConfig`."""
         outputs = num_labels(head.checkpoint, CLASSIFIER)
         kind, num_texts = _kind(head, outputs)
         task = CLASSIFIER_TASKS[kind, num_texts]
@@ -109,7 +109,7 @@ class TextClassificationConfig(TaskConfig):
 
     @property
     def problem_type(self) -> str:
-        """That of the kind of label."""
+        """The problem type of the kind of label."""
         return PROBLEM_TYPE_OF[self.label_kind]
 
     @property
@@ -118,29 +118,27 @@ class TextClassificationConfig(TaskConfig):
         return self.num_texts
 
     def summary(self) -> dict[str, Any]:
-        """The threshold, where there is one."""
+        """The threshold of several labels."""
         if self.label_kind != MULTI_LABEL:
             return {}
         return {"threshold": self.threshold}
 
     def stated(self) -> dict[str, Any]:
-        """What options must not contradict, with the use of the classifier."""
+        """See `TaskConfig`; a classifier's head has several uses."""
         task = CLASSIFIER_TASKS[self.label_kind, self.num_texts]
         return super().stated() | {"task": task}
 
 
 def _kind(head: HeadInFolder, outputs: int) -> tuple[str, int]:
-    """The kind of answers of a classifier, and the texts of a row."""
+    """Returns the kind of label of a classifier, and the texts of a row."""
     problem_type = head.checkpoint.problem_type
-    # As transformers trains (modeling_bert.py,
-    # BertForSequenceClassification.forward).
+    # As transformers: modeling_bert.py, BertForSequenceClassification.forward.
     kind = REGRESSION if outputs == 1 else CLASSES
     if problem_type is not None:
         kind = _KINDS[problem_type]
     if kind == CLASSES and outputs == 1:
-        # The softmax of one output is 1 whatever the text;
-        # text_classification.py of transformers' pipelines takes the
-        # sigmoid.
+        # The softmax of one output is always 1; transformers' pipelines take
+        # the sigmoid (text_classification.py).
         kind = MULTI_LABEL
     num_texts = 1
     task = head.options.task

@@ -1,4 +1,4 @@
-"""The kinds of text classification: a class, a number, several labels."""
+"""Text classification by kind of label: classes, numbers, several labels."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -36,11 +36,11 @@ from bert_tf.families.text_classification.task import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceTask(TextClassificationTask):
-    """A task whose answer is one of several classes.
+    """A task that assigns one of several classes.
 
     Attributes:
       labels: its classes; see `TextClassificationTask`.
-      scores: of class numbers, int [N].
+      scores: scores of class indices, int [N].
     """
 
     scores: Mapping[str, Metric] = dataclasses.field(
@@ -54,7 +54,7 @@ class SentenceTask(TextClassificationTask):
     label_kind: ClassVar[str] = "classes"
 
     def parse_label(self, cell: Cell, place: str) -> str:
-        """Turns a cell into the name of a class."""
+        """Parses a cell as a class."""
         if isinstance(cell, tuple):
             raise Fault(
                 "a list for a label",
@@ -75,19 +75,19 @@ class SentenceTask(TextClassificationTask):
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
-        """The places of the classes in `labels`, int32 [N]."""
+        """Returns the indices of classes in `labels`, int32 [N]."""
         numbers = {label: number for number, label in enumerate(labels)}
         return np.array([numbers[value] for value in values], np.int32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RegressionTask(TextClassificationTask):
-    """A task whose answer is a number.
+    """A task that predicts a number.
 
     Attributes:
-      scores: of numbers, float64 [N].
-      value_range: the least and the largest number that may be answered, to
-        which others are clipped before they are scored and written; or None.
+      scores: scores of numbers, float64 [N].
+      value_range: the least and the largest number, to which predictions are
+        clipped before they are scored and written; or None.
     """
 
     scores: Mapping[str, Metric] = dataclasses.field(
@@ -102,7 +102,7 @@ class RegressionTask(TextClassificationTask):
     label_kind: ClassVar[str] = "regression"
 
     def parse_label(self, cell: Cell, place: str) -> float:
-        """Turns a cell into a finite number."""
+        """Parses a cell as a finite number."""
         try:
             number = float(cell if isinstance(cell, str) else "")
         except ValueError:
@@ -123,11 +123,11 @@ class RegressionTask(TextClassificationTask):
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
-        """The numbers, float64 [N]."""
+        """Returns the numbers as float64 [N]."""
         return np.array(values, np.float64)
 
     def comparable(self, values: Sequence[float]) -> Sequence[float]:
-        """Numbers within `value_range`."""
+        """Clips numbers to `value_range`."""
         if self.value_range is None:
             return values
         return np.clip(values, *self.value_range).tolist()
@@ -135,10 +135,10 @@ class RegressionTask(TextClassificationTask):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiLabelTask(TextClassificationTask):
-    """A task whose answer is any number of labels, none among them.
+    """A task that assigns any number of labels.
 
     Attributes:
-      scores: of which labels hold, bool [N, C].
+      scores: scores of the labels that hold, bool [N, C].
     """
 
     scores: Mapping[str, Metric] = dataclasses.field(
@@ -154,7 +154,7 @@ class MultiLabelTask(TextClassificationTask):
     recipe_type: ClassVar[type[SentenceRecipe]] = MultiLabelRecipe
 
     def parse_label(self, cell: Cell, place: str) -> tuple[str, ...]:
-        """Splits a cell into its labels, sorted."""
+        """Parses a cell as sorted labels."""
         parts = cell or ()
         if isinstance(parts, str):
             parts = tuple(parts.split(self.separator))
@@ -180,7 +180,7 @@ class MultiLabelTask(TextClassificationTask):
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
-        """Which labels hold, bool [N, C]."""
+        """Returns which labels hold, bool [N, C]."""
         numbers = {label: number for number, label in enumerate(labels)}
         holds = np.zeros((len(values), len(labels)), bool)
         for row, names in zip(holds, values, strict=True):
@@ -190,16 +190,15 @@ class MultiLabelTask(TextClassificationTask):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UserFileTask(TaskTemplate):
-    """A task on own files: of which kind, and of what, the recipe says.
+    """A task on a user's files, whose kind and columns the recipe defines.
 
     Attributes:
-      scores: scores by name, in place of those of its kind (`SentenceTask`,
-        `RegressionTask` or `MultiLabelTask`), which says what they are given;
-        classes are numbered as they are sorted. Like all scores they are
-        shown times 100.
-      main_metric: the score by which the best model is chosen, in place of the
-        kind's; or the first of `scores`.
-      lower_is_better: scores of which the lower number is the better one.
+      scores: scores by name that replace those of its kind (`SentenceTask`,
+        `RegressionTask` or `MultiLabelTask`), and have the same arguments.
+        Classes are indexed in sorted order. Scores are shown times 100.
+      main_metric: the score that selects the best model; empty is the first of
+        `scores`, or else the kind's.
+      lower_is_better: the scores that are better if they are lower.
     """
 
     scores: Mapping[str, Metric] = dataclasses.field(default_factory=dict)
@@ -236,7 +235,7 @@ class UserFileTask(TaskTemplate):
             }
         if self.main_metric:
             own["main_metric"] = self.main_metric
-        # Task and data of one run, so that a file is read once.
+        # Data of its own, so that a run reads each file once.
         return kinds[recipe.label_kind](
             name=self.name,
             data=UserTexts(texts),
@@ -247,7 +246,7 @@ class UserFileTask(TaskTemplate):
 
 
 class UserTexts(UserFiles):
-    """The rows of the files that a recipe names; see `TextData`.
+    """The rows of the files that a recipe names.
 
     Args:
       texts: the text columns, one or two.
@@ -264,7 +263,7 @@ class UserTexts(UserFiles):
         parse_label: ParseLabel,
         label_needed: bool = True,
     ) -> list[Example]:
-        """See `TextData`."""
+        """Reads the rows of a file; see `GlueData.read_file`."""
         required, optional = [*self._texts], [recipe.label_column]
         if label_needed:
             required += named_columns({"label_column": optional}, path)
@@ -276,7 +275,7 @@ class UserTexts(UserFiles):
 
 
 def _check_label_text(label: str, place: str) -> None:
-    """Raises `UserError` if no prediction file could hold the label."""
+    """Raises `Fault` if a prediction file cannot hold the label."""
     if any(character in label for character in "\t\r\n"):
         raise Fault(
             "a tab or line end in a label",

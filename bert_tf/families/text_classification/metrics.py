@@ -1,9 +1,8 @@
-"""The official scores of GLUE, and those of several labels a row.
+"""The official scores of GLUE, and multi-label scores.
 
-A metric takes the labels of N examples and the predictions for them, in two
-NumPy arrays of one shape, and computes in float64 or whole numbers. Where a
-score is not defined (nothing varies, nothing was predicted) it is 0, without a
-warning.
+A metric takes N labels and N predictions as NumPy arrays of the same shape, and
+computes in float64 or integers. Undefined scores, for example the correlation
+with a constant, are 0 without a warning.
 """
 
 import math
@@ -29,7 +28,7 @@ def _checked(
 
 
 def accuracy(references: np.ndarray, predictions: np.ndarray) -> float:
-    """The share of correct predictions; values of any type [N]."""
+    """Computes the share of correct predictions; any dtype, [N]."""
     references, predictions = _checked(references, predictions)
     return int(np.sum(references == predictions)) / len(references)
 
@@ -37,10 +36,10 @@ def accuracy(references: np.ndarray, predictions: np.ndarray) -> float:
 def _counts(
     references: np.ndarray, predictions: np.ndarray
 ) -> tuple[int, int, int]:
-    """Rows of class 1 in both, in the references, and in the predictions."""
+    """Counts class 1 in both, in the references and in the predictions."""
     references, predictions = _checked(references, predictions)
     gold, predicted = references == 1, predictions == 1
-    # Python's whole numbers: a product of four counts outgrows int64.
+    # Python integers, because the product of four counts overflows int64.
     return (
         int(np.sum(gold & predicted)),
         int(np.sum(gold)),
@@ -49,14 +48,14 @@ def _counts(
 
 
 def binary_f1(references: np.ndarray, predictions: np.ndarray) -> float:
-    """Harmonic mean of precision and recall of class 1; classes 0 and 1 [N]."""
+    """Computes the F1 of class 1, of classes 0 and 1, [N]."""
     num_correct, num_gold, num_predicted = _counts(references, predictions)
     total = num_gold + num_predicted
     return 2 * num_correct / total if total else 0.0
 
 
 def macro_f1(references: np.ndarray, predictions: np.ndarray) -> float:
-    """The mean F1 of the classes that occur in either; of any type [N]."""
+    """Computes the mean F1 of the classes that occur; any dtype, [N]."""
     references, predictions = _checked(references, predictions)
     classes = np.union1d(references, predictions)
     return math.fsum(
@@ -65,7 +64,7 @@ def macro_f1(references: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def matthews(references: np.ndarray, predictions: np.ndarray) -> float:
-    """Matthews' correlation (Matthews 1975) of classes 0 and 1 [N]."""
+    """Computes Matthews' correlation (Matthews 1975) of 0 and 1, [N]."""
     num_correct, num_gold, num_predicted = _counts(references, predictions)
     count = len(references)
     product = (
@@ -79,7 +78,7 @@ def matthews(references: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def pearson(references: np.ndarray, predictions: np.ndarray) -> float:
-    """Pearson's correlation of numbers [N]."""
+    """Computes Pearson's correlation of numbers, [N]."""
     references, predictions = _checked(references, predictions)
     if np.ptp(references) == 0 or np.ptp(predictions) == 0:
         return 0.0
@@ -88,16 +87,16 @@ def pearson(references: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:
-    """Values with mean 0 and Euclidean length 1, in float64."""
+    """Standardizes values to mean 0 and Euclidean norm 1, in float64."""
     values = values.astype(np.float64)
     values = values - values.mean()
-    # Divided by the largest first, so that no square is lost.
+    # Dividing by the largest first prevents underflow of squares.
     values = values / np.max(np.abs(values))
     return values / np.linalg.norm(values)
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks of numbers [N] from 1; equal ones share the mean of their ranks."""
+    """Ranks numbers [N] from 1; ties share the mean of their ranks."""
     _, group, counts = np.unique(
         values, return_inverse=True, return_counts=True
     )
@@ -106,25 +105,25 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 def spearman(references: np.ndarray, predictions: np.ndarray) -> float:
-    """Spearman's correlation of numbers [N]: Pearson's, of the ranks."""
+    """Computes Spearman's correlation of numbers, [N]."""
     references, predictions = _checked(references, predictions)
     return pearson(ranks(references), ranks(predictions))
 
 
 def subset_accuracy(references: np.ndarray, predictions: np.ndarray) -> float:
-    """The share of rows whose labels, bool [N, C], are all correct."""
+    """Computes the share of rows with all labels correct, bool [N, C]."""
     references, predictions = _checked(references, predictions)
     correct = np.all(references == predictions, axis=1)
     return int(np.sum(correct)) / len(correct)
 
 
 def label_micro_f1(references: np.ndarray, predictions: np.ndarray) -> float:
-    """F1 over the decisions on all labels together, bool [N, C]."""
+    """Computes the F1 over all pairs of row and label, bool [N, C]."""
     return binary_f1(np.ravel(references), np.ravel(predictions))
 
 
 def label_macro_f1(references: np.ndarray, predictions: np.ndarray) -> float:
-    """The mean F1 of C labels, bool [N, C]; one that never occurs counts 0."""
+    """Computes the mean F1 of labels, bool [N, C], 0 of unused ones."""
     references, predictions = _checked(references, predictions)
     count = references.shape[1]
     return (

@@ -1,8 +1,8 @@
-"""Report statistics of texts with a class, a value or a set of labels.
+"""Statistics of text classifiers for the report.
 
-Rows are those of dev_predictions.jsonl: "label" and "prediction" are a class,
-a number, or the list of the classes that hold; "probabilities" has one of each
-class, and is not there for numbers.
+Rows are the lines of dev_predictions.jsonl: "label" and "prediction" are a
+class, a number, or a list of labels; "probabilities" are those of all labels,
+and are missing for numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 def statistics(
     rows: Sequence[Row], results: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the answers to the dev rows show, by the form of the labels."""
+    """Computes the statistics of dev predictions by the kind of label."""
     labels = results["labels"]
     if not labels:
         return _regression_statistics(rows)
@@ -41,7 +41,7 @@ def statistics(
 def _class_statistics(
     rows: Sequence[Row], labels: Sequence[str]
 ) -> dict[str, Any]:
-    """Confusion matrix, per-class scores, calibration and mistakes."""
+    """Computes confusion matrix, per-class scores, calibration, mistakes."""
     index = {label: i for i, label in enumerate(labels)}
     truth = np.array([index[row["label"]] for row in rows])
     predicted = np.array([index[row["prediction"]] for row in rows])
@@ -77,7 +77,7 @@ def _class_statistics(
 def _multi_label_statistics(
     rows: Sequence[Row], labels: Sequence[str]
 ) -> dict[str, Any]:
-    """Per-label scores, calibration and mistakes."""
+    """Computes per-label scores, calibration and mistakes."""
     truth = _indicators([row["label"] for row in rows], labels)
     predicted = _indicators([row["prediction"] for row in rows], labels)
     probabilities = np.array([row["probabilities"] for row in rows])
@@ -100,21 +100,19 @@ def _multi_label_statistics(
 def _indicators(
     sets: Sequence[Sequence[str]], labels: Sequence[str]
 ) -> np.ndarray:
-    """Bool [N, C], true where the row holds the label."""
+    """Converts sets of labels to bool [N, C]."""
     return np.array([[label in each for label in labels] for each in sets])
 
 
 def _regression_statistics(rows: Sequence[Row]) -> dict[str, Any]:
-    """Points of true and predicted values, errors and mistakes.
+    """Computes points of true and predicted values, errors and mistakes.
 
-    "mean_absolute_error" is the mean of |prediction - label|,
-    "root_mean_squared_error" the root of the mean of its square, "mean_error"
-    the mean of prediction - label (above 0: the model guesses too high).
+    "mean_error" is the mean of prediction - label.
     """
     truth = np.array([row["label"] for row in rows], np.float64)
     predicted = np.array([row["prediction"] for row in rows], np.float64)
     errors = predicted - truth
-    # Symmetric, so that a bias of the model is seen at once.
+    # Symmetric around 0, which makes a bias visible.
     reach = float(np.abs(errors).max()) or 1.0
     counts, edges = np.histogram(errors, _RESIDUAL_BINS, (-reach, reach))
     every = -(-len(rows) // _SCATTER_POINTS)
@@ -151,18 +149,18 @@ def _multi_label_mistakes(
     predicted: np.ndarray,
     probabilities: np.ndarray,
 ) -> dict[str, Any]:
-    """The rows with the surest wrong decision about any one label.
+    """Selects the rows with the most confident mistakes about any label.
 
     Args:
       rows: N rows.
       labels: C labels.
-      truth: bool [N, C], the labels that hold.
-      predicted: bool [N, C], those that were given.
+      truth: bool [N, C], the gold labels.
+      predicted: bool [N, C], the predicted labels.
       probabilities: float [N, C].
     """
     wrong = truth != predicted
-    of_wrong_side = np.where(truth, 1 - probabilities, probabilities)
-    confidence = np.where(wrong, of_wrong_side, 0.0).max(axis=1)
+    mistaken = np.where(truth, 1 - probabilities, probabilities)
+    confidence = np.where(wrong, mistaken, 0.0).max(axis=1)
 
     def chosen(i: int, mask: np.ndarray) -> dict[str, float]:
         return {
@@ -186,7 +184,7 @@ def _multi_label_mistakes(
 
 
 def _worst(badness: np.ndarray, wrong: np.ndarray) -> list[int]:
-    """Indices of the wrong rows, the worst first; ties keep their order."""
+    """Returns the indices of wrong rows, the worst first."""
     order = np.argsort(-badness, kind="stable")
     return [int(index) for index in order if wrong[index]][:NUM_MISTAKES]
 

@@ -1,7 +1,6 @@
-"""Text classification: what tasks on one text or a pair have in common.
+"""`TextClassificationTask`, the base of tasks on one text or a pair.
 
-A task says where its rows come from (`data`), and its kind (kinds.py) what a
-label is: how it stands in a file, and as what metrics take it.
+Its subclasses (kinds.py) parse labels, and convert them to arrays for metrics.
 """
 
 import abc
@@ -9,7 +8,7 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,13 +17,11 @@ from bert_tf.families.checks import Examination
 from bert_tf.families.data.examples import (
     Example,
     Label,
-    ParseLabel,
     known_label,
     names_in,
     sorted_labels,
 )
 from bert_tf.families.data.tables import Cell
-from bert_tf.families.data.user_files import ReadRows
 from bert_tf.families.recipe import MultiLabelRecipe, SentenceRecipe
 from bert_tf.families.row_task import PREDICTION, RowAnswers, RowTask
 from bert_tf.families.rows import TextRows
@@ -47,38 +44,8 @@ if TYPE_CHECKING:
 # Above this many classes, a class must have at least two rows on average.
 _FEW_CLASSES = 20
 
-# A score of N answers: those of the examples, then those predicted.
+# A score of N predictions, given labels and predictions.
 Metric = Callable[[np.ndarray, np.ndarray], float]
-
-
-class TextData(Protocol):
-    """Where a task's rows come from."""
-
-    def present(
-        self, splits: Sequence[str], recipe: SentenceRecipe
-    ) -> tuple[str, ...]:
-        """The splits that are there; says in a line which are not."""
-
-    def read(
-        self, split: str, recipe: SentenceRecipe, read_rows: ReadRows
-    ) -> list[Example]:
-        """The rows of a split; see `UserFiles`."""
-
-    def read_file(
-        self,
-        path: str,
-        recipe: SentenceRecipe,
-        parse_label: ParseLabel,
-        label_needed: bool = True,
-    ) -> list[Example]:
-        """The rows of a file that is laid out as the dev file is.
-
-        Args:
-          path: the file.
-          recipe: how to read it.
-          parse_label: makes labels of their cells.
-          label_needed: whether the label's column must be there.
-        """
 
 
 def encode(
@@ -88,11 +55,11 @@ def encode(
     long_inputs: str = CUT,
     doc_stride: int = 64,
 ) -> "EncodedRows":
-    """Tokenises and packs examples; see `answers.text_rows`.
+    """Tokenizes and packs examples; see `answers.text_rows`.
 
     Args:
-      examples: the examples; in all of them, or in none, text_b is None.
-      tokenizer: what turns texts into ids.
+      examples: examples of texts, or of pairs.
+      tokenizer: the tokenizer.
       max_seq_length: S, the longest row.
       long_inputs: "cut" or "windows".
       doc_stride: tokens from the start of a window to that of the next.
@@ -101,36 +68,28 @@ def encode(
     from bert_tf.families.text_classification.answers import text_rows
     from bert_tf.text.layout import pack_rows, tokenize
 
-    columns = [[e.text_a for e in examples]]
-    if examples and examples[0].text_b is not None:
-        columns.append([e.text_b or "" for e in examples])
-    texts = [tokenize(tokenizer, column) for column in columns]
+    columns = zip(*(example.texts for example in examples), strict=True)
+    texts = [tokenize(tokenizer, list(column)) for column in columns]
     room = max_seq_length - tokenizer.packing.num_special(len(texts))
-    example, first, second = text_rows(
-        texts[0],
-        texts[1] if len(texts) == 2 else None,
-        room,
-        long_inputs,
-        doc_stride,
-    )
+    example, first, second = text_rows(texts, room, long_inputs, doc_stride)
     return pack_rows(first, second, tokenizer.packing, example, len(examples))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
-    """A task on one text or a pair; what its answers are is up to the kind.
+    """A task on one text or a pair.
 
     Attributes:
-      data: where its rows come from.
-      labels: its labels in the order of the model's outputs; empty where
-        they are found in the training rows, or there are none.
+      data: the source of its rows, `UserTexts` or `GlueData`.
+      labels: its labels in the order of the model's outputs; empty to find them
+        in the training rows, or for a regression.
       scores: its official scores by name.
-      submission_files: the name of each test split's prediction file.
-      text_columns: columns of a user's file, as the recipe has them.
-      separator: what stands between several labels of a cell.
+      submission_files: split to the name of its prediction file.
+      text_columns: the setting `text_columns` of the recipe.
+      separator: the separator of several labels in a cell.
     """
 
-    data: TextData
+    data: Any
     labels: tuple[str, ...] = ()
     scores: Mapping[str, Metric]
     submission_files: Mapping[str, str] = dataclasses.field(
@@ -139,7 +98,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     text_columns: str = ""
     separator: str = ","
 
-    # What `--set label_kind` calls this kind of task.
+    # The value of the setting `label_kind`.
     label_kind: ClassVar[str]
     recipe_type: ClassVar[type[SentenceRecipe]] = SentenceRecipe
     config_type: ClassVar[type[TextClassificationConfig]] = (
@@ -147,7 +106,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     )
 
     def __post_init__(self) -> None:
-        """Raises `UserError` if a score that is named is none of its scores."""
+        """Raises `UserError` if it names a score that it lacks."""
         for name in (self.main_metric, *self.lower_is_better):
             if name not in self.scores:
                 raise UserError(
@@ -158,7 +117,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
 
     @property
     def fixed_config(self) -> dict[str, Any]:
-        """What a label is."""
+        """The kind of label."""
         return {"label_kind": self.label_kind}
 
     def examine(
@@ -167,7 +126,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         tokenizer: Tokenizer,
         splits: Mapping[str, list[Example]],
     ) -> Examination:
-        """Counts labels, lengths, unknown words, repeated and odd texts."""
+        """See `examine_texts`."""
         return examine_texts(
             self.name,
             self.label_kind,
@@ -180,7 +139,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     def configure(
         self, recipe: SentenceRecipe, examples: list[Example]
     ) -> TextClassificationConfig:
-        """Labels, lengths, columns, and the threshold of several labels."""
+        """Returns the config; see `Task`."""
         labels = self.find_labels(examples)
         threshold = 0.5
         if self.label_kind == MULTI_LABEL:
@@ -203,7 +162,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     def check(
         self, examples: list[Example], config: TextClassificationConfig
     ) -> None:
-        """Refuses pairs for a model of single texts, and unknown labels."""
+        """Raises `UserError` on another number of texts or unknown labels."""
         count = len(examples[0].texts)
         if count != config.num_texts:
             raise UserError(
@@ -221,15 +180,10 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         tokenizer: Tokenizer,
         config: TextClassificationConfig,
     ) -> TextRows:
-        """Tokenises and packs; see the function `encode`."""
+        """Tokenizes and packs; see the function `encode`."""
+        length, stride = config.max_seq_length, config.doc_stride
         return TextRows(
-            encode(
-                examples,
-                tokenizer,
-                config.max_seq_length,
-                config.long_inputs,
-                config.doc_stride,
-            )
+            encode(examples, tokenizer, length, config.long_inputs, stride)
         )
 
     def loss(
@@ -238,7 +192,11 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         examples: list[Example],
         config: TextClassificationConfig,
     ) -> Any:
-        """The loss of the kind; `UserError` for weights without classes."""
+        """Returns the objective, with class weights if there are any.
+
+        Raises:
+          UserError: `class_weights` of a task without classes.
+        """
         setting = recipe.class_weights
         if not setting:
             return self.objective()
@@ -270,10 +228,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         split: str,
         answered: RowAnswers[Example, TextClassificationConfig],
     ) -> pathlib.Path:
-        """Writes index and prediction, as gluebenchmark.com takes them.
-
-        The file for GLUE, where the split has one, is written besides.
-        """
+        """Writes index and prediction, and the split's submission file."""
         path = super().write_predictions(folder, split, answered)
         if split not in self.submission_files:
             return path
@@ -287,32 +242,32 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         predictions: Sequence[Label],
         labels: Sequence[str] = (),
     ) -> dict[str, float]:
-        """The scores of the task.
+        """Computes the scores of the task.
 
-        Labels are numbered as the model's are, or else as those of the task or
-        those that occur.
+        Labels are numbered in the order of the model's outputs, of the task or
+        of the labels that occur.
         """
         labels = labels or self.all_labels([*references, *predictions])
         gold = self.label_array(references, labels)
         predicted = self.label_array(predictions, labels)
         if gold.ndim == 2:
-            # Of several labels a row, those that occur.
-            there = (gold | predicted).any(axis=0)
-            gold, predicted = gold[:, there], predicted[:, there]
+            # Without multi-label classes that do not occur.
+            occurs = (gold | predicted).any(axis=0)
+            gold, predicted = gold[:, occurs], predicted[:, occurs]
         return {
             name: float(score(gold, predicted))
             for name, score in self.scores.items()
         }
 
     def parse(self, cell: str, example: Example, place: str) -> Label:
-        """The label in a cell."""
+        """Parses the label in a cell."""
         del example
         return self.parse_label(cell, place)
 
     def read_file(
         self, path: str, recipe: SentenceRecipe, labelled: bool = True
     ) -> list[Example]:
-        """See `TextData`; rows to predict may have no label."""
+        """Reads the rows of a file; rows to predict may have no label."""
 
         def parse_label_if_any(cell: Cell, place: str) -> Label:
             return self.parse_label(cell, place) if cell else None
@@ -321,30 +276,30 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         return self.data.read_file(path, recipe, parse, labelled)
 
     def guess(self, labels: Sequence[Label]) -> Label:
-        """The commonest label, or the mean of numbers."""
+        """Returns the most frequent label, or the mean of numbers."""
         if self.label_kind == REGRESSION:
             return math.fsum(labels) / len(labels)
         return super().guess(labels)
 
     @abc.abstractmethod
     def parse_label(self, cell: Cell, place: str) -> Label:
-        """Turns a cell into a label; `place` is file and row, for errors."""
+        """Parses a cell as a label; `place` is file and row, for errors."""
 
     @abc.abstractmethod
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
-        """Labels or answers as the metrics take them, [N] or [N, C]."""
+        """Converts labels to an array for metrics, [N] or [N, C]."""
 
     def comparable(self, values: Sequence[Label]) -> Sequence[Label]:
-        """Answers of a model in the form that `parse_label` gives."""
+        """Converts a model's answers to the form that `parse_label` returns."""
         return [tuple(sorted(v)) if isinstance(v, tuple) else v for v in values]
 
     def objective(
         self, class_weights: Sequence[float] | None = None
     ) -> "LogitsObjective":
-        """What the model is trained for; classes may be weighted."""
-        # Imported here, because scoring a file needs no Keras.
+        """Returns the objective, with weights of the classes if given."""
+        # Scoring a file needs no Keras.
         from bert_tf.families import task_model
 
         if self.label_kind == CLASSES:
@@ -354,7 +309,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         return task_model.MultiLabelObjective()
 
     def cell_of(self, prediction: Label, example: Any = None) -> str:
-        """A label as it stands in a file, a number with six decimals."""
+        """Formats a label for a file, a number with six decimals."""
         del example
         if isinstance(prediction, tuple):
             return self.separator.join(prediction)
@@ -362,7 +317,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         return prediction if is_name else f"{prediction:.6f}"
 
     def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """The task's own labels, or those of the training examples.
+        """Returns the task's labels, or those of the training examples.
 
         Raises:
           UserError: nothing can be learned from these.
@@ -389,7 +344,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         return labels
 
     def all_labels(self, values: Sequence[Label]) -> tuple[str, ...]:
-        """The task's own labels, or those that occur in `values`, sorted."""
+        """Returns the task's labels, or those in `values`, sorted."""
         return self.labels or sorted_labels(
             name for value in values for name in names_in(value)
         )
@@ -397,7 +352,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     def targets(
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
-        """What the model is to learn: classes int32 [N], or float32 [N, ...].
+        """Returns the labels as an array: int32 [N], or float32 [N, ...].
 
         Raises:
           UserError: an example has no label or one that is not in `labels`.
@@ -415,7 +370,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
 
 
 def unknown_label(label: str, labels: Sequence[str], place: str) -> Fault:
-    """The error of a label that is none of `labels`."""
+    """Returns the fault of a label that is not in `labels`."""
     known = ", ".join(map(repr, labels[:20]))
     more = f" and {len(labels) - 20} more" if len(labels) > 20 else ""
     return Fault(
@@ -428,11 +383,11 @@ def unknown_label(label: str, labels: Sequence[str], place: str) -> Fault:
 def class_weights_of(
     setting: str, targets: np.ndarray, labels: Sequence[str]
 ) -> list[float]:
-    """The weights of the classes that the recipe asks for.
+    """Returns the weights of the classes.
 
     Args:
-      setting: `class_weights` of the recipe. "balanced" gives each class the
-        same sum of weights over the training examples, and 1 on average.
+      setting: the setting `class_weights`. With "balanced", the weights of the
+        training examples of each class have the same sum, and their mean is 1.
       targets: int32 [N], the classes of the training examples.
       labels: the C classes.
     """
@@ -444,7 +399,7 @@ def class_weights_of(
         weights = [float(part) for part in setting.split(",")]
     except ValueError:
         weights = []
-    # With a weight of 0, a batch of that class alone would have no mean.
+    # With a weight of 0, the loss of a batch of one class would be 0 / 0.
     good = all(0 < weight < math.inf for weight in weights)
     if not good or len(weights) != len(labels):
         raise UserError(
