@@ -68,7 +68,7 @@ def encode(
     from bert_tf.families.text_classification.answers import text_rows
     from bert_tf.text.layout import pack_rows, tokenize
 
-    columns = zip(*(example.texts for example in examples), strict=True)
+    columns = [*zip(*(each.texts for each in examples), strict=True)] or [()]
     texts = [tokenize(tokenizer, list(column)) for column in columns]
     room = max_seq_length - tokenizer.packing.num_special(len(texts))
     example, first, second = text_rows(texts, room, long_inputs, doc_stride)
