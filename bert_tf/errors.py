@@ -1,4 +1,4 @@
-"""Errors that a user can correct."""
+"""Errors that a user can correct, and what their messages consist of."""
 
 import difflib
 import errno
@@ -8,25 +8,23 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _MAX_NAMES = 8
+_LONGEST_MESSAGE = 200
 
 
 class UserError(ValueError):
     """A mistake of the user's, described in one line.
 
-    The message names the argument, in backticks, the file and row where there
-    is one, the value received and what would do. The commands in `tools/`
-    print it without a stack trace, with flags for the names of arguments, and
-    exit with code 1.
+    The message names the argument, in backticks, the file and row, the value
+    received and the remedy. The commands in `tools/` print it without a stack
+    trace, replace arguments by flags, and exit with code 1.
     """
 
 
 class Fault(UserError):
-    """What is wrong with one row of a file, and what would do.
-
-    Whoever reads a whole file collects the faults of all of its rows.
+    """An error in one row of a file; readers of whole files collect them.
 
     Args:
-      kind: what such faults are called in a table, in a few words.
+      kind: the heading of these errors in a table.
       message: the line, which begins with file and row.
     """
 
@@ -35,32 +33,41 @@ class Fault(UserError):
         self.kind = kind
 
 
+def one_line(error: Exception) -> str:
+    """Returns a library's error message as one line of at most 200 characters.
+
+    Without a message it returns the type of the error.
+    """
+    line = " ".join(str(error).split()) or type(error).__name__
+    return line.rstrip(".")[:_LONGEST_MESSAGE]
+
+
 def writing_failed(error: Exception, path: str | os.PathLike) -> OSError:
-    """The system's error behind that of a library that writes files.
+    """Returns the system's error behind that of a library that writes files.
 
     Args:
-      error: what TensorFlow or safetensors raised.
-      path: what was to be written, for the message.
+      error: raised by TensorFlow or safetensors.
+      path: the file or folder to write, for the message.
     """
     if re.search(r"No space left|[Qq]uota exceeded", str(error)):
         reason = os.strerror(errno.ENOSPC)
         return OSError(errno.ENOSPC, reason, os.fspath(path))
-    return OSError(errno.EIO, " ".join(str(error).split()), os.fspath(path))
+    return OSError(errno.EIO, one_line(error), os.fspath(path))
 
 
 def check_choice(
     shown: str, value: object, choices: Iterable[str], advice: str = ""
 ) -> str:
-    """One of several values, as which it is given.
+    """Returns a value that must be one of several.
 
     Args:
       shown: the argument in backticks, or file and key.
-      value: what was given, of any type.
+      value: the value received, of any type.
       choices: the valid values.
-      advice: what follows their list in the error.
+      advice: follows their list in the error.
 
     Raises:
-      UserError: it is none of them.
+      UserError: the value is none of them.
     """
     known = [*choices]
     if value in known:
@@ -77,17 +84,17 @@ def whole_number(
     most: int | None = None,
     why: str = "",
 ) -> int:
-    """A whole number that a program gives, also one of NumPy's.
+    """Returns an argument that must be an integer, Python's or NumPy's.
 
     Args:
-      name: of the argument, for the error.
-      value: what was given.
-      least: the smallest that is taken.
-      most: the largest; None for no limit.
+      name: the argument, for the error.
+      value: the value received.
+      least: the smallest valid value.
+      most: the largest valid value; None for no limit.
       why: the reason for the limits, for the error.
 
     Raises:
-      UserError: it is something else, or out of these limits.
+      UserError: it is no integer, or outside the limits.
     """
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         number = int(value)
@@ -103,14 +110,14 @@ def whole_number(
 
 
 def excerpt(value: object) -> str:
-    """A value as an error shows it: quoted, and at most 60 characters."""
-    # Tables and arrays have line ends in theirs.
+    """Returns the repr of a value, truncated to 60 characters."""
+    # Those of tables and arrays have line ends.
     shown = repr(value).replace("\n", " ")
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def first_few(names: Sequence[str]) -> str:
-    """The first names of a list for an error, and how many more there are."""
+    """Returns the first names of a list, and how many more there are."""
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" * (more > 0))
 
@@ -118,9 +125,9 @@ def first_few(names: Sequence[str]) -> str:
 def did_you_mean(
     value: str, names: Iterable[str], shown: Callable[[str], str] = str
 ) -> str:
-    """A sentence with the name that is nearest to a wrong one, or nothing.
+    """Returns a sentence with the valid name nearest to a wrong one, or "".
 
-    `shown` is how names are written: `repr` for those that may have blanks.
+    `shown` formats the name: `repr` where names may have blanks.
     """
     near = difflib.get_close_matches(value, list(names), n=1)
     return f" Did you mean {shown(near[0])}?" if near else ""
@@ -138,16 +145,16 @@ def refuse_faults(
 
 
 class WorkerLost(RuntimeError):
-    """Another worker of the run is gone; the run can be resumed.
+    """Another worker of the run was lost; the run can be resumed.
 
-    The commands that train start again when they catch it, wait for the lost
-    worker and resume from the last training state.
+    The commands that train restart, wait for the lost worker and resume from
+    the last training state.
     """
 
 
 class RunStopped(RuntimeError):
-    """SIGTERM ended the run, which kept its state and can be resumed.
+    """SIGTERM stopped the run, which saved its state and can be resumed.
 
-    The commands that train end with the exit code 75 when they catch it. Ctrl-C
-    ends a run the same way, by a KeyboardInterrupt and with the exit code 130.
+    The commands that train exit with code 75. After Ctrl-C, a
+    KeyboardInterrupt, they exit with code 130.
     """

@@ -1,4 +1,4 @@
-"""Reading the user's text files strictly and writing files whole or not."""
+"""Strict reading of the user's text files, and atomic writing of files."""
 
 import contextlib
 import errno
@@ -33,10 +33,10 @@ try:
 except ImportError:  # Windows has none.
     fcntl = None  # type: ignore[assignment]
 
-# What stands for standard input and output in the place of a file.
+# The name of standard input and output.
 STANDARD_STREAM = "-"
 ENCODING_ERRORS = ("strict", "replace")
-# What a process of another machine has not written to for so long is nobody's.
+# A partial of another machine is removed after this time without a write.
 _SECONDS_UNTIL_ABANDONED = 24 * 60 * 60
 _UNKNOWN = "0"
 _BOM = "\ufeff"
@@ -49,8 +49,8 @@ def expand_inputs(
     """Expands comma-separated paths and globs to a sorted list of files.
 
     Raises:
-      UserError: nothing given, a pattern that matches nothing, a directory,
-        a file that cannot be read, or only empty files.
+      UserError: there is no pattern, a pattern matches nothing, a path is a
+        directory or not readable, or all files are empty.
     """
     files: set[pathlib.Path] = set()
     given = [p.strip() for p in patterns.split(",") if p.strip()]
@@ -75,7 +75,7 @@ def expand_inputs(
 
 
 def open_bytes(path: str | os.PathLike) -> BinaryIO | gzip.GzipFile:
-    """Opens a file for reading bytes; a name ending in .gz is decompressed."""
+    """Opens a file for reading bytes; .gz is decompressed."""
     if str(path).endswith(".gz"):
         return GzipReader(path)
     return open(path, "rb")
@@ -88,10 +88,10 @@ def decode_line(
 
     Args:
       line: the bytes of the line.
-      path: the file the line is from, for the error.
+      path: the file, for the error.
       number: the line's number, counted from 1.
-      errors: "strict", which raises `UserError`, or "replace" (U+FFFD for what
-        is not UTF-8).
+      errors: "strict", which raises `UserError`, or "replace" (U+FFFD for
+        invalid bytes).
     """
     try:
         return line.decode("utf-8", errors=errors)
@@ -105,12 +105,12 @@ def decode_line(
 
 
 class TextLine(NamedTuple):
-    """A line of a file of texts.
+    """A line of a text file.
 
     Attributes:
       number: counted from 1.
-      text: with its line end; U+FFFD for what cannot be text.
-      fault: why it cannot, or None.
+      text: with its line end; U+FFFD for invalid characters.
+      fault: the error of an invalid line, or None.
     """
 
     number: int
@@ -124,12 +124,10 @@ def read_lines(
     file: Iterable[bytes] | None = None,
     whole_lines: bool = False,
 ) -> Iterator[tuple[int, str]]:
-    """Reads the lines of a file of texts; see `read_faulty_lines`.
+    """Reads the lines of a text file; see `read_faulty_lines`.
 
     Raises:
-      UserError: the file is missing or damaged, is UTF-16, holds a NUL byte,
-        or bytes that are not UTF-8 while encoding_errors is "strict", or a
-        carriage return inside a line where lines are whole.
+      UserError: the file is missing, damaged or UTF-16, or a line is invalid.
     """
     for number, text, fault in read_faulty_lines(
         path, encoding_errors, file, whole_lines
@@ -145,17 +143,16 @@ def read_faulty_lines(
     file: Iterable[bytes] | None = None,
     whole_lines: bool = False,
 ) -> Generator[TextLine, None, None]:
-    """Reads the lines of a file, those that cannot be text included.
+    """Reads the lines of a file, including invalid ones.
 
-    Lines end at a line feed alone: Unicode has other line ends, which occur in
+    Lines end only at line feeds, because Unicode's other line ends occur in
     texts. A byte-order mark at the beginning is dropped.
 
     Args:
-      path: the file; .gz is unpacked.
+      path: the file; .gz is decompressed.
       encoding_errors: "strict" or "replace"; see `decode_line`.
-      file: what to read, of which `path` is the name in errors, instead of
-        opening it.
-      whole_lines: whether a carriage return inside a line is a fault; see
+      file: the open file; None opens `path`.
+      whole_lines: whether a carriage return inside a line is an error; see
         `refuse_carriage_return`.
     """
     opened: contextlib.AbstractContextManager[Iterable[bytes]]
@@ -163,7 +160,7 @@ def read_faulty_lines(
     try:
         if file is None:
             opened = open_bytes(path)
-        with opened as lines, _damage_told(path):
+        with opened as lines:
             for number, line in enumerate(lines, start=1):
                 fault = None
                 try:
@@ -183,12 +180,6 @@ def read_faulty_lines(
         raise UserError(f"{path}: no such file.") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder; name a file.") from None
-
-
-@contextlib.contextmanager
-def _damage_told(path: str | os.PathLike) -> Iterator[None]:
-    try:
-        yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path}: damaged gzip file ({error}).") from None
 
@@ -204,8 +195,7 @@ def refuse_carriage_return(
 ) -> None:
     """Raises `Fault` for a carriage return inside a line.
 
-    Where carriage returns end the lines of a file, and no line feeds, the
-    whole file would be taken for one line.
+    A file whose lines end in carriage returns would be read as one line.
     """
     if b"\r" in line and b"\r" in line.rstrip(b"\r\n"):
         raise Fault(
@@ -214,7 +204,7 @@ def refuse_carriage_return(
 
 
 def _refuse_no_text(line: bytes, path: str | os.PathLike, number: int) -> None:
-    """Raises `UserError` for a line, or a whole file, that cannot be text."""
+    """Raises `UserError` for a UTF-16 file, and `Fault` for a NUL byte."""
     if number == 1 and line.startswith(_UTF_16):
         raise UserError(
             f"{path}: is UTF-16; convert it to UTF-8, for example "
@@ -224,9 +214,8 @@ def _refuse_no_text(line: bytes, path: str | os.PathLike, number: int) -> None:
     if nul >= 0:
         raise Fault(
             "NUL bytes",
-            f"{path}, line {number}: byte {nul + 1} is NUL, which no text "
-            "holds; convert the file to UTF-8 or remove it with "
-            "tr -d '\\000'.",
+            f"{path}, line {number}: byte {nul + 1} is NUL; convert the file "
+            "to UTF-8 or remove it with tr -d '\\000'.",
         )
 
 
@@ -241,17 +230,17 @@ def json_object(
     Args:
       line: the line.
       place: file and line, for errors.
-      key: a key that the object should have, for errors.
+      key: an example of a key, for errors.
       loads: parses JSON.
 
     Raises:
-      UserError: it is not JSON, or no object.
+      UserError: the line is no JSON object.
     """
     try:
         value = loads(line.removeprefix(_BOM))
     except UserError:
         raise
-    # A ValueError that is no JSONDecodeError: a number of thousands of digits.
+    # ValueError includes numbers of thousands of digits.
     except (ValueError, RecursionError) as error:
         raise Fault(
             "not JSON",
@@ -267,11 +256,13 @@ def json_object(
 
 
 def whole_text(text: str, place: str, encoding_errors: str = "") -> str:
-    """A text without halves of surrogate pairs.
+    """Returns a text without lone surrogates.
 
-    Such a half, a \\u escape alone in JSON, is no character and cannot be
-    encoded. It is an error that names `place`; with `encoding_errors` "replace"
-    it becomes U+FFFD.
+    JSON can escape a lone surrogate, which cannot be encoded. It is replaced by
+    U+FFFD if `encoding_errors` is "replace".
+
+    Raises:
+      UserError: otherwise; it names `place`.
     """
     try:
         text.encode("utf-8")
@@ -294,18 +285,17 @@ def whole_text(text: str, place: str, encoding_errors: str = "") -> str:
 def partial_path(
     path: str | os.PathLike, folder: pathlib.Path | None = None
 ) -> Iterator[pathlib.Path]:
-    """Yields a hidden path for what is to become `path`; removes it afterwards.
+    """Yields a hidden path for writing `path`, and removes it afterwards.
 
-    Everything that is written beside lies in such a path for a while, named
-    .NAME.MACHINE-PROCESS-START.partial. A killed process leaves it behind, and
-    whoever writes the same `path` next removes it: on the same machine if that
-    process, of that number and time of start, does not run; of another machine,
-    or container, if nothing was written to it for a day, since whether its
-    process runs is not to be seen from here.
+    Its name is .NAME.MACHINE-PROCESS-START.partial. The partial of a killed
+    process is removed by the next writer of the same `path`: on the same
+    machine if no process with that number and start time runs; from another
+    machine or container, whose processes are not visible, if nothing was
+    written to it for a day.
 
     Args:
-      path: what is written.
-      folder: where the partial lies; beside `path` by default.
+      path: the file or folder to write.
+      folder: the folder of the partial; by default that of `path`.
     """
     path = pathlib.Path(path)
     folder = folder or path.parent
@@ -320,20 +310,18 @@ def partial_path(
         _remove(partial)
 
 
-# Before, the names of partials had a process number alone.
+# Machine and start are missing in names of earlier versions.
 _OWNER = r"(?:([0-9a-f]{8})-)?(\d+)(?:-(\d+))?"
 
 
 def _partials_of(name: str) -> re.Pattern[str]:
-    """Matches the names of the partials of a file or folder."""
     return re.compile(rf"\.{re.escape(name)}\.{_OWNER}\.partial")
 
 
 def remove_partials(folder: pathlib.Path) -> None:
-    """Removes all partials in a folder and below, whoever left them.
+    """Removes all partials in a folder and its subfolders.
 
-    Only for a folder that this process has `locked`, so that no other writes
-    there: it does not matter then which machine or container was killed.
+    Only for a folder that this process has `locked`.
     """
     name = re.compile(rf"\..+\.{_OWNER}\.partial")
     for left in sorted(folder.rglob(".*.partial")):
@@ -342,14 +330,14 @@ def remove_partials(folder: pathlib.Path) -> None:
 
 
 def _remove_abandoned(name: str, folder: pathlib.Path) -> None:
-    """Removes the partials of a name that killed processes left in a folder."""
+    """Removes the partials of killed processes that wrote a name."""
     partials = _partials_of(name)
     for left in os.listdir(folder) if folder.is_dir() else ():
-        # First what is quick, as folders of records hold many files.
+        # A fast test first, because folders of records hold many files.
         if not left.startswith(f".{name}."):
             continue
         match = partials.fullmatch(left)
-        # One that cannot be removed is no reason for a run to fail.
+        # A partial that cannot be removed does not fail a run.
         with contextlib.suppress(OSError):
             if match and _is_abandoned(folder / left, *match.groups()):
                 _remove(folder / left)
@@ -365,8 +353,8 @@ def _remove(path: pathlib.Path) -> None:
 def _is_abandoned(
     partial: pathlib.Path, machine: str | None, process: str, start: str | None
 ) -> bool:
-    """Whether nobody writes to a partial any more."""
-    # To ask Windows whether a process runs would interrupt it.
+    """Returns whether the writer of a partial was killed."""
+    # On Windows os.kill would interrupt the process.
     if machine in (None, _machine()) and sys.platform != "win32":
         found = _start_of(int(process))
         return not found or (found != _UNKNOWN and start not in (None, found))
@@ -377,7 +365,7 @@ def _is_abandoned(
 
 @functools.cache
 def _machine() -> str:
-    """Tells machines apart, and the processes of containers on them."""
+    """Returns an id of the machine and of the container's process namespace."""
     name = platform.node()
     with contextlib.suppress(OSError):
         name += os.readlink("/proc/self/ns/pid")
@@ -385,10 +373,10 @@ def _machine() -> str:
 
 
 def _start_of(process: int) -> str:
-    """When a process of this machine started; empty if it does not run.
+    """Returns the start time of a local process; empty if it does not run.
 
-    With its number this tells processes apart, as numbers are used again. Of
-    one that runs on a system without /proc it is not known.
+    It distinguishes processes whose number is reused. It is `_UNKNOWN` on
+    systems without /proc.
     """
     if sys.platform == "win32":
         return _UNKNOWN
@@ -402,14 +390,14 @@ def _start_of(process: int) -> str:
         line = pathlib.Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return _UNKNOWN
-    # proc(5): the name, which may hold anything, is in parentheses.
+    # proc(5): the name, with any characters, is in parentheses.
     state, *fields = line.rpartition(")")[2].split()
-    # A killed one may wait for its parent to ask after it.
+    # A zombie has not been waited for by its parent.
     return "" if state in "ZX" else fields[18]
 
 
 def sync(path: str | os.PathLike) -> None:
-    """Forces a file, or a folder's entries, to the disk."""
+    """Flushes a file, or a folder's entries, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -419,11 +407,11 @@ def sync(path: str | os.PathLike) -> None:
 
 @contextlib.contextmanager
 def written_beside(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Yields a path beside `path`, renamed to it when the block succeeds.
+    """Yields a path that is renamed to `path` when the block succeeds.
 
-    The file or folder appears whole or not at all; on an error what was
-    written is removed and an older `path` stays as it was. A folder is never
-    replaced by a file. What killed runs left is removed; see `partial_path`.
+    The file or folder appears complete or not at all; on an error an older
+    `path` is unchanged. A folder is never replaced by a file. See
+    `partial_path`.
     """
     path = pathlib.Path(path)
     with partial_path(path) as beside:
@@ -437,7 +425,7 @@ def written_beside(path: str | os.PathLike) -> Iterator[pathlib.Path]:
                 shutil.rmtree(path)
             os.replace(beside, path)
         except OSError as error:
-            # A full disk does not say which file could not grow.
+            # The error of a full disk names no file.
             error.filename = error.filename or str(path)
             raise
 
@@ -448,23 +436,22 @@ def new_folder(
 ) -> Iterator[pathlib.Path]:
     """Yields an empty folder that becomes `path` when the block succeeds.
 
-    Nothing that others put at `path` meanwhile is removed or replaced. On an
-    error everything is as it was, parents included. An empty folder that is
-    there already stays the same folder, and what a killed run left of its
-    own is removed.
+    Files that others write to `path` in the meantime are not replaced. On an
+    error everything is restored, including parents. An existing empty folder
+    keeps its inode. Partials of killed runs are removed.
 
     Args:
-      path: the folder, not there or empty.
-      argument: what names it, for errors.
+      path: the folder, missing or empty.
+      argument: the argument with the path, for errors.
 
     Raises:
-      UserError: `path` holds something, or is or lies in a file.
+      UserError: `path` is not empty, a file, or inside a file.
     """
     path = pathlib.Path(os.path.realpath(path))
     refuse_filled(path, argument)
     is_there = path.is_dir()
     made = [p for p in path.parents if not p.exists()]
-    # Inside an empty folder, which may be another file system than its parent.
+    # Inside an empty folder, which may be a mount point.
     place = path if is_there else path.parent
     try:
         with partial_path(path, place) as beside:
@@ -475,10 +462,10 @@ def new_folder(
                 for file in sorted(beside.iterdir()):
                     os.rename(file, path / file.name)
             else:
-                # Fails where another run has put something in this moment.
+                # Fails if another run has created the folder.
                 os.rename(beside, path)
     except OSError as error:
-        # The user knows the folder by this name, not by the hidden one.
+        # Not the hidden name.
         error.filename = str(path)
         raise
     finally:
@@ -490,10 +477,10 @@ def new_folder(
 def refuse_filled(
     path: str | os.PathLike, argument: str = "output_dir"
 ) -> None:
-    """Refuses what is no new or empty folder; sweeps what the dead left.
+    """Refuses a folder with files; removes partials of killed runs.
 
     Raises:
-      UserError: `path` holds something, or is or lies in a file.
+      UserError: `path` is not empty, a file, or inside a file.
     """
     path = pathlib.Path(os.path.realpath(path))
     for place in (path, *path.parents):
@@ -518,12 +505,12 @@ def check_output(
     endings: Sequence[str],
     inputs: Iterable[str | os.PathLike] = (),
 ) -> None:
-    """Raises `UserError` for a name that a file of answers cannot have.
+    """Raises `UserError` for an invalid path of an output file.
 
     Args:
       output: the file to write.
-      endings: of which it has one.
-      inputs: files that are read for it; "-" is standard input.
+      endings: the valid suffixes.
+      inputs: files that are read; "-" is standard input.
     """
     path = pathlib.Path(output)
     if path.suffix not in endings:
@@ -554,13 +541,13 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 def locked(
     lock_file: str | pathlib.Path, folder: str | os.PathLike
 ) -> Iterator[None]:
-    """Keeps other runs out of a folder; the system ends it with the process.
+    """Locks a folder until the block or the process ends.
 
-    Where the system has no such locks (Windows), a line says so.
+    On systems without file locks (Windows) a warning is logged.
 
     Args:
-      lock_file: the file to lock, made if it is not there.
-      folder: what it stands for, for the error.
+      lock_file: the file to lock, created if missing.
+      folder: the locked folder, for the error.
 
     Raises:
       UserError: another process holds the lock.
@@ -568,7 +555,7 @@ def locked(
     if fcntl is None:
         log(
             f"warning: {folder}: this system has no fcntl to lock it with; "
-            "see to it yourself that no other run writes there."
+            "make sure that no other run writes there."
         )
     lock = lock_now(lock_file)
     if lock is None:
@@ -581,10 +568,10 @@ def locked(
 
 
 def lock_now(lock_file: str | os.PathLike) -> IO | None:
-    """Locks a file, made if it is not there; None where a process holds it.
+    """Locks a file, created if missing; returns None if it is locked.
 
-    Who closes the file gives the lock back; a process that inherits it holds
-    the lock too. Where the system has no such locks the file is open alone.
+    Closing the file releases the lock, which child processes inherit. On
+    systems without locks the file is only opened.
     """
     lock = open(lock_file, "w")
     if fcntl is not None:

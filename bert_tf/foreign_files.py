@@ -1,16 +1,18 @@
-"""Files that others made: regular, and of a bounded size, or not opened."""
+"""Opens files of model folders safely: only regular ones of a bounded size."""
 
+import contextlib
 import gzip
 import os
 import pathlib
 import stat
+from collections.abc import Iterator
 from typing import Any
 
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError, excerpt, one_line
 
-# Of settings, vocabularies and names, which are read whole.
+# Bytes of files of settings, vocabularies and names, which are read whole.
 LARGEST_FILE = 64 << 20
-# Of a compressed file, whose size does not tell.
+# Bytes of a line in a compressed file.
 LONGEST_LINE = 64 << 20
 _LONGEST_NAME = 300
 _KINDS = {
@@ -22,7 +24,7 @@ _KINDS = {
 
 
 def unusable(path: str | os.PathLike, error: Exception) -> UserError:
-    """One line of why the system takes no file of a name."""
+    """Returns the error for a path that the system refuses."""
     name = os.fspath(path)
     if len(name) > _LONGEST_NAME or not name.isprintable():
         name = excerpt(name)
@@ -31,9 +33,9 @@ def unusable(path: str | os.PathLike, error: Exception) -> UserError:
 
 
 def demand_regular(path: str | os.PathLike) -> None:
-    """Refuses pipes, sockets and devices, which block who opens them.
+    """Refuses pipes, sockets and devices, on which `open` may block.
 
-    A file that is missing, or cannot be looked at, is left to who opens it.
+    A missing or inaccessible file is accepted.
 
     Raises:
       UserError: `path` is, or links to, one of these.
@@ -50,13 +52,77 @@ def demand_regular(path: str | os.PathLike) -> None:
             )
 
 
-def read_bytes(path: str | os.PathLike) -> bytes:
-    """Reads a file of settings, names or tokens whole.
+def demand_file(path: str | os.PathLike) -> None:
+    """Refuses what is no regular file, or missing.
 
     Raises:
-      UserError: it is no regular file, cannot be read, or is larger than
+      UserError: `path` is no file.
+    """
+    demand_regular(path)
+    if not os.path.isfile(path):
+        raise UserError(f"{path}: no such file.")
+
+
+@contextlib.contextmanager
+def refuse_damage(
+    path: str | os.PathLike, *kinds: type[Exception]
+) -> Iterator[None]:
+    """Turns a library's errors about a weights file into `UserError`.
+
+    Args:
+      path: the file.
+      kinds: the types of errors that damage raises.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except kinds as error:
+        reason = one_line(error)
+        raise UserError(f"{path}: damaged weights file ({reason}).") from None
+
+
+def file_beside(index: pathlib.Path, name: object) -> pathlib.Path:
+    """Returns the path of a file that an index of weights names.
+
+    Args:
+      index: the path of the index.
+      name: the name in it.
+
+    Raises:
+      UserError: it is no name of a file in the same folder, or the file is
+        missing or a link out of the folder.
+    """
+    folder = index.parent
+    is_name = isinstance(name, str) and name not in ("", ".", "..")
+    if not is_name or set(str(name)) & set("/\\\0"):
+        raise UserError(
+            f"{index}: names the file {name!r}; it takes the plain names of "
+            "files beside it."
+        )
+    path = folder / str(name)
+    if not path.is_file():
+        raise UserError(f"{index}: names the file {name}, which is missing.")
+    here = folder.resolve()
+    allowed = [here]
+    if here.parent.name == "snapshots":
+        # The hub's cache keeps the files of all snapshots there, and links.
+        allowed.append(here.parent.parent / "blobs")
+    if path.resolve().parent not in allowed:
+        raise UserError(
+            f"{index}: names the file {name}, a link out of the folder; put "
+            "the file itself there."
+        )
+    return path
+
+
+def read_bytes(path: str | os.PathLike) -> bytes:
+    """Reads a whole file of settings, names or tokens.
+
+    Raises:
+      UserError: the file is not regular, cannot be read, or is larger than
         `LARGEST_FILE`.
-      FileNotFoundError: there is none.
+      FileNotFoundError: there is no such file.
       IsADirectoryError: it is a folder.
     """
     demand_regular(path)
@@ -65,29 +131,29 @@ def read_bytes(path: str | os.PathLike) -> bytes:
             data = file.read(LARGEST_FILE + 1)
     except (FileNotFoundError, IsADirectoryError):
         raise
-    # A ValueError is that of a NUL in the name.
+    # ValueError: a NUL in the name.
     except (OSError, ValueError) as error:
         raise unusable(path, error) from None
     if len(data) > LARGEST_FILE:
         raise UserError(
-            f"{path}: is larger than {LARGEST_FILE >> 20} MB, which no such "
-            "file is; is it a file of another kind?"
+            f"{path}: is larger than {LARGEST_FILE >> 20} MB; is it a file of "
+            "another kind?"
         )
     return data
 
 
 def read_text(path: str | os.PathLike) -> str:
-    """Reads a UTF-8 file as `read_bytes` does; its line ends become LF.
+    """Reads a UTF-8 file as `read_bytes` does; line ends become LF.
 
     Raises:
-      UnicodeDecodeError: it is not UTF-8; others as `read_bytes`.
+      UnicodeDecodeError: the file is not UTF-8; others as `read_bytes`.
     """
     text = read_bytes(path).decode("utf-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class BoundedLines:
-    """For a reader of a compressed file: refuses lines that fill the memory.
+    """Mix-in for readers of compressed files that refuses very long lines.
 
     Attributes:
       path: the file's name, for the error.
@@ -96,7 +162,7 @@ class BoundedLines:
     path: str | os.PathLike
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """The next line; `size` is the most bytes to read of it."""
+        """Reads the next line, or at most `size` bytes of it."""
         is_bounded = size is not None and 0 <= size <= LONGEST_LINE
         most = size if is_bounded else LONGEST_LINE + 1
         line: bytes = super().readline(most)  # type: ignore[misc]
@@ -113,7 +179,7 @@ class GzipReader(BoundedLines, gzip.GzipFile):
 
     Args:
       path: the file.
-      file: it, where it is open already.
+      file: the open file; None opens it.
     """
 
     def __init__(self, path: str | os.PathLike, file: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""Named arrays that are read one by one, when they are asked for."""
+"""Named arrays that are read one by one, at each access."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class LazyArrays(Mapping[str, np.ndarray]):
-    """A mapping from names to arrays that holds none of them in memory.
+    """A mapping from names to arrays that keeps none of them in memory.
 
     Args:
       shapes: the shape of each array by name.
@@ -36,7 +36,7 @@ class LazyArrays(Mapping[str, np.ndarray]):
         return len(self.shapes)
 
     def renamed(self, names: Mapping[str, str]) -> "LazyArrays":
-        """The arrays under other names: `names` has the old one of each."""
+        """Returns arrays under new names; `names` maps new to old ones."""
         shapes = {new: self.shapes[old] for new, old in names.items()}
         return LazyArrays(shapes, lambda name: self[names[name]])
 
@@ -44,7 +44,25 @@ class LazyArrays(Mapping[str, np.ndarray]):
 def shapes_of_arrays(
     arrays: Mapping[str, np.ndarray],
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of each array, without reading those that are lazy."""
+    """Returns the shape of each array without reading lazy ones."""
     if isinstance(arrays, LazyArrays):
         return dict(arrays.shapes)
     return {name: tuple(array.shape) for name, array in arrays.items()}
+
+
+def changed_arrays(
+    arrays: Mapping[str, np.ndarray],
+    shapes: Mapping[str, tuple[int, ...]],
+    compute: Callable[[str], np.ndarray],
+) -> LazyArrays:
+    """Returns arrays of which some are computed at each access.
+
+    Args:
+      arrays: the arrays.
+      shapes: the shapes of those that are computed, by name.
+      compute: computes an array of a name.
+    """
+    return LazyArrays(
+        {**shapes_of_arrays(arrays), **shapes},
+        lambda name: compute(name) if name in shapes else arrays[name],
+    )

@@ -1,7 +1,7 @@
-"""Other libraries: how to install what is missing, and how they are imported.
+"""Checks for optional libraries, and imports others without side effects.
 
-TensorFlow is imported without its start-up messages, and nothing that Keras and
-matplotlib would write stays in the home folder.
+TensorFlow is imported without its start-up messages; Keras and matplotlib write
+nothing to the home folder.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-# As pyproject.toml has them, by the names that they are imported by. Apache
-# Beam is tried in records/beam/options.py.
+# The extras of pyproject.toml, by the names of imported modules. Apache Beam is
+# checked in records/beam/options.py.
 EXTRAS = {
     "serve": ("aiohttp", "grpc", "grpc_health", "prometheus_client"),
     "hub": ("huggingface_hub", "kagglehub", "keras_hub"),
@@ -33,8 +33,8 @@ def require_extra(extra: str, what: str) -> None:
     """Checks that the libraries of an extra are installed.
 
     Args:
-      extra: of EXTRAS.
-      what: needs them, for the error line.
+      extra: a key of EXTRAS.
+      what: the part that needs them, for the error.
 
     Raises:
       UserError: one is missing.
@@ -54,12 +54,12 @@ _MATPLOTLIB_HOME = "MPLCONFIGDIR"
 
 @contextlib.contextmanager
 def import_of_keras() -> Iterator[None]:
-    """Keeps Keras, imported within, from writing settings and fonts.
+    """Prevents an import of Keras from writing settings and fonts.
 
-    Where there is no ~/.keras/keras.json, Keras, and TensorFlow's old copy of
-    it, write one with their defaults. And Keras imports matplotlib for
-    `keras.visualization`, which writes a list of all fonts and is a quarter of
-    the time that TensorFlow takes to import.
+    Keras, and TensorFlow's old copy of it, write their defaults to a missing
+    ~/.keras/keras.json. Keras also imports matplotlib for
+    `keras.visualization`, which writes a list of fonts and takes a quarter of
+    the import time of TensorFlow.
     """
     with _without_settings(), _without_matplotlib():
         yield
@@ -68,7 +68,7 @@ def import_of_keras() -> Iterator[None]:
 @contextlib.contextmanager
 def _without_settings() -> Iterator[None]:
     base = os.path.expanduser("~")
-    # As Keras 3.15.1 chooses it.
+    # As in Keras 3.15.1.
     if not os.access(base, os.W_OK):
         base = "/tmp"
     folder = os.path.join(base, ".keras")
@@ -76,20 +76,20 @@ def _without_settings() -> Iterator[None]:
     if _KERAS_HOME in os.environ or os.path.exists(settings):
         yield
         return
-    # In a device no folder can be made, which Keras takes as it is.
+    # Keras ignores that it cannot create a folder there.
     os.environ[_KERAS_HOME] = os.devnull
     try:
         yield
     finally:
         del os.environ[_KERAS_HOME]
-    # Needs Keras, which is imported by now.
+    # Imports Keras, which is loaded now.
     from bert_tf.compat import keep_downloads_in
 
     keep_downloads_in(folder)
 
 
 class _LaterModule(types.ModuleType):
-    """Stands for a module, which is imported when anything is asked of it."""
+    """A placeholder that imports its module at the first access."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -121,10 +121,9 @@ def _without_matplotlib() -> Iterator[None]:
 
 
 def import_matplotlib() -> None:
-    """Imports matplotlib and its list of fonts, which it would write.
+    """Imports matplotlib without writing its list of fonts to the home folder.
 
-    A folder of matplotlib that exists, or that MPLCONFIGDIR names, is used as
-    matplotlib does by itself.
+    An existing folder of matplotlib, or MPLCONFIGDIR, is used as usual.
     """
     if "matplotlib" in sys.modules or _MATPLOTLIB_HOME in os.environ:
         return
@@ -148,29 +147,21 @@ _LEVEL_IS_OURS = "BERT_TF_HIDES_MESSAGES"
 
 @contextlib.contextmanager
 def quiet_start() -> Iterator[None]:
-    """Hides what TensorFlow writes when it is imported within.
+    """Hides the messages of an import of TensorFlow.
 
-    TensorFlow 2.21 writes some before it reads TF_CPP_MIN_LOG_LEVEL. Where
-    the user has set that variable, or the import fails, they are shown; where
-    TensorFlow is imported already, nothing is done.
+    TensorFlow 2.21 writes some before it reads TF_CPP_MIN_LOG_LEVEL. They are
+    shown if the user has set that variable or the import fails. If TensorFlow
+    is already imported, nothing is done.
     """
     if "tensorflow" in sys.modules:
         yield
         return
-    with _without_messages(), _without_collections():
-        yield
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Keeps Python from looking for garbage, of which an import leaves none.
-
-    A fifth of the time that it takes to import TensorFlow.
-    """
     collects = gc.isenabled()
+    # An import leaves no garbage, but collections take a fifth of its time.
     gc.disable()
     try:
-        yield
+        with _without_messages():
+            yield
     finally:
         if collects:
             gc.enable()
@@ -178,9 +169,8 @@ def _without_collections() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_messages() -> Iterator[None]:
-    """See `quiet_start`."""
-    # By itself it takes oneDNN's products only where it finds AVX-512; with
-    # AVX2 alone a training step is almost twice as fast with them.
+    # TensorFlow uses oneDNN's matrix products by default only with AVX-512;
+    # with AVX2 they make a training step almost twice as fast.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     if _LOG_LEVEL in os.environ or _closed(2):
         yield
@@ -195,7 +185,7 @@ def _without_messages() -> Iterator[None]:
             if "tensorflow" in sys.modules:
                 import tensorflow as tf
 
-                # Looks for CUDA, and says so where there is none.
+                # Logs a missing CUDA.
                 tf.config.list_physical_devices()
             else:
                 forget_log_level()
@@ -209,7 +199,7 @@ def _without_messages() -> Iterator[None]:
 
 
 def _closed(descriptor: int) -> bool:
-    """Whether a file descriptor is closed, as that of a service may be."""
+    """Returns whether a file descriptor is closed, as in some services."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -220,21 +210,18 @@ def _closed(descriptor: int) -> bool:
 def import_tensorflow() -> None:
     """Imports TensorFlow without its start-up messages, for a command.
 
-    Where the user has said which to show, it is left to whoever needs it.
+    If the user has set the log level, the import is left to its first use.
     """
     shown = _LOG_LEVEL in os.environ
     with quiet_start():
         if not shown:
             import tensorflow  # noqa: F401
 
-            # It stays as long as the process: no collection need look at it.
+            # Excludes the modules from later garbage collections.
             gc.freeze()
 
 
 def forget_log_level() -> None:
-    """Makes a process that is started from here hide them again.
-
-    Unless the user has said which messages to show.
-    """
+    """Unsets our log level, so that a child process hides messages again."""
     if os.environ.pop(_LEVEL_IS_OURS, None):
         del os.environ[_LOG_LEVEL]

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal or in Jupyter, a line now and then elsewhere."""
+"""A progress bar on a terminal or in Jupyter, periodic lines elsewhere."""
 
 import functools
 import sys
@@ -18,11 +18,11 @@ _reworded: Callable[[str], str] = str
 
 
 def reword(how: Callable[[str], str]) -> None:
-    """Sets what puts other words for names of arguments into every line.
+    """Sets the function that replaces names of arguments in every line.
 
     Args:
-      how: from a line with the names of arguments in backticks to the line
-        that is shown. The commands set one, since their users know flags.
+      how: maps a line with names of arguments in backticks to the line that is
+        shown. The commands replace arguments by flags.
     """
     global _reworded
     _reworded = how
@@ -32,24 +32,24 @@ def log(line: str, stream: TextIO | None = None) -> None:
     """Writes a line for the user.
 
     Args:
-      line: what; names of arguments are in backticks.
-      stream: where; standard error, where results do not go, if None.
+      line: the text, with names of arguments in backticks.
+      stream: the output; None for standard error.
     """
     print(_reworded(line), file=stream or sys.stderr, flush=True)
 
 
-# A command reads some files several times.
+# For files that a command reads several times.
 @functools.cache
 def log_once(line: str) -> None:
-    """Writes a line for the user, once in a process."""
+    """Writes a line for the user, once per process."""
     log(line)
 
 
 def _bar_type() -> type[tqdm.tqdm] | None:
-    """The bar for what shows standard error; None where that is no place."""
+    """Returns the type of bar for standard error; None in a log."""
     if "ipykernel.zmqshell" in sys.modules:
         with warnings.catch_warnings():
-            # Without ipywidgets a bar of text does as well.
+            # Without ipywidgets it is a bar of text.
             warnings.simplefilter("ignore", tqdm.TqdmWarning)
             from tqdm.auto import tqdm as bar
         return bar
@@ -57,16 +57,16 @@ def _bar_type() -> type[tqdm.tqdm] | None:
 
 
 class Progress:
-    """Shows how far a long piece of work is, on standard error.
+    """Shows the progress of long work on standard error.
 
     Args:
-      title: what is being done.
-      total: units of work in all.
-      done: units that an earlier run did.
+      title: describes the work.
+      total: total units of work.
+      done: units of an earlier run.
       unit: name of the unit; "B" is shown as kB, MB and so on.
-      shown: whether to show anything at all.
-      passing: a part of other work, shown only when it takes long, and as a
-        bar only until it ends.
+      shown: whether anything is shown.
+      passing: whether it is part of other work: shown only after some seconds,
+        and removed at the end.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Progress:
         self._prints_last = not passing
         self._unprinted = False
         self._last_line = time.monotonic()
-        # Elsewhere the bar only keeps count: `update` prints it.
+        # Without a bar it only counts, and `update` prints it.
         self._bar = (bar if shown and bar else tqdm.tqdm)(
             desc=title,
             total=total,
@@ -97,11 +97,11 @@ class Progress:
         )
 
     def update(self, units: int, note: str = "") -> None:
-        """Adds units of work that were done.
+        """Adds completed units of work.
 
         Args:
-          units: how many.
-          note: shown beside the bar.
+          units: their number.
+          note: shown after the bar.
         """
         self._bar.set_postfix_str(note, refresh=False)
         self._bar.update(units)
@@ -137,8 +137,6 @@ class Progress:
 
 
 class _Nowhere:
-    """A file that forgets what is written to it."""
-
     def write(self, text: str) -> None:
         del text
 

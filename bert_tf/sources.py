@@ -1,9 +1,9 @@
-"""Where a model lies: a folder here, or a copy of what a hub has of it.
+"""Resolves the source of a model to a local folder.
 
-modules.json of sentence-transformers, a list of {idx, name, path, type}, names
-the Transformer, whose files lie in the folder itself, or, as
-sentence-transformers wrote them before its version 0.4, in a subfolder such as
-0_Transformer; and the modules that make one vector of its outputs.
+modules.json of sentence-transformers is a list of {idx, name, path, type}: the
+Transformer, whose files are in the folder itself or, before version 0.4, in a
+subfolder such as 0_Transformer, and the modules that compute one vector of its
+outputs.
 """
 
 import contextlib
@@ -13,14 +13,13 @@ import re
 import threading
 from typing import Any, NamedTuple
 
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError, excerpt, one_line
 from bert_tf.foreign_files import unusable
 from bert_tf.libraries import require_extra
 from bert_tf.recipe import read_json_list, read_json_object
 
 HUGGING_FACE, KERAS_HUB = "hf://", "keras_hub://"
-# What a model folder of any family may hold; nothing else is downloaded, or
-# shared.
+# Files of model folders of every family; no others are downloaded or shared.
 MODEL_FILES = (
     "config.json",
     "vocab.txt",
@@ -43,7 +42,7 @@ MODEL_FILES = (
     "task.weights.h5",
     "tagger.safetensors",
     "assets/tokenizer/vocabulary.txt",
-    # sentence-transformers: what makes one vector a text.
+    # sentence-transformers.
     "modules.json",
     "config_sentence_transformers.json",
     "sentence_*_config.json",
@@ -54,11 +53,11 @@ MODEL_FILES = (
 WEIGHTS = (
     *("*.safetensors", "0_*/*.safetensors", "bert_model.ckpt*", "*.weights.h5"),
 )
-# Modules of sentence-transformers that have weights of their own.
+# Modules of sentence-transformers with weights.
 _DENSE = "[0-9]_Dense"
 _DENSE_PICKLE = f"{_DENSE}/pytorch_model.bin"
-# Weights that are downloaded where a hub has none of `WEIGHTS`: pickles, then
-# files of transformers' TensorFlow and Flax classes.
+# Weights to download if a hub has none of `WEIGHTS`: pickles, then files of
+# transformers' TensorFlow and Flax classes.
 _OTHER_WEIGHTS = (
     (
         *("pytorch_model*.bin", "pytorch_model.bin.index.json"),
@@ -67,8 +66,8 @@ _OTHER_WEIGHTS = (
     ("tf_model*.h5", "tf_model.h5.index.json"),
     ("flax_model*.msgpack", "flax_model.msgpack.index.json"),
 )
-# Seconds that a hub has for a first answer. Both libraries would wait for ever,
-# and look into their caches before they ask, or only after they gave up.
+# Timeout in seconds of a first request to a hub. Both libraries have none, and
+# use their caches either before that request or after it failed.
 _PATIENCE = 10
 _KAGGLE = "https://api.kaggle.com"
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -76,8 +75,7 @@ HUB_NAME = re.compile(rf"({_NAME}/)?{_NAME}(@[A-Za-z0-9_][\w./-]*)?")
 _HELP = (
     "for a model of a hub write hf://organisation/name or keras_hub://preset"
 )
-# Files of single models, by how their names end: what they are and what opens
-# them.
+# Files of single models, by suffix: what they are and how to open them.
 _OPENED_BY = {
     ".keras": "a model that Keras saved; open it with import bert_tf, then "
     "keras.models.load_model({name})",
@@ -95,17 +93,15 @@ _ELSEWHERE = (
 
 
 def local_folder(source: str | os.PathLike) -> pathlib.Path:
-    """The folder on this machine that a source names.
+    """Returns the local folder of a source, downloading it if necessary.
 
     Args:
-      source: a folder; hf://organisation/name, with @revision behind it or
-        without; or keras_hub://preset. What a hub was asked for once is taken
-        from its library's cache afterwards.
+      source: a folder; hf://organisation/name, with an optional @revision; or
+        keras_hub://preset. Downloads are cached by the hubs' libraries.
 
     Raises:
-      UserError: the folder is missing or a file, the source is written in
-        another form, the hub does not hand the model out, or the hubs'
-        libraries are not installed.
+      UserError: the folder is missing or a file, the source has another form,
+        the hub refuses the download, or the hubs' libraries are not installed.
     """
     name = os.fspath(source)
     if name.startswith((HUGGING_FACE, KERAS_HUB)):
@@ -118,7 +114,7 @@ def local_folder(source: str | os.PathLike) -> pathlib.Path:
         raise UserError(f"{name}: unknown kind of source; {_HELP}.")
     folder = pathlib.Path(name)
     try:
-        # Other than `pathlib` it says so where no file can have the name.
+        # Unlike `pathlib` it reports names that no file can have.
         os.stat(name)
     except FileNotFoundError:
         pass
@@ -137,11 +133,6 @@ def local_folder(source: str | os.PathLike) -> pathlib.Path:
             f"{folder.parent}"
         )
     raise UserError(f"{name}: no such model folder; {_HELP}.")
-
-
-def one_line(error: Exception) -> str:
-    """What a library's error says, cut to a line."""
-    return " ".join(str(error).split()).rstrip(".")[:200]
 
 
 def _from_hugging_face(source: str) -> pathlib.Path:
@@ -164,11 +155,11 @@ def _from_hugging_face(source: str) -> pathlib.Path:
 def has_weights(
     folder: pathlib.Path, patterns: tuple[str, ...] = WEIGHTS
 ) -> bool:
-    """Whether a folder and its dense modules hold weights.
+    """Returns whether a folder and its dense modules hold weights.
 
     Args:
       folder: a model folder.
-      patterns: names of the files that count; without others no pickles do.
+      patterns: the names of weights files, by default without pickles.
     """
     ends = ("*.safetensors", "*.bin")[: 1 + (_DENSE_PICKLE in patterns)]
     return any(
@@ -182,14 +173,14 @@ def has_weights(
 
 
 def hugging_face_answers(name: str) -> bool:
-    """Whether the hub says anything about a model, in time."""
+    """Returns whether the hub answers a request for a model in time."""
     import huggingface_hub
     from huggingface_hub import errors
 
     try:
         huggingface_hub.model_info(name, timeout=_PATIENCE)
     except errors.HfHubHTTPError:
-        # A refusal is an answer; asked again, it says what it is about.
+        # A refusal, which the download reports.
         return True
     except (errors.HTTPError, errors.OfflineModeIsEnabled):
         return False
@@ -197,7 +188,6 @@ def hugging_face_answers(name: str) -> bool:
 
 
 def _snapshot(source: str, patterns: tuple[str, ...]) -> pathlib.Path:
-    """Asks huggingface_hub for a model's files of these names."""
     import huggingface_hub
     from huggingface_hub import errors
 
@@ -213,8 +203,8 @@ def _snapshot(source: str, patterns: tuple[str, ...]) -> pathlib.Path:
         )
     except errors.GatedRepoError:
         raise UserError(
-            f"{source}: its owners give it to those who asked for it only; "
-            "ask on its page, log in with `hf auth login`, and try again."
+            f"{source}: access requires the owners' permission; request it on "
+            "the model's page, log in with `hf auth login`, and try again."
         ) from None
     except errors.RepositoryNotFoundError:
         raise UserError(
@@ -232,7 +222,7 @@ def _snapshot(source: str, patterns: tuple[str, ...]) -> pathlib.Path:
             f"{source}: huggingface.co cannot be reached and the model is not "
             f"in the cache; {_ELSEWHERE}."
         ) from None
-    # What breaks off on the way: the hub's own errors, connections, the disk.
+    # Errors of the hub, the connection or the disk.
     except (OSError, errors.HTTPError) as error:
         raise UserError(
             f"{source}: the download failed ({one_line(error)}); try again, "
@@ -241,7 +231,6 @@ def _snapshot(source: str, patterns: tuple[str, ...]) -> pathlib.Path:
 
 
 def _from_keras_hub(source: str) -> pathlib.Path:
-    """Asks kagglehub, where KerasHub keeps its presets, for the files."""
     import kagglehub
     import keras_hub
     import requests
@@ -260,16 +249,18 @@ def _from_keras_hub(source: str) -> pathlib.Path:
         f"{source}: kaggle.com cannot be reached and the preset is not in the "
         f"cache; {_ELSEWHERE}."
     )
-    if not _kaggle_answers():
+    try:
+        requests.head(_KAGGLE, timeout=_PATIENCE)
+    except requests.RequestException:
         folder = _kaggle_cache(handle)
         if folder is None:
-            raise unreachable
+            raise unreachable from None
         return folder
     try:
         return pathlib.Path(kagglehub.model_download(handle))
     except requests.ConnectionError:
         raise unreachable from None
-    # Answers of the server are OSErrors too.
+    # Responses of the server are OSErrors too.
     except (
         OSError,
         exceptions.DataCorruptionError,
@@ -281,18 +272,8 @@ def _from_keras_hub(source: str) -> pathlib.Path:
         ) from None
 
 
-def _kaggle_answers() -> bool:
-    import requests
-
-    try:
-        requests.head(_KAGGLE, timeout=_PATIENCE)
-    except requests.RequestException:
-        return False
-    return True
-
-
 def _kaggle_cache(handle: str) -> pathlib.Path | None:
-    """The folder that kagglehub hands out without asking, or None."""
+    """Returns the folder of a preset in kagglehub's cache, or None."""
     import kagglehub
 
     found = []
@@ -301,7 +282,7 @@ def _kaggle_cache(handle: str) -> pathlib.Path | None:
         with contextlib.suppress(Exception):
             found.append(kagglehub.model_download(handle))
 
-    # It has no call that looks only into its cache, where it looks first.
+    # There is no function for only the cache, which is searched first.
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     thread.join(_PATIENCE)
@@ -309,15 +290,15 @@ def _kaggle_cache(handle: str) -> pathlib.Path | None:
 
 
 MODULES_FILE = "modules.json"
-# The first releases had a class for each architecture.
+# The first releases had a class per architecture.
 TRANSFORMERS = ("Transformer", "BERT", "DistilBERT")
-# Their settings; the first releases named them after the architecture too.
+# Files of their settings.
 TRANSFORMER_FILES = (
     "sentence_bert_config.json",
     "sentence_distilbert_config.json",
 )
 _PACKAGE = "sentence_transformers."
-# What file systems take for a name.
+# Maximum length of a name in file systems.
 _LONGEST_PATH = 255
 
 
@@ -326,7 +307,7 @@ class Module(NamedTuple):
 
     Attributes:
       kind: the class without its package, such as Pooling.
-      folder: where its files lie; of some modules there is no such folder.
+      folder: the folder of its files, which may not exist.
     """
 
     kind: str
@@ -334,10 +315,10 @@ class Module(NamedTuple):
 
 
 def read_module_list(folder: pathlib.Path) -> tuple[Module, ...] | None:
-    """The modules of a folder; None where it has no modules.json.
+    """Reads the modules of a folder; returns None without modules.json.
 
     Args:
-      folder: a model folder on this machine.
+      folder: a local model folder.
 
     Raises:
       UserError: the file is no list of modules, or a path in it leads out of
@@ -366,7 +347,7 @@ def read_module_list(folder: pathlib.Path) -> tuple[Module, ...] | None:
         if not isinstance(kind, str) or not kind.startswith(_PACKAGE):
             raise UserError(
                 f"{path}: module {number} is of the type {excerpt(kind)}; it "
-                f"takes a class of {_PACKAGE.rstrip('.')}, for code in a "
+                f"takes a class of {_PACKAGE.rstrip('.')}, because code in a "
                 "model folder is not executed."
             )
         inner = _inner_folder(
@@ -377,13 +358,13 @@ def read_module_list(folder: pathlib.Path) -> tuple[Module, ...] | None:
 
 
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
-    """Where the weights and the tokenizer of a model folder lie.
+    """Returns the folder of the weights and the tokenizer of a model folder.
 
-    That is the folder itself, or, in the layout of sentence-transformers before
-    its version 0.4, the subfolder that its modules.json names first.
+    That is the folder itself or, in the layout of sentence-transformers before
+    version 0.4, the first subfolder in its modules.json.
 
     Args:
-      folder: a model folder on this machine.
+      folder: a local model folder.
 
     Raises:
       UserError: as `read_module_list`, or the subfolder is missing.
@@ -402,10 +383,13 @@ def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
 def read_transformer_settings(
     folder: pathlib.Path,
 ) -> tuple[pathlib.Path, dict[str, Any]]:
-    """What the settings of a Transformer hold, and the file they are in.
+    """Reads the settings of a Transformer.
 
     Args:
-      folder: see `transformer_folder`; without such a file there are none.
+      folder: see `transformer_folder`.
+
+    Returns:
+      The file, and its values; empty without a file.
 
     Raises:
       UserError: the file holds no JSON object.
@@ -420,7 +404,7 @@ def read_transformer_settings(
 def _inner_folder(
     folder: pathlib.Path, given: object, place: str
 ) -> pathlib.Path:
-    """The folder that a path in modules.json names."""
+    """Returns the folder of a path in modules.json."""
     refusal = UserError(
         f"{place} has the path {excerpt(given)}; it takes the name of a "
         "folder inside the model folder, or an empty one."
@@ -433,9 +417,9 @@ def _inner_folder(
         raise refusal
     found = folder / given
     try:
-        # A link may lead out of the folder all the same.
+        # A link may lead out of the folder.
         is_inside = found.resolve().is_relative_to(folder.resolve())
-    # What is no name of a file, and links that lead in a circle.
+    # Invalid names of files, and circular links.
     except (OSError, ValueError, RuntimeError):
         is_inside = False
     if not is_inside:

@@ -1,14 +1,16 @@
-"""Commands run as at a shell, without waiting for TensorFlow each time.
+"""Runs the commands of tools/ without importing TensorFlow each time.
 
-One process imports TensorFlow, and a fork of it becomes each command: its own
-process, arguments, environment, output and exit code, in a twentieth of the
-time. Where a command's start itself is tested, it gets a process of its own
-(tests/tools/test_command_line.py).
+`run` runs a command inside the test's process. `Command` is a process of its
+own, for tests that send signals or need it in the background: a fork of a
+process that has imported TensorFlow. Start-up is tested in
+tests/tools/test_command_line.py, in new processes.
 """
 
 import atexit
+import contextlib
 import functools
 import gc
+import io
 import json
 import os
 import pathlib
@@ -18,45 +20,45 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from absl import app, flags
+
+from bert_tf import progress
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# A command would start anew to get its memory in huge pages.
+# Otherwise a command restarts itself with huge pages.
 _NO_HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
 # Where it is set, TensorFlow's start-up messages are shown.
 _VERBOSITY = "TF_CPP_MIN_LOG_LEVEL"
 
 
 class Command:
-    """A command that runs, as `subprocess.Popen` has it.
+    """A command in a process of its own, with the methods of `Popen`.
 
     Args:
       module: tools.something.
-      *arguments: its words.
-      log: file that takes what it prints, after what is there.
-      environment: variables that it has besides the shell's.
+      *arguments: its arguments.
+      log: file to which its output is appended.
     """
 
-    def __init__(
-        self,
-        module: str,
-        *arguments: object,
-        log: pathlib.Path,
-        environment: dict[str, str] | None = None,
-    ):
+    def __init__(self, module: str, *arguments: object, log: pathlib.Path):
         self.log = log
         words = [module, *map(str, arguments)]
-        streams = [os.devnull, str(log), str(log)]
-        self.pid = _start(words, environment, streams)
+        self.pid = _start(words, {}, [os.devnull, str(log), str(log)])
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code, None while it runs."""
+        """Returns the exit code; None while it runs."""
         if self.returncode is None:
             self.returncode = _ask("poll", self.pid)
         return self.returncode
 
     def wait(self, seconds: float = 300.0) -> int:
-        """The exit code, once it has ended."""
+        """Waits until it has ended and returns the exit code."""
         deadline = time.monotonic() + seconds
         while self.poll() is None:
             assert time.monotonic() < deadline, self.printed()
@@ -64,16 +66,16 @@ class Command:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Sends it a signal, unless it has ended."""
+        """Sends a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Ends it as nothing can refuse."""
+        """Sends SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def printed(self) -> str:
-        """What stands in its log."""
+        """Returns what its log holds."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
 
@@ -81,29 +83,111 @@ def run(
     module: str,
     *arguments: object,
     standard_input: str = "",
-    environment: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `python -m module arguments` at the root of the repository.
+    """Runs `python -m module arguments` inside this process.
+
+    The working directory is the root of the repository. Flags, streams,
+    `sys.argv`, the environment and the wording of messages are restored
+    afterwards. An error that the command does not handle is raised.
 
     Args:
       module: tools.something.
-      *arguments: its words.
-      standard_input: what it reads.
-      environment: variables that it has besides the shell's.
+      *arguments: its arguments.
+      standard_input: text that it reads.
+
+    Returns:
+      Exit code and output, as `subprocess.run` does.
+    """
+    from tools import command_line
+
+    words = [module, *map(str, arguments)]
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(3)]
+    streams[0].write(standard_input)
+    streams[0].seek(0)
+    code: object = 0
+    with contextlib.ExitStack() as stack:
+        for name, stream in zip(
+            ("stdin", "stdout", "stderr"), streams, strict=True
+        ):
+            stack.enter_context(mock.patch.object(sys, name, stream))
+        # absl's own registers the flags of one program a process.
+        for owner, name, value in (
+            (app, "run", _run_main),
+            (sys, "argv", words),
+            (command_line, "_required", set()),
+            (progress, "_reworded", str),
+        ):
+            stack.enter_context(mock.patch.object(owner, name, value))
+        for values, changes in (
+            (os.environ, _NO_HUGE_PAGES),
+            (command_line._given_as, {}),
+            (flags.FLAGS.__dict__, _flags_of_absl()),
+        ):
+            stack.enter_context(mock.patch.dict(values, changes))
+        stack.enter_context(contextlib.chdir(ROOT))
+        stack.enter_context(warnings.catch_warnings())
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            code = end.code
+    if isinstance(code, str):
+        streams[2].write(f"{code}\n")
+    out, err = map(_written, streams[1:])
+    return subprocess.CompletedProcess(
+        words,
+        code if isinstance(code, int) else int(code is not None),
+        out,
+        err,
+    )
+
+
+def run_as_process(
+    module: str, *arguments: object, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a process of its own, as `run`.
+
+    For commands whose libraries read the environment when they are imported.
+
+    Args:
+      module: tools.something.
+      *arguments: its arguments.
+      environment: variables that it has in addition.
     """
     words = [module, *map(str, arguments)]
     with tempfile.TemporaryDirectory() as folder:
-        streams = [pathlib.Path(folder, name) for name in ("in", "out", "err")]
-        streams[0].write_text(standard_input, encoding="utf-8")
-        pid = _start(words, environment, list(map(str, streams)))
-        code = _ask("wait", pid)
-        out, err = (p.read_text(encoding="utf-8") for p in streams[1:])
+        outputs = [pathlib.Path(folder, name) for name in ("out", "err")]
+        pid = _start(words, environment, [os.devnull, *map(str, outputs)])
+        while (code := _ask("poll", pid)) is None:
+            time.sleep(0.02)
+        out, err = (path.read_text(encoding="utf-8") for path in outputs)
     return subprocess.CompletedProcess(words, code, out, err)
+
+
+def _run_main(
+    main: Callable[[list[str]], int],
+    flags_parser: Callable[[list[str]], list[str]],
+) -> None:
+    sys.exit(main(flags_parser(sys.argv)))
+
+
+def _flags_of_absl() -> dict[str, Any]:
+    """The state of absl's flags without those of any command."""
+    fresh = flags.FlagValues()
+    for module, defined in flags.FLAGS.flags_by_module_dict().items():
+        if module.startswith("absl."):
+            for flag in defined:
+                fresh[flag.name] = flag
+    return fresh.__dict__
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    return stream.buffer.getvalue().decode("utf-8")
 
 
 @functools.cache
 def _parent() -> subprocess.Popen:
-    """The process that has imported TensorFlow."""
+    """Starts the process that commands are forked from."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.commands"],
         cwd=ROOT,
@@ -118,13 +202,11 @@ def _parent() -> subprocess.Popen:
 
 
 def _start(
-    words: list[str],
-    environment: dict[str, str] | None,
-    streams: list[str],
+    words: list[str], environment: dict[str, str], streams: list[str]
 ) -> int:
-    """The process id of a new command."""
+    """Starts a command and returns its process id."""
     given = {k: v for k, v in os.environ.items() if k != _VERBOSITY}
-    given |= _NO_HUGE_PAGES | (environment or {})
+    given |= _NO_HUGE_PAGES | environment
     return _ask("start", words, given, streams)
 
 
@@ -138,7 +220,7 @@ def _ask(*question: object) -> int | None:
 
 
 def _serve() -> None:
-    """Forks commands and tells how they ended; returns in a fork."""
+    """Forks commands and answers with their exit codes; returns in a fork."""
     import keras  # noqa: F401
     import tensorflow as tf
 
@@ -158,14 +240,9 @@ def _serve() -> None:
                 _become(*values)
                 return
         else:
-            answer = _exit_code(*values, wait=kind == "wait")
+            ended, status = os.waitpid(*values, os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if ended else None
         os.write(answers, f"{json.dumps(answer)}\n".encode())
-
-
-def _exit_code(pid: int, wait: bool) -> int | None:
-    """How a fork ended, None while it runs."""
-    ended, status = os.waitpid(pid, 0 if wait else os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if ended else None
 
 
 def _become(

@@ -170,7 +170,7 @@ def test_names_and_revisions(hugging_face):
         ),
         (
             answer(errors.GatedRepoError, 403),
-            "its owners give it to those who asked for it only; ask on its",
+            "access requires the owners' permission; request it on",
         ),
         (answer(errors.RevisionNotFoundError), "has no revision 'v2'"),
         (

@@ -1,4 +1,4 @@
-"""The one line that a mistake of the user's gets."""
+"""The error line of a mistake of the user's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from bert_tf.errors import UserError
 
 
 def error_of(call: Callable, *arguments: Any, **settings: Any) -> str:
-    """The line of the `UserError` that a call ends with."""
+    """Returns the one line of the `UserError` that a call raises."""
     with pytest.raises(UserError) as caught:
         call(*arguments, **settings)
     line = str(caught.value)

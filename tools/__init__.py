@@ -1,15 +1,14 @@
-"""One small file per command: flags in, one library call out.
+"""One small file per command: parses flags and calls the library once.
 
-In a checkout a command is `python -m tools.NAME`. The package holds the same
-files as `bert_tf.tools`, and `bert-tf` runs them (`__main__.py`); so they
-import each other relatively.
+In a checkout a command is `python -m tools.NAME`. The wheel has the same files
+as `bert_tf.tools`, which `bert-tf` runs (`__main__.py`), so they import each
+other relatively.
 """
 
-# How a shell starts them.
+# The program in a shell.
 PROGRAM = "python -m tools" if __name__ == "tools" else "bert-tf"
 
-# What that calls each command, and the file that it is, in the groups of
-# its help.
+# The name and the file of each command, in the groups of the help.
 GROUPS = {
     "Training": {
         "train-vocab": "train_vocab",

@@ -1,4 +1,4 @@
-"""`bert-tf COMMAND`: every command under one name."""
+"""`bert-tf COMMAND`: runs any command."""
 
 import ast
 import difflib
@@ -14,7 +14,7 @@ _HELP = ("--help", "-h", "help")
 
 
 def main() -> None:
-    """Runs the command that the first word names, or lists them all."""
+    """Runs the command in the first argument, or lists all commands."""
     words = sys.argv[1:]
     if not words:
         sys.exit(_listing())
@@ -41,15 +41,14 @@ def main() -> None:
 
 
 def _listing() -> str:
-    """The commands in their groups, each with its first line."""
-    lines = ["BERT on TensorFlow and Keras, from plain text to a model served."]
+    lines = ["BERT on TensorFlow and Keras, from plain text to served models."]
     lines += ["", f"usage: {PROGRAM} COMMAND --flag=value ..."]
     width = max(map(len, COMMANDS)) + 2
     for heading, commands in GROUPS.items():
         lines += ["", f"{heading}:"]
         for name, module in commands.items():
             path = pathlib.Path(__file__).with_name(f"{module}.py")
-            # Read, not imported: that would define the flags of all of them.
+            # Parsed, because an import would define the flags of all commands.
             tree = ast.parse(path.read_text(encoding="utf-8"))
             summary = (ast.get_docstring(tree) or "").partition("\n")[0]
             lines.append(f"  {name:<{width}}{summary}")

@@ -1,4 +1,4 @@
-"""What every command shares: quiet start-up and one-line errors."""
+"""Shared by all commands: quiet start-up, help and one-line errors."""
 
 import errno
 import io
@@ -19,12 +19,11 @@ from . import COMMANDS, PROGRAM
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 T = TypeVar("T")
-# "Temporary failure" of sysexits.h: the same command goes on.
+# "Temporary failure" of sysexits.h: the same command resumes the run.
 STOPPED = 75
 _SECONDS_BEFORE_RESTART = 2.0
 _HELP = {"-h", "-?", "-help", "--help", "-helpshort", "--helpshort"}
-# What absl adds to the help of a flag that takes one of some values, and of one
-# that may be repeated.
+# absl's additions to the help of enum flags and of multi-flags.
 _BY_ABSL = re.compile(
     r"^<[^>]*>: |;\s*repeat this option to specify a list of values"
 )
@@ -32,50 +31,41 @@ _required: set[str] = set()
 
 
 def use_huge_pages() -> None:
-    """Restarts the command with its memory in huge pages, on Linux.
+    """Restarts the command with huge memory pages, on Linux.
 
-    A training step takes and returns large arrays all the time, and on a CPU
-    a tenth of it went into their pages. glibc 2.35 and later reads the variable
-    when a process starts, earlier ones ignore it. It stays where it is set.
+    A training step allocates and frees large arrays; on a CPU page faults take
+    a tenth of its time. glibc 2.35 and later reads the variable when a process
+    starts. An existing value is kept.
     """
     if sys.platform == "linux" and "GLIBC_TUNABLES" not in os.environ:
         os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
         os.execv(sys.executable, sys.orig_argv)
 
 
-def _restart(why: str) -> None:
-    """Replaces the process by the same command."""
-    print(f"{why} Starting again, to wait for it.", file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    forget_log_level()
-    # The other workers notice a little later.
-    time.sleep(_SECONDS_BEFORE_RESTART)
-    os.execv(sys.executable, sys.orig_argv)
-
-
-# How arguments of the library that are no flags of the command are given.
+# Arguments of the library without a flag of the same name, and how the command
+# takes them.
 _given_as = {"inputs": "--input"}
 
 
 def name_arguments(given_as: Mapping[str, str]) -> None:
-    """Registers how arguments are given that have no flag of their name.
+    """Registers how a command takes arguments without a flag of their name.
 
     Args:
-      given_as: name of an argument to what a user of the command writes.
+      given_as: maps the name of an argument to the form in the command.
     """
     _given_as.update(given_as)
 
 
 def name_fields(names: Iterable[str]) -> None:
-    """Tells which fields of a recipe --set takes; some have flags too."""
-    own = set(names).difference(flags.FLAGS)
-    name_arguments({name: f"--set {name}" for name in own})
+    """Registers the fields of a recipe that --set takes."""
+    without_flag = set(names).difference(flags.FLAGS)
+    name_arguments({name: f"--set {name}" for name in without_flag})
 
 
 def with_flags(line: str) -> str:
-    """Puts flags for the names of arguments, which are in backticks.
+    """Replaces names of arguments in backticks by flags.
 
-    Other words in backticks stay as they are; commands are named `as_called`.
+    Other words in backticks are unchanged; commands are named by `as_called`.
     """
 
     def given_as(match: re.Match[str]) -> str:
@@ -86,13 +76,13 @@ def with_flags(line: str) -> str:
 
 
 def as_called(text: str) -> str:
-    """A text whose commands are named as they are called here.
+    """Replaces names of commands in a text by how they are called.
 
     Args:
-      text: says `python -m tools.serve`, or `tools.serve`, of a command.
+      text: a text with commands as `python -m tools.serve` or `tools.serve`.
 
     Returns:
-      The same in a checkout; `bert-tf serve` where the package is installed.
+      The same in a checkout; with `bert-tf serve` in an installed package.
     """
     if PROGRAM != "bert-tf":
         return text
@@ -105,33 +95,32 @@ def as_called(text: str) -> str:
 
 
 def words(values: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Flags and settings of a command as one types them."""
-    given = [f"--{name}={value}" for name, value in values.items()]
+    """Returns the arguments of a command for flags and settings."""
+    arguments = [f"--{name}={value}" for name, value in values.items()]
     for name, value in settings.items():
-        given += ["--set", f"{name}={value}"]
-    return given
+        arguments += ["--set", f"{name}={value}"]
+    return arguments
 
 
 def fail(message: str) -> int:
-    """Prints one error line and returns the exit code of a failure."""
+    """Prints an error as one line and returns exit code 1."""
     line = with_flags(" ".join(message.split()))
     print(f"error: {line}", file=sys.stderr, flush=True)
     return 1
 
 
 def run(main: Callable[[], None], tensorflow: bool = True) -> None:
-    """Parses the flags, runs `main` and ends the process.
+    """Parses the flags, runs `main` and exits.
+
+    `UserError` and errors of the operating system (a full disk, a missing
+    permission) become one line on standard error and exit code 1. An interrupt
+    exits with code 130, a run stopped by SIGTERM with 75. A run that lost
+    another worker restarts the command and resumes.
 
     Args:
       main: the command.
-      tensorflow: whether to import it first; a command that may do without
-        calls `import_tensorflow` where it cannot.
-
-    A `UserError` and an error of the operating system (a full disk, a missing
-    permission) become one line on standard error and exit code 1; an
-    interrupt exits with code 130, also of a training that has saved its state
-    then, and a run that was asked to stop by SIGTERM with 75. A run that lost
-    another worker starts again and resumes.
+      tensorflow: whether to import TensorFlow first; other commands call
+        `import_tensorflow` when they need it.
     """
 
     def no_words(words: list[str]) -> None:
@@ -150,14 +139,14 @@ def run(main: Callable[[], None], tensorflow: bool = True) -> None:
 def run_on_words(
     main: Callable[[list[str]], None], tensorflow: bool = True
 ) -> None:
-    """As `run`, for a command that takes words after its flags."""
+    """As `run`, for a command with positional arguments."""
 
     def guarded(arguments: list[str]) -> int:
         from bert_tf.errors import RunStopped, UserError, WorkerLost
         from bert_tf.progress import log, reword
 
         reword(with_flags)
-        # Names in other scripts shall not end a run on an ASCII terminal.
+        # Non-ASCII names must not fail a run on an ASCII terminal.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
@@ -172,7 +161,13 @@ def run_on_words(
             log(str(stopped))
             return STOPPED
         except WorkerLost as lost:
-            _restart(str(lost))
+            line = f"{lost} Starting again, to wait for it."
+            print(line, file=sys.stderr, flush=True)
+            sys.stdout.flush()
+            forget_log_level()
+            # The other workers detect the loss a little later.
+            time.sleep(_SECONDS_BEFORE_RESTART)
+            os.execv(sys.executable, sys.orig_argv)
         except OSError as error:
             if error.errno is None:
                 raise
@@ -192,14 +187,14 @@ def run_on_words(
 
 
 def _parse(arguments: list[str]) -> list[str]:
-    """Parses the flags; a mistake in them is one line too."""
+    """Parses the flags; an error in them is printed as one line."""
     if not _HELP.isdisjoint(arguments):
         _show_help()
         sys.exit()
     try:
         return flags.FLAGS(arguments)
     except SystemExit:
-        # absl's further helps were shown, which to absl is a failure.
+        # absl has shown another help, for which it exits with 1.
         sys.exit()
     except flags.Error as error:
         line = str(error)
@@ -209,7 +204,6 @@ def _parse(arguments: list[str]) -> list[str]:
 
 
 def _show_help() -> None:
-    """Writes what the command is for, and its flags, to standard output."""
     lines = [(sys.modules["__main__"].__doc__ or "").strip(), "", "Flags:"]
     found = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     for flag in sorted(found, key=lambda flag: flag.name not in _required):
@@ -217,12 +211,11 @@ def _show_help() -> None:
     try:
         print(as_called("\n".join(lines)), flush=True)
     except BrokenPipeError:
-        # Of `... --help | head`; Python would write the rest when it ends.
+        # In `... --help | head`; prevents another write when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _flag_lines(flag: flags.Flag) -> list[str]:
-    """A flag's name, what it takes, and its help below."""
     facts = ["required"] if flag.name in _required else []
     takes = flag.parser.syntactic_help
     if isinstance(flag, flags.EnumFlag):
@@ -247,13 +240,13 @@ def _flag_lines(flag: flags.Flag) -> list[str]:
 
 
 def required(flag: flags.FlagHolder[T | None]) -> T:
-    """The value of a flag that `require` asks for."""
+    """Returns the value of a required flag."""
     value = flag.value
     assert value is not None
     return value
 
 
 def require(*names: str) -> None:
-    """Marks flags as required, with absl's own check."""
+    """Marks flags as required."""
     _required.update(names)
     flags.mark_flags_as_required(names)

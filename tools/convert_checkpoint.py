@@ -1,13 +1,12 @@
-"""Converts a BERT checkpoint of any family and proves it by numbers.
+"""Converts a BERT checkpoint of any family and verifies its outputs.
 
 python -m tools.convert_checkpoint --input=uncased_L-12_H-768_A-12 \\
     --to=hugging_face --output_dir=out/bert
 
 The input is a folder of ours, of google-research/bert or electra (TF1), of
-TensorFlow Model Garden or Hub, of Hugging Face (of its PyTorch, TensorFlow and
-Flax classes) or of KerasHub, or hf://organisation/name, or keras_hub://preset.
-Of an ELECTRA in TF1 the discriminator is converted, and with --generator its
-generator.
+TensorFlow Model Garden or Hub, of Hugging Face (PyTorch, TensorFlow and Flax)
+or of KerasHub; or hf://organisation/name, or keras_hub://preset. Of an ELECTRA
+in TF1 the discriminator is converted, or with --generator its generator.
 """
 
 import contextlib
@@ -28,18 +27,18 @@ _TO = flags.DEFINE_string(
     "to", None, "The layout to write: bert_tf, google_tf1 or hugging_face."
 )
 _OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "The folder to write; must be new or empty."
+    "output_dir", None, "The folder to write; must be missing or empty."
 )
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file",
     "",
-    "The vocabulary, where the input has none; or another one, to which rows "
-    "are copied by token, new ones made of their old pieces.",
+    "The vocabulary of an input without one; or a new one, to which rows are "
+    "copied by token; rows of new tokens are the mean of their old pieces.",
 )
 _LOWER_CASE = flags.DEFINE_bool(
     "lower_case",
     None,
-    "Whether text is lower-cased; by default as the input's files say.",
+    "Whether text is lower-cased; by default as the input's files state.",
 )
 _MAX_POSITION_EMBEDDINGS = flags.DEFINE_integer(
     "max_position_embeddings",
@@ -49,53 +48,53 @@ _MAX_POSITION_EMBEDDINGS = flags.DEFINE_integer(
 _DROP_HEADS = flags.DEFINE_list(
     "drop_heads",
     [],
-    "Heads that do not go along, comma-separated: pooler, masked_lm, "
+    "Heads to leave out, comma-separated: pooler, masked_lm, "
     "next_sentence, classifier, token_classifier, span, multiple_choice, "
     "replaced_tokens.",
 )
 _GENERATOR = flags.DEFINE_bool(
     "generator",
     False,
-    "Of a checkpoint of google-research/electra, converts the generator; "
-    "otherwise the discriminator.",
+    "Convert the generator of a checkpoint of google-research/electra, not "
+    "the discriminator.",
 )
 _IGNORE = flags.DEFINE_string(
     "ignore",
     "",
-    "Regular expression of arrays that are no part of the model, such as "
-    "'^crf'; those whose names contain it are left out.",
+    "Regular expression, searched in names of arrays that are no part of the "
+    "model and left out, such as '^crf'.",
 )
 _CHECK = flags.DEFINE_string(
     "check",
     "",
-    "transformers: also loads both folders in Hugging Face's transformers, "
-    "where it is installed, and compares hidden states and logits.",
+    "transformers: also loads both folders in Hugging Face's transformers and "
+    "compares hidden states and logits.",
 )
 _SEED = flags.DEFINE_integer(
-    "seed", 0, "Seed of new rows and of the random ids of the proof."
+    "seed", 0, "Seed of new rows and of the random ids of the comparison."
 )
 
 
-# mallopt(3): its M_MMAP_THRESHOLD, and the size from which on an allocation
-# goes back to the system when it is freed.
+# mallopt(3): M_MMAP_THRESHOLD, the size above which freed allocations are
+# returned to the system.
 _THRESHOLD_OPTION, _THRESHOLD = -3, 1 << 20
 
 
 def _spare_the_machine() -> None:
-    """Sets TensorFlow and the C library, before they are imported.
+    """Reduces the memory of TensorFlow and the C library.
 
-    The kernels of oneDNN take their memory from a pool that never shrinks,
-    and the C library raises its threshold with what is freed: half as much
-    again as a large model takes would stay unused.
+    oneDNN allocates from a pool that never shrinks, and the C library raises
+    its threshold with freed sizes: together half of the size of a large model
+    would stay allocated.
     """
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    # Other C libraries than GNU's have no such function.
+    # Only GNU's C library has this function.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_THRESHOLD_OPTION, _THRESHOLD)
 
 
 def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
-    """A command or expression that uses the written folder."""
+    """Returns a command or expression that uses the written folder."""
     from bert_tf.checkpoints import TASK_HEADS
     from bert_tf.recipe import read_json_object
     from bert_tf.sources import MODULES_FILE
@@ -114,7 +113,7 @@ def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
             f"--vocab_file={folder}/vocab.txt"
         )
     if to == "hugging_face":
-        # Its modules pool and project what the transformer gives.
+        # With the modules after the Transformer.
         if (folder / MODULES_FILE).is_file():
             return f'sentence_transformers.SentenceTransformer("{folder}")'
         (name,) = read_json_object(folder / "config.json")["architectures"]
@@ -130,7 +129,7 @@ def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
 
 
 def main() -> None:
-    """Converts as the flags say."""
+    """Converts the checkpoint and prints a summary."""
     from bert_tf.conversion import convert_checkpoint
 
     report = convert_checkpoint(

@@ -1,10 +1,10 @@
-"""Makes pre-training records from text, or finishes what a killed run left.
+"""Creates pre-training records from text, or resumes an interrupted run.
 
 python -m tools.create_pretraining_data --input='corpus/*.txt' \\
     --vocab_file=vocab.txt --output_dir=records
 
-The text holds one sentence a line and a blank line between documents, or is
-one of these:
+The text has one sentence per line and a blank line between documents, or is one
+of these:
 
 --input=book.txt --input_format=text    sentences are split; --document_end
 --input=enwiki-latest-pages-articles-multistream.xml.bz2    a Wikipedia dump
@@ -16,12 +16,12 @@ Several corpora are mixed by weight, and languages by smoothed shares:
 --input='wiki=wiki.xml.bz2,books:3=books/*.txt'    books three times
 --input='en=en.jsonl,sw=sw.jsonl' --smoothing=0.7    as multilingual BERT
 
-Accents and ideographs are treated as a tokenizer_config.json beside vocab.txt
-says (strip_accents, tokenize_chinese_chars), where there is one.
+A tokenizer_config.json in the folder of vocab.txt sets strip_accents and
+tokenize_chinese_chars.
 
---near_duplicates=0.8 leaves out documents that nearly repeat earlier ones.
+--near_duplicates=0.8 removes near-duplicates of earlier documents.
 
-The same records come from an Apache Beam pipeline (see docs/beam.md):
+An Apache Beam pipeline writes the same records (see docs/beam.md):
 
 --runner=beam --beam_options='--runner=FlinkRunner --flink_master=HOST:8081'
 """
@@ -44,16 +44,14 @@ _INPUT = flags.DEFINE_string(
     "input",
     None,
     "Files or globs, or tfds:DATA_SET[@SPLIT], comma-separated; .gz and .bz2 "
-    "are unpacked. NAME=PATH or NAME:WEIGHT=PATH puts it in a corpus to mix.",
+    "are unpacked. NAME=PATH or NAME:WEIGHT=PATH defines a corpus to mix.",
 )
 _VOCAB_FILE = flags.DEFINE_string(
-    "vocab_file", None, "WordPiece vocabulary, one token a line."
+    "vocab_file", None, "WordPiece vocabulary, one token per line."
 )
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder that the records go to."
-)
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder of the records.")
 _WORKERS = flags.DEFINE_integer(
-    "workers", 0, "Parallel workers; 0 takes one for each processor."
+    "workers", 0, "Parallel workers; 0 for one per processor."
 )
 _RUNNER = flags.DEFINE_enum(
     "runner",
@@ -64,10 +62,10 @@ _RUNNER = flags.DEFINE_enum(
 _BEAM_OPTIONS = flags.DEFINE_string(
     "beam_options",
     "",
-    "Options of Apache Beam as on its command line, in one pair of quotes.",
+    "Apache Beam's command-line options, quoted as one argument.",
 )
 _OVERWRITE = flags.DEFINE_bool(
-    "overwrite", False, "Replace other records that are in output_dir."
+    "overwrite", False, "Replace other records in output_dir."
 )
 _RECIPE = define_fields(RecordsRecipe)
 
@@ -78,7 +76,7 @@ def _build_here(recipe: RecordsRecipe) -> RecordsReport:
             f"--beam_options={_BEAM_OPTIONS.value}: is for --runner=beam, and "
             "the runner is local."
         )
-    # Imports TensorFlow, which a mistake should not have to wait for.
+    # Imports TensorFlow; errors above are reported without that delay.
     from bert_tf.records.build import create_records
 
     return create_records(
@@ -115,8 +113,8 @@ def _build_with_beam(recipe: RecordsRecipe) -> RecordsReport:
 
 
 def main() -> None:
-    """Builds the records that the flags describe."""
-    recipe = RecordsRecipe(**{n: flag.value for n, flag in _RECIPE.items()})
+    """Builds the records and prints a summary."""
+    recipe = _RECIPE()
     if _RUNNER.value == "beam" or PREFIX in command_line.required(_INPUT):
         import_tensorflow()
     if _RUNNER.value == "beam":
@@ -128,5 +126,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     command_line.require("input", "vocab_file", "output_dir")
-    # Half a gigabyte and some seconds; English text does not need it.
+    # TensorFlow takes 0.5 GB and seconds, and English text does not need it.
     command_line.run(main, tensorflow=False)

@@ -1,7 +1,7 @@
-"""The whole main job in a few minutes, on Python's own language reference.
+"""Pre-trains a BERT in a few minutes, on Python's language reference.
 
-Learns a vocabulary, builds records, pre-trains a small BERT and fills masks.
-The text is `pydoc_data.topics`, which every Python installation carries.
+Trains a vocabulary, builds records, pre-trains a small BERT and fills masks.
+The text is `pydoc_data.topics` of every Python installation.
 
 python -m tools.demo --output_dir=demo_output
 """
@@ -15,7 +15,7 @@ from . import PROGRAM, command_line
 from .language_reference import reference_documents
 
 _OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", "demo_output", "Folder for everything the demo makes."
+    "output_dir", "demo_output", "Folder of all outputs."
 )
 _VOCAB_SIZE = 2048
 _SEQ_LENGTH = 64
@@ -27,11 +27,11 @@ _SENTENCES = (
     "The following is an [MASK] of a function call.",
 )
 _NEXT = """
-That was the whole job: text -> vocabulary -> records -> a pre-trained BERT.
-Look at {output}/model/learning_curve.png, or at the curves as they grow with
+These were all steps: text -> vocabulary -> records -> a pre-trained BERT.
+See {output}/model/learning_curve.png, or watch the curves during training with
   tensorboard --logdir={output}/model/tensorboard
 
-On your own text (one sentence a line, a blank line between documents):
+On your own text (one sentence per line, a blank line between documents):
 {activate}\
   python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \\
       --output=out/vocab.txt
@@ -41,13 +41,14 @@ On your own text (one sentence a line, a blank line between documents):
       --output_dir=out/model --size=mini --set train_batch_size=64 \\
       --set num_train_steps=4000 --set learning_rate=1e-3
   python -m tools.fill_mask --model=out/model "The [MASK] is open."
-A run that is stopped goes on where it was when the same command is repeated."""
+Repeat a command to resume an interrupted run."""
 
 
 def main() -> None:
     """Runs the four steps."""
     from bert_tf.corpora.vocabulary import train_vocab
     from bert_tf.files import write_text
+    from bert_tf.inference.fill_mask import MaskFiller
 
     started = time.monotonic()
     output = pathlib.Path(_OUTPUT_DIR.value)
@@ -55,7 +56,7 @@ def main() -> None:
     corpus = output / "corpus.txt"
     text = "\n\n".join("\n".join(document) for document in documents)
     if not corpus.exists() or corpus.read_text("utf-8") != text + "\n":
-        # Records remember when their text was changed.
+        # Records depend on the modification time of their text.
         write_text(corpus, text + "\n")
     print(
         f"1. Text: {len(documents)} topics of Python's language reference, "
@@ -67,7 +68,13 @@ def main() -> None:
     train_vocab([corpus], _VOCAB_SIZE).save(vocab_file)
     _make_records(corpus, vocab_file, output / "records")
     _pretrain(output / "records", output / "model")
-    _fill(output / "model")
+    print("\n5. What the model puts in place of [MASK]:", flush=True)
+    filler = MaskFiller.from_checkpoint(output / "model")
+    for sentence in _SENTENCES:
+        best = "  ".join(
+            f"{c.token} {c.probability:.0%}" for c in filler(sentence)[0]
+        )
+        print(f"   {sentence}\n      {best}")
     print(f"\nThe demo took {time.monotonic() - started:,.0f} seconds.")
     activate = "  . .venv/bin/activate\n" if PROGRAM != "bert-tf" else ""
     closing = _NEXT.format(output=output, activate=activate)
@@ -84,7 +91,7 @@ def _make_records(
     recipe = RecordsRecipe(
         max_seq_length=_SEQ_LENGTH,
         max_predictions_per_seq=10,
-        # The text is small: five passes give five sets of sentence pairs.
+        # Five different sets of sentence pairs of the small text.
         dupe_factor=5,
         held_out=0.1,
     )
@@ -107,18 +114,6 @@ def _pretrain(records: pathlib.Path, model: pathlib.Path) -> None:
         save_checkpoints_steps=_STEPS // 4,
     )
     run_pretraining(recipe, model)
-
-
-def _fill(model: pathlib.Path) -> None:
-    from bert_tf.inference.fill_mask import MaskFiller
-
-    print("\n5. What the model puts in place of [MASK]:", flush=True)
-    filler = MaskFiller.from_checkpoint(model)
-    for sentence in _SENTENCES:
-        best = "  ".join(
-            f"{c.token} {c.probability:.0%}" for c in filler(sentence)[0]
-        )
-        print(f"   {sentence}\n      {best}")
 
 
 if __name__ == "__main__":

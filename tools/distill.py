@@ -1,22 +1,20 @@
-"""Trains a small student to do as a larger teacher does.
+"""Distils a larger teacher into a small student.
 
-On a task, of the teacher that was fine-tuned for it:
+On a task, from a teacher that was fine-tuned for it:
 
 python -m tools.distill --task=mrpc --data_dir=glue --teacher=out/mrpc \\
     --layers=0,2,4 --output_dir=out/mrpc-small
 
-On text without labels, of a pre-trained teacher:
+On text without labels, from a pre-trained teacher:
 
 python -m tools.distill --data_dir=records --teacher=bert-base \\
     --layers=0,2,4,7,9,11 --architecture=distilbert --output_dir=out/distilbert
 
-The student is some of the teacher's layers (--layers), new (--size) or a model
-that there is (--init_from). It is trained a second time without the teacher, in
-undistilled/ of the folder, and distillation.html has all three side by side:
-score, size and speed. The same command goes on where a killed one stopped.
+The student consists of some of the teacher's layers (--layers), is new (--size)
+or an existing model (--init_from). It is also trained without the teacher, in
+undistilled/ of the folder; distillation.html compares score, size and speed of
+all three. The same command resumes an interrupted run.
 """
-
-from collections.abc import Sequence
 
 from absl import flags
 
@@ -27,7 +25,7 @@ from bert_tf.teacher_settings import StudentSettings, TeacherSettings
 
 from . import command_line
 from .recipe_flags import RecipeFlags, define_fields
-from .task_files import load_task, recipe_of, task_named, task_names
+from .task_files import task_and_recipe, task_names
 
 _FLAGS = RecipeFlags(
     FinetuningRecipe,
@@ -38,39 +36,33 @@ _FLAGS = RecipeFlags(
     "tools.run_pretraining.",
     {
         "task": f"One of {', '.join(task_names())}, or the path of your own "
-        "task file; without it the student learns from text.",
-        "teacher": "Model to learn from; for a task, a folder that "
-        "tools.run_finetuning left.",
+        "task file; without it the student is trained on text.",
+        "teacher": "Teacher model; for a task, an output folder of "
+        "tools.run_finetuning.",
         "data_dir": "Folder of the task's files, or of records.",
     },
 )
 _STUDENT = define_fields(StudentSettings)
 _UNDISTILLED = flags.DEFINE_bool(
-    "undistilled", True, "Train the same student without the teacher too."
+    "undistilled", True, "Also train the same student without the teacher."
 )
-
-
-def _names_a_task(given: Sequence[str], recipe_file: str) -> bool:
-    """Whether flags or a recipe are those of a fine-tuning."""
-    if any(each.partition("=")[0].strip() == "task" for each in given):
-        return True
-    return bool(recipe_file) and "task" in read_json_object(recipe_file)
 
 
 def main() -> None:
     """Resolves the recipe, trains and prints the table."""
-    student = StudentSettings(**{n: f.value for n, f in _STUDENT.items()})
+    student = _STUDENT()
     given, recipe_file = _FLAGS.assignments(), _FLAGS.recipe_file
+    keys = {assignment.partition("=")[0].strip() for assignment in given}
+    if recipe_file:
+        keys |= read_json_object(recipe_file).keys()
     output_dir, devices = _FLAGS.output_dir, _FLAGS.devices
-    if _names_a_task(given, recipe_file):
-        name = task_named(given, recipe_file)
-        task = load_task(name)
-        of_task = recipe_of(task, name, given, recipe_file)
+    if "task" in keys:
+        task, task_recipe = task_and_recipe(given, recipe_file)
 
         from bert_tf.distillation.run import distill_task
 
         done = distill_task(
-            task, of_task, student, output_dir, _UNDISTILLED.value, devices
+            task, task_recipe, student, output_dir, _UNDISTILLED.value, devices
         )
     else:
         command_line.name_fields(PretrainingRecipe.kinds())

@@ -1,4 +1,4 @@
-"""What --experiment names: a file in experiments/, or the user's own."""
+"""The files that --experiment names."""
 
 from bert_tf.experiments import Experiment
 
@@ -10,6 +10,6 @@ EXPERIMENTS = NamedFiles(
     Experiment,
     "an Experiment",
     "Experiment(...), as experiments/table5.py does",
-    "what an experiment file needs is imported from bert_tf.experiments, "
-    "as in experiments/table5.py",
+    "experiment files import from bert_tf.experiments, as "
+    "experiments/table5.py does",
 )

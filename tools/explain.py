@@ -1,10 +1,10 @@
-"""Tells which words an answer of a model is due to.
+"""Attributes an answer of a model to the words of its input.
 
 python -m tools.explain --model=out/sst2 --text="A film." --output=why.html
 
-Prints the share of each word, found by integrated gradients, with the error of
-their sum, or by occlusion. The page, or the .json, has the attention of every
-layer and head too.
+Prints the attribution of each word by integrated gradients, with their
+completeness error, or by occlusion. The page or .json also has the attention of
+every layer and head.
 """
 
 from absl import flags
@@ -15,43 +15,40 @@ from .usage_flags import UsageFlags
 _MODEL = flags.DEFINE_string(
     "model",
     None,
-    "A folder that tools.run_finetuning left, or a fine-tuned model of any "
-    "family: a folder or hf://organisation/name.",
+    "A fine-tuned model: a folder of any family, or hf://organisation/name.",
 )
 _TEXT = flags.DEFINE_string("text", None, "The text.")
 _TEXT_B = flags.DEFINE_string("text_b", None, "The second text of a pair.")
-_QUESTION = flags.DEFINE_string("question", None, "What is asked.")
-_CONTEXT = flags.DEFINE_string(
-    "context", None, "The text that the answer to the question is in."
-)
+_QUESTION = flags.DEFINE_string("question", None, "The question.")
+_CONTEXT = flags.DEFINE_string("context", None, "The context of the question.")
 _CHOICES = flags.DEFINE_multi_string(
-    "choices", None, "A choice; once for each of them."
+    "choices", None, "A choice; repeated for each."
 )
 _START = flags.DEFINE_string(
-    "start", None, "What every choice begins with, as in SWAG."
+    "start", None, "Beginning of every choice, as in SWAG."
 )
 _TARGET = flags.DEFINE_string(
     "target",
     None,
-    "What to explain in place of the answer given: a label, another answer "
-    'in the context ("" for none), an entity or word of the text, a choice, or '
-    "a token at the first [MASK].",
+    "The answer to explain, by default the model's: a label, an answer in the "
+    'context ("" for none), an entity or word of the text, a choice, or a '
+    "token at the first [MASK].",
 )
 _METHOD = flags.DEFINE_enum(
     "method",
     "integrated_gradients",
     ["integrated_gradients", "occlusion"],
-    "Integrated gradients, or each word replaced by [MASK] in turn.",
+    "Integrated gradients, or replacement of each word by [MASK].",
 )
 _STEPS = flags.DEFINE_integer(
     "steps",
     None,
-    "Steps of integrated gradients; if none, as many as bring the error of "
-    "the sum below 1 %.",
+    "Steps of integrated gradients; by default until the completeness error "
+    "is below 1 %.",
 )
 _USAGE = UsageFlags()
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "A page (.html) or all numbers (.json)."
+    "output", None, "File to write: a page (.html) or all numbers (.json)."
 )
 
 

@@ -1,9 +1,9 @@
-"""Writes a model as a SavedModel that takes text, for TensorFlow Serving.
+"""Exports a model as a SavedModel of text for TensorFlow Serving.
 
 python -m tools.export_saved_model --model=out/stars --output_dir=served/stars
 
-With --format=onnx or litert it is a file for ONNX Runtime or LiteRT, which
-takes token ids.
+--format=onnx or litert writes a file for ONNX Runtime or LiteRT, whose inputs
+are token ids.
 """
 
 import pathlib
@@ -18,70 +18,69 @@ from bert_tf.libraries import import_tensorflow
 from bert_tf.recipe import read_json_object
 
 from . import command_line
-from .task_files import load_task, recipe_of, task_named
+from .task_files import task_and_recipe
 from .usage_flags import UsageFlags
 
 _MODEL = flags.DEFINE_string(
     "model",
     None,
-    "A folder that tools.run_finetuning left, or a fine-tuned or pre-trained "
-    "model: a folder of any family.",
+    "A fine-tuned or pre-trained model: a folder of any family.",
 )
 _BESIDE = flags.DEFINE_list(
     "beside",
     [],
-    "Further adapters (LoRA) of the base of --model, folders, comma-separated: "
-    "the version holds the base once, and a signature for each of them, called "
-    "as its folder.",
+    "Folders of further LoRA adapters with the base of --model, "
+    "comma-separated; the version has the base once and a signature per "
+    "adapter, named as its folder.",
 )
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir",
     None,
-    "Folder of all versions, TensorFlow Serving's base path of the model; of "
+    "Folder of all versions, TensorFlow Serving's base path of the model; for "
     "other formats the new folder of the file.",
 )
 _FORMAT = flags.DEFINE_enum(
     "format",
     "saved_model",
     ["saved_model", "onnx", "litert"],
-    "onnx writes model.onnx, and litert model.tflite; they take token ids, and "
-    "tokenizer.json is beside.",
+    "onnx writes model.onnx and litert model.tflite, whose inputs are token "
+    "ids, with tokenizer.json.",
 )
 _VERSION = flags.DEFINE_integer(
-    "version", None, "Number of the version; one more than the highest if none."
+    "version", None, "Number of the version; by default the highest plus one."
 )
 _PRECISION = flags.DEFINE_enum(
     "precision",
     "float32",
     ["float32", "mixed_bfloat16"],
-    "mixed_bfloat16 is faster on processors and GPUs that have it.",
+    "mixed_bfloat16 is faster on processors and GPUs that support it.",
 )
 _QUANTIZE = flags.DEFINE_enum(
     "quantize",
     "none",
     ["none", "bfloat16", "int8"],
-    "bfloat16, of saved_model, is --precision=mixed_bfloat16: half the size. "
-    "int8, of onnx and litert and a fine-tuned model: kernels of 8 bits, if "
-    "the score on the task's dev split allows it; both scores are printed.",
+    "bfloat16, for saved_model: --precision=mixed_bfloat16, half the size. "
+    "int8, for onnx and litert: 8-bit kernels of a fine-tuned model, within "
+    "--max_score_drop; both scores on the task's dev split are printed.",
 )
 _MAX_SCORE_DROP = flags.DEFINE_float(
     "max_score_drop",
     0.01,
-    "By how much the task's main metric on dev may fall, of 1; above that "
+    "Maximum drop of the task's main metric on dev, as a fraction; beyond it "
     "nothing is written.",
 )
 _SET = flags.DEFINE_multi_string(
     "set",
     [],
-    "key=value for a field of the training's recipe, such as data_dir, where "
-    "the data are elsewhere now; may be repeated.",
+    "key=value to override a field of the training's recipe, such as data_dir "
+    "of moved data; may be repeated.",
 )
 _USAGE = UsageFlags()
 _FOR_INT8 = _MAX_SCORE_DROP, _SET
 
 
 def main() -> None:
-    """Exports, checks and tells the size."""
+    """Exports the model, checks the export and prints its size."""
     command_line.name_arguments(
         {"folder": "--model", "file_format": "--format"}
     )
@@ -96,14 +95,14 @@ def main() -> None:
             "faster SavedModel give --quantize=bfloat16."
         )
     _refuse(_FOR_INT8, "is for --quantize=int8; leave it out.")
-    # It imports TensorFlow while this process does.
+    # Both processes import TensorFlow at the same time.
     with FreshProcess() as fresh:
         import_tensorflow()
         _export_version(fresh)
 
 
 def _export_version(fresh: FreshProcess) -> None:
-    """Writes a version for TensorFlow Serving and tells its size."""
+    """Writes a version for TensorFlow Serving and prints its size."""
     from bert_tf.inference.adapters import served_adapters
     from bert_tf.inference.saving import write_saved_model
     from bert_tf.inference.served_folder import describe_training, served_model
@@ -112,7 +111,7 @@ def _export_version(fresh: FreshProcess) -> None:
     started = time.monotonic()
     precision = _PRECISION.value
     if _QUANTIZE.value == "bfloat16":
-        _refuse((_PRECISION,), "--quantize=bfloat16 says it; leave it out.")
+        _refuse((_PRECISION,), "is set by --quantize=bfloat16; leave it out.")
         precision = "mixed_bfloat16"
     folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
     options = _USAGE.options()
@@ -143,7 +142,7 @@ def _export_version(fresh: FreshProcess) -> None:
 
 
 def _export_file() -> None:
-    """Writes the file of another runtime and tells the size."""
+    """Writes the file of another runtime and prints its size."""
     from bert_tf.runtimes.export import Quantization, export_file
     from bert_tf.sources import local_folder
 
@@ -169,11 +168,9 @@ def _export_file() -> None:
                 "fine-tuning, so there is no dev split to measure on; "
                 "fine-tune with tools.run_finetuning first."
             )
-        # The flag --task says what a folder's head answers, no training.
+        # The flag --task is the use of a head, not a training's task.
         command_line.name_arguments({"task": "--set task"})
-        name = task_named(_SET.value, str(recipe_file))
-        task = load_task(name)
-        recipe = recipe_of(task, name, _SET.value, str(recipe_file))
+        task, recipe = task_and_recipe(_SET.value, str(recipe_file))
         int8 = Quantization(task, recipe, _MAX_SCORE_DROP.value)
     path = export_file(
         folder,
@@ -188,9 +185,9 @@ def _export_file() -> None:
     )
 
 
-def _refuse(useless: Sequence[flags.FlagHolder], reason: str) -> None:
-    """Raises `UserError` where a flag is given that would do nothing."""
-    for flag in useless:
+def _refuse(unused: Sequence[flags.FlagHolder], reason: str) -> None:
+    """Raises `UserError` if a flag without effect is given."""
+    for flag in unused:
         if flags.FLAGS[flag.name].present:
             raise UserError(f"--{flag.name}: {reason}")
 

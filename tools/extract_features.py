@@ -1,11 +1,11 @@
-"""Writes what a model makes of texts: vectors of tokens, or one a text.
+"""Extracts features of texts: vectors of tokens, or one vector per text.
 
 python -m tools.extract_features --model=DIR --input=lines.txt \\
     --output=features.npz --layers=-1,-2
 python -m tools.extract_features --model=DIR --input=lines.txt \\
     --output=sentences.jsonl --pooling=auto
 
-The input has a text a line, or a pair parted by " ||| ".
+The input has one text per line, or a pair separated by " ||| ".
 """
 
 import pathlib
@@ -21,8 +21,8 @@ _MODEL = flags.DEFINE_string(
 _INPUT = flags.DEFINE_string(
     "input",
     None,
-    "Text files or globs, comma-separated; .jsonl is read as JSON objects, "
-    ".gz is unpacked, - is standard input.",
+    "Text files or globs, comma-separated; .jsonl has JSON objects, .gz is "
+    "decompressed, - is standard input.",
 )
 _OUTPUT = flags.DEFINE_string(
     "output",
@@ -32,35 +32,35 @@ _OUTPUT = flags.DEFINE_string(
 _LAYERS = flags.DEFINE_string(
     "layers",
     "",
-    "Layers, comma-separated: 0 is the embeddings, 1 the first layer and so "
-    "on, -1 the last, -2 the one before it. Empty: -1,-2,-3,-4 for vectors of "
-    "tokens, -1 with pooling.",
+    "Layers, comma-separated: 0 for the embeddings, 1 for the first layer, -1 "
+    "for the last. Empty: -1,-2,-3,-4 for vectors of tokens, -1 with pooling.",
 )
 _POOLING = flags.DEFINE_string(
     "pooling",
     "none",
-    "none (a vector for each token), or one for each text: auto (what the "
-    "folder says, as sentence-transformers' encode computes it: its modules, "
-    "prompt and longest row; mean where it says nothing), cls (of a causal "
-    "model the last [SEP], since its [CLS] sees only itself), mean, max, or "
-    "pooled (by the model's pooler). All but auto read the Transformer alone.",
+    "none (a vector per token), or a vector per text: auto (the folder's "
+    "modules, prompt and longest row, as sentence-transformers' encode; by "
+    "default mean), cls (of a causal model the last [SEP], because its [CLS] "
+    "attends only to itself), mean, max, or pooled (the model's pooler). All "
+    "but auto read only the Transformer.",
 )
 _PROMPT_NAME = flags.DEFINE_string(
     "prompt_name",
     None,
-    "With --pooling=auto, which of the folder's prompts is put before every "
-    "text, such as query; by default its default_prompt_name, if there is one.",
+    "With --pooling=auto, the name of the folder's prompt before every text, "
+    "such as query; by default its default_prompt_name, if any.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
     0,
-    "Tokens of a text, with [CLS] and [SEP]; longer ones are cut. 0: as many "
-    "as the model has positions, or, with --pooling=auto, as its folder says.",
+    "Maximum number of tokens, including [CLS] and [SEP]; longer texts are "
+    "truncated. 0: the number of positions or, with --pooling=auto, as the "
+    "folder states.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     32,
-    "Texts computed at a time; fewer where they are longer than 128 tokens.",
+    "Texts per batch; fewer if they are longer than 128 tokens.",
 )
 _PRECISION = flags.DEFINE_string(
     "precision", "float32", "float32, mixed_bfloat16 or mixed_float16."
@@ -68,18 +68,18 @@ _PRECISION = flags.DEFINE_string(
 _TEXT_COLUMNS = flags.DEFINE_list(
     "text_columns",
     "text",
-    "In .jsonl: key of the text, or two of a pair, comma-separated.",
+    "In .jsonl: key of the text, or two keys of a pair, comma-separated.",
 )
 _ENCODING_ERRORS = flags.DEFINE_enum(
     "encoding_errors",
     "strict",
     ["strict", "replace"],
-    "What to do with bytes that are not UTF-8.",
+    "Treatment of bytes that are not UTF-8.",
 )
 
 
 def main() -> None:
-    """Extracts what the flags describe."""
+    """Extracts the features."""
     from bert_tf.families.pretrained.settings import Settings, parse_layers
     from bert_tf.files import STANDARD_STREAM, expand_inputs
     from bert_tf.inference.features import extract_features
@@ -106,7 +106,7 @@ def main() -> None:
         _TEXT_COLUMNS.value,
         _ENCODING_ERRORS.value,
     )
-    # Standard output may be the features' place.
+    # Features may go to standard output.
     log(summary)
 
 

@@ -2,7 +2,7 @@
 
 python -m tools.fill_mask --model=DIR "The capital of France is [MASK]."
 
-Several texts, each in quotes, may stand behind the flags.
+Several texts, each in quotes, may follow the flags.
 """
 
 from absl import flags

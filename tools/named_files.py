@@ -1,4 +1,4 @@
-"""Small files by name, or a user's own by its path: --task, --experiment."""
+"""Loads small Python files by name or by path: --task, --experiment."""
 
 import dataclasses
 import importlib
@@ -14,12 +14,12 @@ class NamedFiles:
     """A package of small files, each of which defines one object.
 
     Attributes:
-      argument: what names a file, such as task.
-      package: holds the files; see `package_beside`.
-      kind: what a file defines, under the argument's name in capitals.
-      kind_words: the same for errors, such as "a SentenceTask".
-      example: how a file writes it, for errors.
-      hint: where a file finds what it needs of bert_tf, for errors.
+      argument: the argument that names a file, such as task.
+      package: the package of the files; see `package_beside`.
+      kind: the type of the object, named as the argument in capitals.
+      kind_words: the type for errors, such as "a SentenceTask".
+      example: its definition, for errors.
+      hint: which imports a file has, for errors.
     """
 
     argument: str
@@ -30,17 +30,16 @@ class NamedFiles:
     hint: str
 
     def names(self) -> list[str]:
-        """The names that the argument takes."""
+        """Returns the valid names."""
         (folder,) = importlib.import_module(self.package).__path__
         files = pathlib.Path(folder).glob("*.py")
         return sorted(f.stem for f in files if not f.stem.startswith("_"))
 
     def load(self, value: str) -> Any:
-        """What a file defines.
+        """Returns the object of a file.
 
         Args:
-          value: a name, or the path of a file of the user's own, which ends in
-            .py.
+          value: a name, or the path of the user's file, which ends in .py.
 
         Raises:
           UserError: there is no such file, or it is broken.
@@ -74,11 +73,11 @@ class NamedFiles:
 
 
 def package_beside(folder: str, installed: str) -> str:
-    """The name of a package of small files.
+    """Returns the name of a package of small files.
 
     Args:
-      folder: what it is called in a checkout, beside tools/.
-      installed: what it is called inside the bert_tf that is installed.
+      folder: its name in a checkout, next to tools/.
+      installed: its name in the installed bert_tf.
     """
     if __package__ == "tools":
         return folder

@@ -1,10 +1,9 @@
-"""Gives a finished model to a hub or to a folder, with its card.
+"""Uploads a finished model with its card to a hub, or copies it.
 
 python -m tools.push --model=out/stars --to=hf://organisation/name
 
-What is pushed is what a model needs, and README.md; states, predictions and
-reports stay. A model in Hugging Face's layout is what tools.convert_checkpoint
-writes.
+Only the model's files and README.md are pushed, no training states,
+predictions or reports. tools.convert_checkpoint writes Hugging Face's layout.
 """
 
 from absl import flags
@@ -17,19 +16,19 @@ _MODEL = flags.DEFINE_string(
 _TO = flags.DEFINE_string(
     "to",
     None,
-    "hf://organisation/name, made if it is not there; or a folder, new or "
+    "hf://organisation/name, created if missing; or a folder, missing or "
     "empty.",
 )
 _PRIVATE = flags.DEFINE_bool(
     "private",
     True,
-    "Whether a new model on the hub is seen by its owners alone; one that is "
-    "there stays as it is.",
+    "Whether a new model on the hub is private; an existing one is not "
+    "changed.",
 )
 
 
 def main() -> None:
-    """Copies or uploads, and says where to."""
+    """Uploads or copies the model, and prints where to."""
     from bert_tf.sharing.push import push_model
 
     command_line.name_arguments({"folder": "--model"})

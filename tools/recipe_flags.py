@@ -1,8 +1,9 @@
-"""Flags made of recipes: one a field, or --set and --recipe to train by."""
+"""Flags derived from settings: one per field, or --recipe and --set."""
 
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from absl import flags
 
@@ -11,9 +12,10 @@ from bert_tf.training.cluster import Devices
 
 from .command_line import required
 
-# The flags are those of the command that defines them here.
+# Flags belong to the command that defines them with this module.
 flags.disclaim_key_flags()
 
+S = TypeVar("S", bound=Settings)
 _DEFINE: dict[type, Callable[..., flags.FlagHolder]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
@@ -29,32 +31,31 @@ _FIELDS = {
 }
 
 
-def define_fields(settings: type[Settings]) -> dict[str, flags.FlagHolder]:
-    """Defines a flag for every field, with its default and its help text."""
-    kinds = settings.kinds()
-    return {
-        field.name: _DEFINE[kinds[field.name]](
-            field.name, field.default, _sentence(field.metadata["help"])
-        )
-        for field in dataclasses.fields(settings)
-    }
+def define_fields(settings: type[S]) -> Callable[[], S]:
+    """Defines a flag for every field, with its default and its help text.
 
-
-def _sentence(text: str) -> str:
-    """A help text as the help of a flag; a name at its start stays."""
-    if re.match("[a-z]+[ ,]", text):
-        text = text[0].upper() + text[1:]
-    return f"{text}."
+    Returns:
+      A function that returns the settings of the parsed flags.
+    """
+    kinds, defined = settings.kinds(), {}
+    for field in dataclasses.fields(settings):
+        text = f"{field.metadata['help']}."
+        # Capitalised, unless it begins with a name.
+        if re.match("[a-z]+[ ,]", text):
+            text = text[0].upper() + text[1:]
+        define = _DEFINE[kinds[field.name]]
+        defined[field.name] = define(field.name, field.default, text)
+    return lambda: settings(**{n: flag.value for n, flag in defined.items()})
 
 
 class RecipeFlags:
-    """Defines --output_dir, --recipe, --set and how to reach devices.
+    """Defines --output_dir, --recipe, --set and the flags of devices.
 
     Args:
-      recipe: what is run; says the defaults of the fields.
-      settings: what --set takes, for the help.
-      fields: fields of the recipe that have a flag of their own, besides
-        init_from, strategy and precision, and the help of each.
+      recipe: the type of the recipe, which has the defaults of its fields.
+      settings: the help of --set.
+      fields: the help of fields with a flag, in addition to init_from, strategy
+        and precision.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class RecipeFlags:
         self._output_dir = flags.DEFINE_string(
             "output_dir", None, "Folder of the run; becomes a model folder."
         )
-        # Without a default, since what is given goes before a recipe's file.
+        # Without defaults, because given flags override the recipe's file.
         self._fields = {
             name: flags.DEFINE_string(
                 name, None, text + default_of.get(name, "")
@@ -82,7 +83,7 @@ class RecipeFlags:
             "recipe",
             "",
             "recipe.json of a run to repeat; other flags override it. A Python "
-            "file that it names is run only where another flag names it too.",
+            "file in it is executed only if another flag names it too.",
         )
         self._logical_cpus = flags.DEFINE_integer(
             "logical_cpus",
@@ -113,12 +114,12 @@ class RecipeFlags:
 
     @property
     def recipe_file(self) -> str:
-        """The recipe to begin with; empty for none."""
+        """The recipe's file; empty for none."""
         return self._recipe.value
 
     @property
     def devices(self) -> Devices:
-        """How to reach the devices of the recipe's strategy."""
+        """The devices of the recipe's strategy."""
         return Devices(
             self._logical_cpus.value,
             self._tpu.value,
@@ -126,14 +127,14 @@ class RecipeFlags:
         )
 
     def field(self, name: str) -> str | None:
-        """What the flag of a field says; None where it is not given."""
+        """Returns the value of a field's flag; None if it is not given."""
         return self._fields[name].value
 
     def assignments(self) -> list[str]:
-        """key=value of every flag of a field that is given, then --set's."""
-        given = [
+        """Returns key=value of every given flag of a field, then of --set."""
+        from_flags = [
             f"{name}={flag.value}"
             for name, flag in self._fields.items()
             if flag.value is not None
         ]
-        return [*given, *self._set.value]
+        return [*from_flags, *self._set.value]

@@ -1,11 +1,11 @@
-"""Computes a table or figure of the paper, or an experiment of your own.
+"""Computes a table or figure of the paper, or your own experiment.
 
 python -m tools.run_experiment --experiment=table5 --scale=tiny \\
     --data_dir=DATA --output_dir=out/table5
 
-Every run behind a cell is a command with a folder of its own: what is finished
-is skipped, what was killed resumes. Several machines that share the folders may
-run the same command at the same time.
+Every run of a cell is a command with its own folder: finished runs are skipped,
+interrupted ones resume. Machines that share the folders may run the same
+command at the same time.
 """
 
 import pathlib
@@ -35,13 +35,13 @@ _SCALE = flags.DEFINE_string(
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir",
     None,
-    "Folder of the table, the report and its pictures.",
+    "Folder of the table, the report and its figures.",
 )
 _RUNS_DIR = flags.DEFINE_string(
     "runs_dir",
     "",
-    "Folder of the runs; experiments that share it share what they have in "
-    "common. Default: runs/ in --output_dir.",
+    "Folder of the runs; experiments with the same folder share common runs. "
+    "Default: runs/ in --output_dir.",
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
@@ -63,11 +63,11 @@ _INIT_FROM = flags.DEFINE_string(
 _STAND_IN = flags.DEFINE_multi_string(
     "stand_in",
     [],
-    "TASK:OTHER, to run another task in place of one whose data are not at "
-    "hand; may be repeated.",
+    "TASK:OTHER, to run another task instead of one without data; may be "
+    "repeated.",
 )
 _ONLY = flags.DEFINE_multi_string(
-    "only", [], "A row to compute, instead of all; may be repeated."
+    "only", [], "A row to compute instead of all; may be repeated."
 )
 _WORKERS = flags.DEFINE_integer(
     "workers", 1, "Runs at a time on this machine.", lower_bound=1
@@ -75,27 +75,15 @@ _WORKERS = flags.DEFINE_integer(
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run",
     False,
-    "Print the runs, the hours as measured on first steps, and the disk; do "
-    "nothing.",
+    "Only print the runs, the hours estimated from trial steps, and the disk "
+    "space.",
 )
 _PRECISION = flags.DEFINE_string(
-    "precision", "float32", "Of all trainings; see tools.run_pretraining."
+    "precision", "float32", "Of all runs; see tools.run_pretraining."
 )
 _STRATEGY = flags.DEFINE_string(
-    "strategy", "one_device", "Of all trainings; see tools.run_pretraining."
+    "strategy", "one_device", "Of all runs; see tools.run_pretraining."
 )
-
-
-def _stand_ins() -> dict[str, str]:
-    found = {}
-    for text in _STAND_IN.value:
-        task, colon, other = text.partition(":")
-        if not (task and colon and other):
-            raise UserError(f"--stand_in={text}: write TASK:OTHER.")
-        load_task(task)
-        load_task(other)
-        found[task] = other
-    return found
 
 
 def main() -> None:
@@ -107,11 +95,19 @@ def main() -> None:
     name = command_line.required(_EXPERIMENT)
     output_dir = pathlib.Path(command_line.required(_OUTPUT_DIR))
     data_dir = _DATA_DIR.value
+    stand_ins = {}
+    for text in _STAND_IN.value:
+        task, _, other = text.partition(":")
+        if not (task and other):
+            raise UserError(f"--stand_in={text}: write TASK:OTHER.")
+        load_task(task)
+        load_task(other)
+        stand_ins[task] = other
     sources = Sources(
         corpus=_CORPUS.value or f"{data_dir}/corpus/*.txt",
         data_dir=data_dir,
         init_from=_INIT_FROM.value,
-        stand_ins=_stand_ins(),
+        stand_ins=stand_ins,
         precision=_PRECISION.value,
         strategy=_STRATEGY.value,
     )

@@ -1,4 +1,4 @@
-"""Fine-tunes a model on a task, scores it and answers the test rows.
+"""Fine-tunes a model on a task, evaluates it and predicts the test rows.
 
 python -m tools.run_finetuning --task=mrpc --data_dir=glue --init_from=MODEL \\
     --output_dir=DIR --mode=train,eval,predict
@@ -31,9 +31,9 @@ from bert_tf.families.recipe import (
 
 from . import command_line
 from .recipe_flags import RecipeFlags
-from .task_files import load_task, recipe_of, task_named, task_names
+from .task_files import task_and_recipe, task_names
 
-# Kinds of tasks, each with what it adds to those that it builds on.
+# Kinds of tasks, each with the settings that it adds.
 _KINDS = {
     "All tasks": FinetuningRecipe,
     "Tasks on the rows of tables, besides": TableRecipe,
@@ -59,12 +59,12 @@ _KINDS = {
 _MODE = flags.DEFINE_string(
     "mode",
     "train,eval",
-    "One or more of train, eval, predict, and check (look at the data only), "
+    "One or more of train, eval, predict, and check (only examine the data), "
     "comma-separated.",
 )
 _FLAGS = RecipeFlags(
     FinetuningRecipe,
-    "Tasks have their own defaults for some. Fields and defaults:\n"
+    "Tasks override some defaults. Fields and defaults:\n"
     + "\n".join(
         f"{heading}:\n{recipe.describe(inherited=recipe is FinetuningRecipe)}"
         for heading, recipe in _KINDS.items()
@@ -72,8 +72,8 @@ _FLAGS = RecipeFlags(
     {
         "task": f"One of {', '.join(task_names())}, or the path of your own "
         "task file.",
-        "data_dir": "Folder of the task's files; without it TensorFlow "
-        "Datasets is asked for them.",
+        "data_dir": "Folder of the task's files; without it they are loaded "
+        "with TensorFlow Datasets.",
     },
 )
 
@@ -81,11 +81,7 @@ _FLAGS = RecipeFlags(
 def main() -> None:
     """Resolves the recipe and runs it."""
     command_line.name_arguments({"modes": "--mode"})
-    # The task is known first: it says which settings there are.
-    given = _FLAGS.assignments()
-    name = task_named(given, _FLAGS.recipe_file)
-    task = load_task(name)
-    recipe = recipe_of(task, name, given, _FLAGS.recipe_file)
+    task, recipe = task_and_recipe(_FLAGS.assignments(), _FLAGS.recipe_file)
 
     from bert_tf.finetuning.run import run_finetuning
     from bert_tf.side_by_side import one_core_a_batch

@@ -1,4 +1,4 @@
-"""Pre-trains a BERT on records, or goes on where a killed run stopped.
+"""Pre-trains a BERT on records, or resumes an interrupted run.
 
 python -m tools.run_pretraining --data_dir=DIR --output_dir=DIR --size=mini
 """
@@ -12,12 +12,12 @@ _FLAGS = RecipeFlags(
     PretrainingRecipe,
     "Fields and defaults:\n" + PretrainingRecipe.describe(),
     {
-        "data_dir": "Folder of records; or two, comma-separated: for the "
-        "first phase and for the final one.",
+        "data_dir": "Folder of records; or two, comma-separated, for the "
+        "first and the final phase.",
         "size": "tiny, mini, small, medium, base or large, or "
         "layers/hidden/heads such as 3/768/12.",
         "config_file": "bert_config.json, instead of --size.",
-        "vocab_file": "Vocabulary of records that do not carry theirs.",
+        "vocab_file": "Vocabulary of records without one.",
     },
 )
 
@@ -28,7 +28,7 @@ def main() -> None:
 
     command_line.name_fields(PretrainingRecipe.kinds())
     given = _FLAGS.assignments()
-    # One of the two ways to name an architecture takes the other's place.
+    # The flag of one field resets the other in a recipe's file.
     if _FLAGS.field("size"):
         given.insert(0, "config_file=")
     elif _FLAGS.field("config_file"):

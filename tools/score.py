@@ -17,27 +17,26 @@ _TASK = flags.DEFINE_string(
     f"One of {', '.join(task_names())}, or the path of your own task file.",
 )
 _REFERENCES = flags.DEFINE_string(
-    "references", None, "File with the labels, laid out as the dev file is."
+    "references", None, "File with the labels, in the format of the dev file."
 )
 _PREDICTIONS = flags.DEFINE_string(
     "predictions",
     None,
-    "File of answers, laid out as tools.run_finetuning writes it: for "
-    "sentences and choices the columns index and prediction, of which the "
-    "index counts the rows of the references from 0; predictions.json for "
-    "questions; words and tags for tags.",
+    "File of predictions, in the format of tools.run_finetuning: columns index "
+    "(the row of the references, from 0) and prediction for sentences and "
+    "choices; predictions.json for questions; words and tags for tagging.",
 )
 _NULL_ODDS = flags.DEFINE_string(
     "null_odds",
     "",
-    "squad_v2: null_odds.json, how likely each question has no answer; adds "
-    "the best thresholds.",
+    "squad_v2: null_odds.json with the odds of no answer; adds the best "
+    "thresholds.",
 )
 _SET = flags.DEFINE_multi_string(
     "set",
     [],
-    "key=value for a field of the recipe that says how to read the "
-    "references, such as label_column; may be repeated.",
+    "key=value for a field of the recipe that describes the references, such "
+    "as label_column; may be repeated.",
 )
 
 
@@ -56,5 +55,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     command_line.require("task", "references", "predictions")
-    # Which takes seconds, and nothing here needs.
     command_line.run(main, tensorflow=False)

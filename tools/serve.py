@@ -1,10 +1,10 @@
-"""Serves SavedModels by TF Serving's REST and gRPC, with a page to try them.
+"""Serves SavedModels by TF Serving's REST and gRPC, with a demo page.
 
 python -m tools.serve --model_name=sst2 --model_base_path=export/sst2 \\
     --rest_api_port=8501 --port=8500
 
-For development and small machines: the flags and the answers are those of
-tensorflow_model_server, which takes over the same folders and clients.
+For development and small machines: flags and responses are those of
+tensorflow_model_server, which can replace it with the same folders and clients.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from bert_tf.progress import log
 from . import command_line
 
 _MODEL_NAME = flags.DEFINE_string(
-    "model_name", "default", "What clients call the model."
+    "model_name", "default", "Name of the model for clients."
 )
 _MODEL_BASE_PATH = flags.DEFINE_string(
     "model_base_path", None, "Folder of the version folders (1, 2, ...)."
@@ -34,11 +34,11 @@ _MODEL_CONFIG_FILE = flags.DEFINE_string(
 _MODEL_CONFIG_POLL = flags.DEFINE_integer(
     "model_config_file_poll_wait_seconds",
     0,
-    "Between two looks at --model_config_file; 0 looks once.",
+    "Interval between reads of --model_config_file; 0 reads it once.",
     lower_bound=0,
 )
 _HOST = flags.DEFINE_string(
-    "host", "127.0.0.1", "Address to listen on; 0.0.0.0 for every one."
+    "host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all."
 )
 _PORT = flags.DEFINE_integer(
     "port", 8500, "Port of gRPC; 0 for none.", 0, 65535
@@ -49,24 +49,24 @@ _REST_API_PORT = flags.DEFINE_integer(
 _REST_API_TIMEOUT = flags.DEFINE_integer(
     "rest_api_timeout_in_ms",
     30_000,
-    "For the answer to a REST request; 0 for any time.",
+    "Timeout of the response to a REST request; 0 for none.",
     lower_bound=0,
 )
 _CORS = flags.DEFINE_bool(
     "rest_api_enable_cors_support",
     False,
-    "Let pages of other sites use REST (CORS).",
+    "Allow pages of other sites to use REST (CORS).",
 )
 _THREADS = flags.DEFINE_integer(
     "rest_api_num_threads",
     4 * (os.cpu_count() or 1),
-    "Requests, of gRPC too, that run at once where they are not batched.",
+    "Number of parallel requests, including gRPC, without batching.",
     lower_bound=1,
 )
 _CLIENT_TIMEOUT = flags.DEFINE_integer(
     "client_timeout_in_ms",
     30_000,
-    "A client must have sent its REST request by then.",
+    "Timeout for a client to send its REST request.",
     lower_bound=1,
 )
 _MAX_REQUEST_BYTES = flags.DEFINE_integer(
@@ -76,7 +76,7 @@ _MAX_REQUEST_BYTES = flags.DEFINE_integer(
     lower_bound=1,
 )
 _ENABLE_BATCHING = flags.DEFINE_bool(
-    "enable_batching", False, "Run requests that arrive together at once."
+    "enable_batching", False, "Batch concurrent requests."
 )
 _BATCHING_FILE = flags.DEFINE_string(
     "batching_parameters_file", None, "BatchingParameters as text."
@@ -87,37 +87,38 @@ _MAX_BATCH_SIZE = flags.DEFINE_integer(
 _BATCH_TIMEOUT = flags.DEFINE_integer(
     "batch_timeout_micros",
     None,
-    "How long a row waits for others while a thread is free (0).",
+    "Maximum time that a row waits for others while a thread is free (0).",
     lower_bound=0,
 )
 _MAX_ENQUEUED = flags.DEFINE_integer(
     "max_enqueued_batches",
     None,
-    "Full batches that may wait; past that, 503 or UNAVAILABLE (10).",
+    "Maximum number of waiting full batches; beyond it, 503 or UNAVAILABLE "
+    "(10).",
     lower_bound=1,
 )
 _BATCH_THREADS = flags.DEFINE_integer(
     "num_batch_threads",
     None,
-    "Batches that run at once (one for each CPU).",
+    "Number of parallel batches (one per CPU).",
     lower_bound=1,
 )
 _POLL = flags.DEFINE_float(
     "file_system_poll_wait_seconds",
     1.0,
-    "Between two looks for new versions; 0 looks once.",
+    "Interval between searches for new versions; 0 searches once.",
     lower_bound=0,
 )
 _RETRIES = flags.DEFINE_integer(
     "max_num_load_retries",
     5,
-    "How often a version that does not load is tried again.",
+    "Number of retries for a version that fails to load.",
     lower_bound=0,
 )
 _RETRY_INTERVAL = flags.DEFINE_integer(
     "load_retry_interval_micros",
     60_000_000,
-    "Between two tries.",
+    "Interval between retries.",
     lower_bound=0,
 )
 _WARM_UP = flags.DEFINE_bool(
@@ -131,23 +132,24 @@ _LABELS = flags.DEFINE_bool(
 _MONITORING_FILE = flags.DEFINE_string(
     "monitoring_config_file",
     None,
-    "MonitoringConfig as text; without it, metrics are shown at "
+    "MonitoringConfig as text; by default metrics are at "
     "/monitoring/prometheus/metrics.",
 )
 _SSL_FILE = flags.DEFINE_string(
     "ssl_config_file",
     None,
-    "SSLConfig as text: gRPC and REST are over TLS.",
+    "SSLConfig as text: TLS for gRPC and REST.",
 )
 _HEALTH = flags.DEFINE_bool(
     "enable_grpc_healthcheck_service",
     False,
-    "Offer grpc.health.v1.Health beside the models.",
+    "Offer grpc.health.v1.Health.",
 )
 _GRPC_MAX_THREADS = flags.DEFINE_integer(
     "grpc_max_threads",
     None,
-    "Requests of gRPC at once; more get RESOURCE_EXHAUSTED (any number).",
+    "Maximum number of parallel gRPC requests; more get RESOURCE_EXHAUSTED "
+    "(unlimited).",
     lower_bound=1,
 )
 _GRPC_ARGUMENTS = flags.DEFINE_list(
@@ -158,16 +160,16 @@ _GRPC_ARGUMENTS = flags.DEFINE_list(
 _LOAD_THREADS = flags.DEFINE_integer(
     "num_load_threads",
     0,
-    "Models that are loaded at once; 0 is 1.",
+    "Number of models loaded in parallel; 0 is 1.",
     lower_bound=0,
 )
 _TAGS = flags.DEFINE_list(
-    "saved_model_tags", ["serve"], "Of the MetaGraphDef to load."
+    "saved_model_tags", ["serve"], "Tags of the MetaGraphDef to load."
 )
 _SESSION_THREADS = flags.DEFINE_integer(
     "tensorflow_session_parallelism",
     0,
-    "Both of the following; 0 for one thread for each CPU.",
+    "Both of the following; 0 for one thread per CPU.",
     lower_bound=0,
 )
 _INTRA_OP = flags.DEFINE_integer(
@@ -179,10 +181,10 @@ _INTRA_OP = flags.DEFINE_integer(
 _INTER_OP = flags.DEFINE_integer(
     "tensorflow_inter_op_parallelism",
     0,
-    "Operations at once.",
+    "Parallel operations.",
     lower_bound=0,
 )
-# Flags of tensorflow_model_server that would change what clients get.
+# Unsupported flags of tensorflow_model_server that change responses.
 _NOT_OFFERED = {
     "grpc_socket_path": "gRPC listens on --port alone.",
     "use_alts_credentials": "TLS is --ssl_config_file.",
@@ -196,7 +198,7 @@ _NOT_OFFERED = {
     "enable_serialization_as_tensor_content": "answers are in typed fields.",
     "enable_profiler": "there is no profiler service here.",
 }
-# Those that only tune it, and what is done in their place.
+# Flags without effect on responses, and the behaviour here.
 _WITHOUT_EFFECT = {
     "enable_per_model_batching_parameters": "all models are batched alike",
     "num_unload_threads": "versions are unloaded by the threads that load",
@@ -232,7 +234,6 @@ for _name, _why in (_NOT_OFFERED | _WITHOUT_EFFECT).items():
 
 
 def _batching():
-    """The parameters of batching, or None where it is off."""
     from bert_tf.server.batching import BatchingParameters
     from bert_tf.server.config import read_batching
 
@@ -259,7 +260,6 @@ def _batching():
 
 
 def _models():
-    """The models that the flags name."""
     from bert_tf.server.config import ModelConfig, read_models
 
     if _MODEL_CONFIG_FILE.value is not None:
@@ -288,7 +288,7 @@ def _threads_of_session() -> tuple[int, int]:
 
 
 def _check_flags_of_tf_serving() -> None:
-    """Refuses, or says that it does without, what is not offered."""
+    """Refuses unsupported flags, and logs those without effect."""
     for name, why in _NOT_OFFERED.items():
         value = flags.FLAGS[name].value
         if value:
@@ -334,7 +334,7 @@ def main() -> None:
             f"--port={_PORT.value} is --rest_api_port too; give two ports."
         )
     _check_flags_of_tf_serving()
-    # The loader that TF Serving takes is, to TensorFlow, an old one.
+    # TensorFlow warns that TF Serving's loader is deprecated.
     tf.get_logger().setLevel("ERROR")
     intra_op, inter_op = _threads_of_session()
     config = ServerConfig(

@@ -1,4 +1,4 @@
-"""What --task names, a file in tasks/ or the user's own, and its recipe."""
+"""Loads the file that --task names, and its recipe."""
 
 from collections.abc import Sequence
 
@@ -17,25 +17,21 @@ _TASKS = NamedFiles(
     TaskTemplate,
     "a SentenceTask or another kind of task",
     "SentenceTask(...), as tasks/mrpc.py does",
-    "what a task file needs is imported from bert_tf.finetuning, as in "
-    "tasks/mrpc.py",
+    "task files import from bert_tf.finetuning, as tasks/mrpc.py does",
 )
 
 
 def task_names() -> list[str]:
-    """The names that --task takes."""
+    """Returns the names that --task takes."""
     return _TASKS.names()
 
 
 def load_task(task: str) -> TaskTemplate:
-    """Loads a task.
+    """Returns the TASK of a task file.
 
     Args:
-      task: a name in tasks/, or the path of a task file of the user's own,
-        which ends in .py.
-
-    Returns:
-      The file's TASK.
+      task: a name in tasks/, or the path of the user's task file, which ends in
+        .py.
 
     Raises:
       UserError: there is no such task, or its file is broken.
@@ -43,22 +39,22 @@ def load_task(task: str) -> TaskTemplate:
     found: TaskTemplate = _TASKS.load(task)
     if getattr(found, "data", found) is None:
         raise UserError(
-            f"`task`={task}: TASK has data=None; say where its rows come "
-            "from, as tasks/mrpc.py does."
+            f"`task`={task}: TASK has data=None; define its data as "
+            "tasks/mrpc.py does."
         )
     return found
 
 
 def task_named(assignments: Sequence[str], recipe_file: str = "") -> str:
-    """The name of the task that the flags or a recipe say.
+    """Returns the name of the task in flags or a recipe.
 
     Args:
-      assignments: key=value, the last of which goes before the others.
-      recipe_file: recipe.json, which goes behind them all.
+      assignments: key=value; the last one takes precedence.
+      recipe_file: recipe.json, used if no flag names a task.
 
     Raises:
-      UserError: neither names one, or the recipe names a Python file, which
-        is run only where a flag names it.
+      UserError: neither names a task, or the recipe names a Python file, which
+        is executed only if a flag names it.
     """
     name = ""
     for assignment in assignments:
@@ -84,19 +80,18 @@ def recipe_of(
     assignments: Sequence[str],
     recipe_file: str = "",
 ) -> FinetuningRecipe:
-    """A task's recipe: its defaults or a file's, under what is assigned.
+    """Returns a task's recipe: its defaults or a file's, with assignments.
 
-    Errors and notices name its fields as --set takes them from here on.
+    From then on, messages name the fields as settings of --set.
 
     Args:
-      task: says which settings it takes.
-      name: what the user calls it, for errors.
+      task: the task.
+      name: its name in the command, for errors.
       assignments: key=value.
-      recipe_file: recipe.json, in place of the task's defaults.
+      recipe_file: recipe.json, which replaces the task's defaults.
 
     Raises:
-      UserError: a setting that the task does not take, or a value that the
-        setting does not take.
+      UserError: an unknown setting, or an invalid value.
     """
     command_line.name_fields(task.recipe_type.kinds())
     source = f"--task={name}, --set"
@@ -106,3 +101,12 @@ def recipe_of(
         task.defaults, f"the defaults of {name}"
     )
     return recipe.override(assignments, source)
+
+
+def task_and_recipe(
+    assignments: Sequence[str], recipe_file: str
+) -> tuple[TaskTemplate, FinetuningRecipe]:
+    """Returns the task in flags or a recipe, and its recipe; see above."""
+    name = task_named(assignments, recipe_file)
+    task = load_task(name)
+    return task, recipe_of(task, name, assignments, recipe_file)

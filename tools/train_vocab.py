@@ -1,13 +1,12 @@
-"""Learns a WordPiece vocabulary from text.
+"""Trains a WordPiece vocabulary on text.
 
 python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \\
     --output=out/vocab.txt
 
-With --extend=bert/vocab.txt the words that that vocabulary splits are added to
-it, for a model that goes on with it (tools.convert_checkpoint --vocab_file).
+With --extend=bert/vocab.txt, words that this vocabulary splits are added to it,
+for a model whose training continues (tools.convert_checkpoint --vocab_file).
 
-The text may be in any format that tools.create_pretraining_data takes, and
-several corpora are mixed as there.
+Formats of text and mixtures of corpora: see tools.create_pretraining_data.
 """
 
 import pathlib
@@ -25,10 +24,10 @@ _INPUT = flags.DEFINE_string(
     "input",
     None,
     "Files or globs, or tfds:DATA_SET[@SPLIT], comma-separated; .gz and .bz2 "
-    "are unpacked. NAME=PATH or NAME:WEIGHT=PATH puts it in a corpus to mix.",
+    "are unpacked. NAME=PATH or NAME:WEIGHT=PATH defines a corpus to mix.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
-    "vocab_size", None, "Number of tokens, special ones included."
+    "vocab_size", None, "Number of tokens, including special ones."
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "The vocabulary file to write, for example out/vocab.txt."
@@ -37,49 +36,49 @@ _LOWER_CASE = flags.DEFINE_bool(
     "lower_case", True, "Lower-case the text and strip its accents."
 )
 _STRIP_ACCENTS = flags.DEFINE_bool(
-    "strip_accents", None, "Strip accents or keep them, whatever the case."
+    "strip_accents", None, "Strip accents; by default as --lower_case."
 )
 _TOKENIZE_CHINESE_CHARS = flags.DEFINE_bool(
-    "tokenize_chinese_chars", True, "Make a word of every ideograph."
+    "tokenize_chinese_chars", True, "Split at every CJK ideograph."
 )
 _GOOGLE_LAYOUT = flags.DEFINE_bool(
     "google_layout",
     False,
-    "Place the special tokens and 994 [unused] ones as Google's files do.",
+    "Order the special tokens and 994 [unused] ones as in Google's files.",
 )
 _EXTEND = flags.DEFINE_string(
     "extend",
     None,
-    "A vocabulary file whose tokens keep their ids; what the text needs "
-    "besides takes the places of [unused] tokens and follows behind.",
+    "A vocabulary file whose tokens keep their ids; new tokens replace "
+    "[unused] ones and are then appended.",
 )
 _MIN_FREQUENCY = flags.DEFINE_integer(
-    "min_frequency", 2, "How often a piece must occur to be joined."
+    "min_frequency", 2, "Minimum number of occurrences of a merged piece."
 )
 _CHARACTER_COVERAGE = flags.DEFINE_float(
     "character_coverage",
     0.9999,
-    "Share of all characters that the alphabet covers; rarer ones are [UNK].",
+    "Share of all characters in the alphabet; rarer ones become [UNK].",
 )
 _HELD_OUT = flags.DEFINE_float(
-    "held_out", 0.01, "Share of lines kept apart to judge the vocabulary by."
+    "held_out", 0.01, "Share of lines held out to evaluate the vocabulary."
 )
 _MAX_UNIQUE_WORDS = flags.DEFINE_integer(
     "max_unique_words",
     5_000_000,
-    "Different words to remember at a time, about 120 bytes each; when there "
-    "are more, the rarest are forgotten.",
+    "Maximum number of distinct words in memory, about 120 bytes each; beyond "
+    "it the rarest are dropped.",
 )
 _WORKERS = flags.DEFINE_integer(
     "workers",
     0,
-    "Processes that split documents; 0 takes one for each processor.",
+    "Processes that split documents; 0 for one per processor.",
 )
 _RECIPE = define_fields(CorpusRecipe)
 
 
 def main() -> None:
-    """Trains and writes the vocabulary that the flags describe."""
+    """Trains and writes the vocabulary."""
     output = pathlib.Path(command_line.required(_OUTPUT))
     if output.is_dir():
         raise UserError(
@@ -90,7 +89,7 @@ def main() -> None:
         raise UserError(
             f"--output={output}: {output.parent} is a file, no folder."
         )
-    # Before the work, so that a place that cannot be written to shows now.
+    # Fails before the training if the folder cannot be created.
     output.parent.mkdir(parents=True, exist_ok=True)
 
     from bert_tf.corpora.vocabulary import train_corpus_vocab
@@ -111,7 +110,7 @@ def main() -> None:
         _MAX_UNIQUE_WORDS.value,
         None if extend is None else vocabulary_to_extend(extend, config),
     )
-    recipe = CorpusRecipe(**{n: flag.value for n, flag in _RECIPE.items()})
+    recipe = _RECIPE()
     trained = train_corpus_vocab(
         parse_inputs(command_line.required(_INPUT), recipe),
         recipe,

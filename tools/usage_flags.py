@@ -1,10 +1,10 @@
-"""Flags that state how a model is used, where its folder does not."""
+"""Flags for the use of a model that its folder does not state."""
 
 from absl import flags
 
 from bert_tf.families.usage_options import TASKS, UsageOptions
 
-# The flags are those of the command that imports them.
+# Flags belong to the command that imports this module.
 flags.disclaim_key_flags()
 
 
@@ -15,32 +15,32 @@ class UsageFlags:
         self._task = flags.DEFINE_string(
             "task",
             None,
-            "What a model without task.json is used for, such as "
-            "text_pair_classification where a row of its texts is a pair; one "
-            f"of {', '.join(TASKS)}.",
+            "Use of a model without task.json, such as "
+            "text_pair_classification for pairs of texts; one of "
+            f"{', '.join(TASKS)}.",
         )
         self._labels = flags.DEFINE_list(
             "labels",
             None,
-            "Names of the model's outputs in their order, comma-separated, "
-            "where its folder has none.",
+            "Names of the model's outputs in order, comma-separated, if its "
+            "folder has none.",
         )
         self._max_seq_length = flags.DEFINE_integer(
             "max_seq_length",
             None,
-            "The longest row in tokens, of a model without task.json; what its "
-            "folder states if none.",
+            "Longest row in tokens, of a model without task.json; by default "
+            "as its folder states.",
         )
         self._threshold = flags.DEFINE_float(
             "threshold",
             None,
-            "Of several labels a text, the probability above which a label "
-            "holds, 0.5 if none; of questions, by how much having no answer "
-            "must score above the best answer, which is given if none.",
+            "Multi-label: the probability above which a label is assigned, by "
+            "default 0.5; questions: the margin by which no answer must score "
+            "above the best answer, by default never.",
         )
 
     def options(self) -> UsageOptions:
-        """What the flags state."""
+        """Returns the options in the flags."""
         return UsageOptions(
             self._task.value,
             self._labels.value,

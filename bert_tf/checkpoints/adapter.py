@@ -1,13 +1,13 @@
-"""Adapters: what LoRA trains of a model, in the files of Hugging Face's peft.
+"""Reads and writes LoRA adapters in the files of Hugging Face's peft.
 
-adapter_config.json         which kernels have an update, its rank and alpha,
-                            the base model, and a digest of it that is ours
+adapter_config.json         the kernels with an update, rank and alpha, the base
+                            model, and our digest of it
 adapter_model.safetensors   the low-rank matrices, [rank, in] and [out, rank];
-                            the head and what else is trained whole
+                            the head and other parts that are fully trained
 labels.json                 names of the labels of the head
 
-An adapter is read with its base. Source of the names and of the keys: peft
-0.21, LoraConfig and save_and_load.py.
+An adapter is read with its base. Source of the names and keys: peft 0.21,
+LoraConfig and save_and_load.py.
 """
 
 import dataclasses
@@ -57,15 +57,15 @@ from bert_tf.sources import HUB_NAME, HUGGING_FACE
 CONFIG_FILE, WEIGHTS_FILE = ADAPTER_CONFIG, ADAPTER_WEIGHTS
 _PREFIX = "base_model.model."
 _BASE, _DIGEST = "base_model_name_or_path", "base_model_sha256"
-# peft has no name for a choice between texts, and puts the class there.
+# peft has no task_type for multiple choice; auto_mapping names the class.
 _TASKS = {
     "SEQ_CLS": CLASSIFIER,
     "TOKEN_CLS": TOKEN_CLASSIFIER,
     "QUESTION_ANS": SPAN,
 }
-# Keys that change the computation, and their one value that we compute.
+# Keys that change the computation, and their only supported value.
 _FIXED = {"peft_type": "LORA", "bias": "none", "fan_in_fan_out": False}
-# Keys that are read, and those that change nothing once an adapter is trained.
+# Keys that are read, and those without effect after training.
 _READ = frozenset(
     {"task_type", "auto_mapping", _BASE, "revision", _DIGEST, "r"}
     | {"lora_alpha", "lora_dropout", "use_rslora", "target_modules"}
@@ -76,21 +76,21 @@ _WITHOUT_EFFECT = frozenset(
     | {"megatron_config", "qalora_group_size", "loftq_config", "eva_config"}
     | {"corda_config", "lora_ga_config", "ensure_weight_tying"}
 )
-# Values of init_lora_weights (peft, tuners/lora/layer.py) that keep the base as
-# it is, and those that subtract the initial matrices from it.
+# Values of init_lora_weights (peft, tuners/lora/layer.py) that leave the base
+# unchanged, and those that subtract the initial matrices from it.
 _BASE_STAYS = (True, False, None, "gaussian", "orthogonal", "eva", "mica")
 _SUBTRACTED = {"pissa": low_rank.principal, "olora": low_rank.orthonormal}
 
 
 def base_of(folder: pathlib.Path) -> str:
-    """The source of the base model, for `load_checkpoint`."""
+    """Returns the source of the base model, for `load_checkpoint`."""
     path = folder / CONFIG_FILE
     values = read_json_object(path)
     name = check_kind(_BASE, str, values.get(_BASE), str(path))
     if os.path.isabs(name) or "://" in name:
         return name
-    # peft looks from the working folder on; here the path "../base" means that
-    # of the adapter first.
+    # peft resolves paths from the working directory; here dotted paths are
+    # resolved from the adapter first.
     places = [pathlib.Path(name), folder / name]
     dotted = name.startswith(".")
     for place in reversed(places) if dotted else places:
@@ -106,7 +106,7 @@ def base_of(folder: pathlib.Path) -> str:
 
 
 def _base_keys(source: str) -> dict[str, str | None]:
-    """What names a base model, the way back of `base_of`."""
+    """Returns the keys that name a base model, the inverse of `base_of`."""
     if source.startswith(HUGGING_FACE):
         name, _, revision = source.removeprefix(HUGGING_FACE).partition("@")
         return {_BASE: name, "revision": revision or None}
@@ -115,7 +115,7 @@ def _base_keys(source: str) -> dict[str, str | None]:
 
 
 def digest(base: Checkpoint) -> str:
-    """SHA-256 of a base model: its architecture, encoder and pooler."""
+    """Returns the SHA-256 of a base's architecture, encoder and pooler."""
     config = dataclasses.replace(base.config.without_lora(), bilstm=False)
     found = hashlib.sha256(json.dumps(config.to_dict()).encode())
     for name in (*encoder_shapes(config), *head_shapes(config).get(POOLER, ())):
@@ -125,14 +125,14 @@ def digest(base: Checkpoint) -> str:
 
 
 def _stored(config: BertConfig, head: str | None) -> dict[str, Stored]:
-    """How an adapter stores each of our arrays that it may hold."""
+    """Returns how an adapter stores each array that it may hold."""
     heads, table = head_shapes(config), stored_as_theirs(config, head)
     stored = {
         ours: dataclasses.replace(table[ours], name=_PREFIX + table[ours].name)
         for part in filter(None, (LORA, POOLER, head))
         for ours in heads.get(part, ())
     }
-    # transformers has none; these are our names.
+    # transformers has no BiLSTM.
     bilstm = heads.get(BILSTM, {})
     return stored | {ours: Stored(ours, bilstm[ours]) for ours in bilstm}
 
@@ -140,21 +140,21 @@ def _stored(config: BertConfig, head: str | None) -> dict[str, Stored]:
 def read(
     folder: pathlib.Path, base: Checkpoint, ignore: str = ""
 ) -> Checkpoint:
-    """Reads an adapter: its base, and the low-rank matrices beside it.
+    """Reads an adapter as its base with low-rank matrices.
 
     Args:
       folder: the folder of the adapter.
-      base: what `base_of` names.
+      base: the model that `base_of` names.
       ignore: see `read_stored`.
 
     Raises:
-      UserError: the files are damaged or of a kind that cannot be read, do not
-        fit the base, or the base has changed.
+      UserError: the files are damaged, unsupported or do not fit the base, or
+        the base has changed.
     """
     path = folder / CONFIG_FILE
     values = read_json_object(path)
     initial_factors = _check(values, path)
-    # Adapters of other programs have none.
+    # Adapters of other programs have no digest.
     if values.get(_DIGEST) is not None and values[_DIGEST] != digest(base):
         raise UserError(
             f"{folder}: {base.source} is not the model that this adapter was "
@@ -177,16 +177,16 @@ def read(
     head = _TASKS.get(str(values.get("task_type")))
     if values.get("auto_mapping") == _choice(base.config):
         head = MULTIPLE_CHOICE
-    # Each array of the adapter's, and of the base what it does not hold.
+    # Arrays of the adapter take precedence over the base's.
     shapes = dict(found.shapes)
     table = stored_as_ours(config)
     for ours, stored in _stored(config, head).items():
         if stored.name in found or ours in head_shapes(config)[LORA]:
             table[ours] = stored
-    given = shapes_of_arrays(base.arrays)
+    base_shapes = shapes_of_arrays(base.arrays)
     for ours in (*encoder_shapes(config), *head_shapes(config).get(POOLER, ())):
-        if ours in given and table[ours].name == ours:
-            shapes[ours] = given[ours]
+        if ours in base_shapes and table[ours].name == ours:
+            shapes[ours] = base_shapes[ours]
 
     def array(name: str) -> np.ndarray:
         return found[name] if name in found else base.arrays[name]
@@ -194,18 +194,16 @@ def read(
     arrays, left_out = read_stored(
         config, table, LazyArrays(shapes, array), (), str(folder), ignore
     )
-    # Of this head, not of one that the base has.
-    labels, problem_type = read_labels(folder)
     checkpoint = dataclasses.replace(
         base,
         config=config,
         arrays=arrays,
-        labels=labels,
         left_out=left_out,
-        problem_type=problem_type,
         lora_dropout=check_kind(
             "lora_dropout", float, values.get("lora_dropout", 0.0), str(path)
         ),
+        # Those of the base belong to another head.
+        **read_labels(folder),
     )
     if initial_factors is None:
         return checkpoint
@@ -215,11 +213,11 @@ def read(
 def _check(
     values: Mapping[str, Any], path: pathlib.Path
 ) -> low_rank.Factors | None:
-    """Refuses an adapter that computes something that cannot be read here.
+    """Refuses an adapter with unsupported computations.
 
     Returns:
-      The initial matrices that peft subtracts from the base, as a function of a
-      kernel; None where the base stays as it is.
+      The function from a kernel to the initial matrices that peft subtracts
+      from the base; None if the base is unchanged.
     """
     for key, only in _FIXED.items():
         if values.get(key, only) != only:
@@ -235,12 +233,12 @@ def _check(
                 "an adapter computes and cannot be read; merge it with peft "
                 "(merge_and_unload) and read the whole model."
             )
-    began = values.get("init_lora_weights")
-    if isinstance(began, str) and began in _SUBTRACTED:
-        return _SUBTRACTED[began]
-    if began not in _BASE_STAYS:
+    init = values.get("init_lora_weights")
+    if isinstance(init, str) and init in _SUBTRACTED:
+        return _SUBTRACTED[init]
+    if init not in _BASE_STAYS:
         raise UserError(
-            f"{path}: init_lora_weights is {excerpt(began)}, with which peft "
+            f"{path}: init_lora_weights is {excerpt(init)}, with which peft "
             "changes the base model in a way that cannot be repeated here; "
             "merge it with peft (merge_and_unload) and read the whole model."
         )
@@ -248,7 +246,7 @@ def _check(
 
 
 def _choice(config: BertConfig) -> dict[str, str]:
-    """The class of a choice between texts, as peft names it."""
+    """Returns the auto_mapping of multiple choice."""
     classes = names_of(config).hugging_face.classes
     (name,) = (n for n, heads in classes.items() if heads == (MULTIPLE_CHOICE,))
     kind = config.model_type
@@ -273,12 +271,12 @@ def _lora_on(
 def write(
     folder: pathlib.Path, checkpoint: Checkpoint, base: Checkpoint
 ) -> None:
-    """Writes the low-rank matrices of a model, and what is trained whole.
+    """Writes the low-rank matrices and the fully trained parts of a model.
 
     Args:
       folder: the folder.
       checkpoint: a model with low-rank updates and the head of a task.
-      base: the model that its training began with.
+      base: the model that the updates were trained on.
     """
     config = checkpoint.config
     (head,) = (head for head in TASK_HEADS if head in checkpoint.heads)

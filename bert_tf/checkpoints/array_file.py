@@ -1,4 +1,4 @@
-"""Safetensors files: named arrays, read whole or one by one."""
+"""Safetensors files: reading and writing named arrays."""
 
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -11,38 +11,30 @@ import safetensors.numpy
 
 from bert_tf.errors import UserError, writing_failed
 from bert_tf.files import written_beside
-from bert_tf.foreign_files import demand_regular
+from bert_tf.foreign_files import demand_file, refuse_damage
 from bert_tf.lazy_arrays import LazyArrays
 
-# The file format has more element types (float8, float4), which NumPy lacks.
+# Element types of the format that NumPy has; float8 and float4 are missing.
 _READABLE = frozenset(
     "F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL".split()
 )
-_LONGEST_REASON = 150
 
 
 @contextmanager
 def _opened(path: str | pathlib.Path) -> Iterator[Any]:
-    """The file, with the library's checks of its header as one line."""
-    demand_regular(path)
-    try:
-        with safetensors.safe_open(path, "numpy") as file:
-            yield file
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file.") from None
-    except safetensors.SafetensorError as error:
-        # It repeats what the file says, which may hold anything.
-        reason = " ".join(str(error).split())[:_LONGEST_REASON]
-        raise UserError(f"{path}: damaged weights file ({reason}).") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error}).") from None
+    demand_file(path)
+    with (
+        refuse_damage(path, safetensors.SafetensorError, OSError),
+        safetensors.safe_open(path, "numpy") as file,
+    ):
+        yield file
 
 
 def open_arrays(path: str | pathlib.Path) -> LazyArrays:
-    """Opens a safetensors file whose arrays are read when asked for.
+    """Opens a safetensors file; arrays are read at each access.
 
     Raises:
-      UserError: the file is missing, torn or no safetensors file, or holds
+      UserError: the file is missing, damaged or no safetensors file, or has
         elements of a type that NumPy lacks.
     """
     shapes, kinds = {}, set()
@@ -58,11 +50,11 @@ def open_arrays(path: str | pathlib.Path) -> LazyArrays:
                 )
             kinds.add(kind)
     if "BF16" in kinds:
-        # A package of Keras' that teaches NumPy the type.
+        # Adds the type to NumPy.
         import ml_dtypes  # noqa: F401
 
     def read(name: str) -> np.ndarray:
-        # Opened again each time: what was mapped goes back to the system.
+        # Opened again each time, so that mapped memory is released.
         with _opened(path) as file:
             return file.get_tensor(name)
 
@@ -70,11 +62,7 @@ def open_arrays(path: str | pathlib.Path) -> LazyArrays:
 
 
 def read_arrays(path: str | pathlib.Path) -> dict[str, np.ndarray]:
-    """Reads every array of a safetensors file.
-
-    Raises:
-      UserError: the file is missing, torn or no safetensors file.
-    """
+    """Reads all arrays of a safetensors file; raises as `open_arrays`."""
     return dict(open_arrays(path))
 
 
@@ -85,7 +73,7 @@ def write_arrays(
 ) -> None:
     """Writes arrays to a safetensors file, whole or not at all.
 
-    Lazy arrays are all in memory meanwhile, each once.
+    All arrays are held in memory once.
     """
     # ascontiguousarray would turn a scalar into a vector.
     contiguous = {k: np.asarray(v, order="C") for k, v in arrays.items()}
@@ -94,7 +82,7 @@ def write_arrays(
             safetensors.numpy.save_file(
                 contiguous, beside, dict(metadata) if metadata else None
             )
-            # The library makes the file readable to its owner alone.
+            # The library makes the file readable only to its owner.
             beside.chmod(0o644)
         except safetensors.SafetensorError as error:
             raise writing_failed(error, path) from None

@@ -1,4 +1,4 @@
-"""A checkpoint as data: what a model folder of any family holds."""
+"""The contents of a model folder as data, and the file of its labels."""
 
 import dataclasses
 import json
@@ -24,37 +24,35 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPiece
 
 LABELS_FILE = "labels.json"
-# What the outputs of a sequence classifier are, by transformers' names.
+# Kinds of outputs of a sequence classifier, by transformers' names.
 SINGLE_LABEL = "single_label_classification"
 MULTI_LABEL = "multi_label_classification"
 REGRESSION = "regression"
 PROBLEM_TYPES = (SINGLE_LABEL, MULTI_LABEL, REGRESSION)
 
 
-def read_labels(
-    folder: pathlib.Path,
-) -> tuple[tuple[str, ...] | None, str | None]:
-    """The names in order, and the problem_type; None where not stated."""
+def read_labels(folder: pathlib.Path) -> dict[str, Any]:
+    """Reads labels and problem_type, fields of `Checkpoint`."""
     path = folder / LABELS_FILE
     if not path.exists():
-        return None, None
+        return {"labels": None, "problem_type": None}
     labels, problem_type = read_json(path), None
     if isinstance(labels, dict):
         problem_type = labels.get("problem_type")
         labels = labels.get("labels")
         check_choice(f"{path}: problem_type", problem_type, PROBLEM_TYPES)
         if labels is None:
-            return None, problem_type
+            return {"labels": None, "problem_type": problem_type}
     if not isinstance(labels, list) or not all(
         isinstance(label, str) for label in labels
     ):
         raise UserError(f"{path}: holds no list of strings.")
     check_labels(labels, str(path))
-    return tuple(labels), problem_type
+    return {"labels": tuple(labels), "problem_type": problem_type}
 
 
 def check_labels(labels: Sequence[str], source: str) -> None:
-    """Refuses names with half a surrogate pair, and duplicates."""
+    """Raises `UserError` on lone surrogates and on duplicates."""
     for number, label in enumerate(labels):
         whole_text(label, f"{source}: label {number}")
         if label in labels[:number]:
@@ -66,9 +64,9 @@ def write_labels(
     labels: Sequence[str] | None,
     problem_type: str | None = None,
 ) -> None:
-    """Writes the names, with the problem_type unless outputs are classes.
+    """Writes labels, with the problem_type unless single-label.
 
-    Where there is neither, a file that is there is removed.
+    Without either, an existing file is removed.
     """
     values: Any = None if labels is None else list(labels)
     if problem_type not in (None, SINGLE_LABEL):
@@ -82,35 +80,34 @@ def write_labels(
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A configuration, the arrays that belong to it and how text gets in.
+    """A configuration with its arrays, tokenizer and labels.
 
     Attributes:
       config: the architecture.
-      arrays: float32 arrays by their names in Google's TF1 checkpoints, with
-        the shapes of those; see `layout.py`. Those of a folder are read when
-        asked for, again each time.
-      vocabulary: the tokens, or None where the folder holds no vocabulary.
-      lower_case: whether text is lower-cased; None where not known, or where
-        the folder's tokenizer has rules that `BertTokenizer` cannot follow.
-      labels: names of the labels of a fine-tuned head, in order; None where
-        not known.
+      arrays: float32 arrays by their names and with their shapes in Google's
+        TF1 checkpoints, see `layout.py`. Those of a folder are read at each
+        access.
+      vocabulary: the tokens; None if the folder holds no vocabulary.
+      lower_case: whether text is lower-cased; None if unknown, or if the
+        folder's tokenizer has rules that `BertTokenizer` does not implement.
+      labels: names of the labels of a fine-tuned head, in order; None if
+        unknown.
       left_out: names in the source's files that are no part of the model
         (optimizer slots, step counters, copies of tied weights).
-      source: what was loaded, for what is printed.
-      strip_accents: whether accents are stripped; None does as lower_case.
-      tokenize_chinese_chars: whether every ideograph is a word of its own.
-      added_tokens: tokens of the vocabulary that are looked for in text before
-        words are.
-      lora_dropout: dropout on what low-rank updates read, with which they were
-        trained; as peft's files state it.
+      source: the folder or hub name that was loaded, for messages.
+      strip_accents: whether accents are stripped; None follows lower_case.
+      tokenize_chinese_chars: whether every CJK ideograph is a word.
+      added_tokens: tokens of the vocabulary that are matched in text before it
+        is split into words.
+      lora_dropout: dropout on the inputs of low-rank updates in training, as
+        peft's files state it.
       other_rules: why `BertTokenizer` cannot split text for this model; empty
-        where it can.
-      problem_type: what the outputs of a sequence classifier are, as
-        config.json or task.json states it: SINGLE_LABEL, MULTI_LABEL or
-        REGRESSION; None where not known, or where there is no such head.
-      max_seq_length: the longest row that task.json or the folder's tokenizer
-        is configured for, at most `config.longest_input`; None where not
-        known.
+        if it can.
+      problem_type: the kind of outputs of a sequence classifier in config.json
+        or task.json: SINGLE_LABEL, MULTI_LABEL or REGRESSION; None if unknown
+        or without a classifier.
+      max_seq_length: the longest row in task.json or the tokenizer's files, at
+        most `config.longest_input`; None if unknown.
     """
 
     config: BertConfig
@@ -135,7 +132,7 @@ class Checkpoint:
 
     @property
     def tokenizer_config(self) -> TokenizerConfig | None:
-        """How text is split into words; None where `lower_case` is."""
+        """The rules that split text into words; None if `lower_case` is."""
         if self.lower_case is None:
             return None
         return TokenizerConfig.of(
@@ -147,9 +144,9 @@ class Checkpoint:
 
     @property
     def tokenizer(self) -> TokenizerData | None:
-        """How text becomes ids; None where the folder holds no vocabulary."""
+        """The tokenizer as data; None if the folder holds no vocabulary."""
         if not isinstance(self.vocabulary, Vocabulary):
-            # Tokens of other kinds come with their rules.
+            # Other vocabularies include the rules.
             return cast(TokenizerData | None, self.vocabulary)
         config = self.tokenizer_config
         return WordPiece(
@@ -157,7 +154,7 @@ class Checkpoint:
         )
 
     def with_tokenizer(self, tokenizer: TokenizerData | None) -> Self:
-        """The checkpoint with another tokenizer, or with none."""
+        """Returns the checkpoint with another tokenizer, or none."""
         if not isinstance(tokenizer, WordPiece):
             vocabulary = cast(TokenTable | None, tokenizer)
             return dataclasses.replace(self, vocabulary=vocabulary)
@@ -172,7 +169,7 @@ class Checkpoint:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Names of the heads, the pooler among them, that have arrays."""
+        """Names of the heads with arrays, including the pooler."""
         return tuple(
             head
             for head, shapes in head_shapes(self.config).items()
@@ -180,10 +177,10 @@ class Checkpoint:
         )
 
     def require_tokenizer(self, place: str) -> TokenizerData:
-        """The tokenizer.
+        """Returns the tokenizer.
 
         Args:
-          place: what errors call the model.
+          place: the model's name, for the error.
 
         Raises:
           UserError: the folder holds no vocabulary.
@@ -194,11 +191,11 @@ class Checkpoint:
 
     @property
     def fills_masks(self) -> bool:
-        """Whether its masked-LM head reads both sides of a mask."""
+        """Whether it has a masked-LM head and bidirectional attention."""
         return MASKED_LM in self.heads and not self.config.causal
 
 
 def num_labels(checkpoint: Checkpoint, head: str) -> int:
-    """How many labels a head of a checkpoint scores."""
+    """Returns the number of labels of a head."""
     weights = next(iter(head_shapes(checkpoint.config)[head]))
     return shapes_of_arrays(checkpoint.arrays)[weights][0]

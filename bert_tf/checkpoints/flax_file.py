@@ -1,9 +1,9 @@
-"""Flax' weights files (msgpack): named arrays, read one by one.
+"""Flax' weights files (msgpack): reading named arrays.
 
-A file is a MessagePack map of maps whose leaves are arrays, each an extension
-of type 1 that holds, packed again, its shape, the name of its type and its
-bytes. Sources: the MessagePack specification; flax 0.8, serialization.py,
-_ndarray_to_bytes. A path of keys is a name, joined by "/".
+A file is a MessagePack map of maps whose leaves are arrays. An array is an
+extension of type 1: the packed list of its shape, the name of its dtype and its
+bytes. Its name is the path of keys, joined by "/". Sources: the MessagePack
+specification; flax 0.8, serialization.py, _ndarray_to_bytes.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.errors import UserError, excerpt
-from bert_tf.foreign_files import demand_regular
+from bert_tf.foreign_files import demand_file, refuse_damage
 from bert_tf.lazy_arrays import LazyArrays
 
 _ARRAY = 1
@@ -23,7 +23,7 @@ _NUMPY_TYPES = (
     *("int64", "uint8", "uint16", "uint32", "uint64"),
 )
 _DEEPEST = 32
-# Bytes of the length that stands behind a first byte, by that byte.
+# Width in bytes of the length that follows a first byte, by that byte.
 _STRINGS = {0xD9: 1, 0xDA: 2, 0xDB: 4, 0xC4: 1, 0xC5: 2, 0xC6: 4}
 _ARRAYS, _MAPS = {0xDC: 2, 0xDD: 4}, {0xDE: 2, 0xDF: 4}
 _EXTENSIONS = {0xC7: 1, 0xC8: 2, 0xC9: 4}
@@ -32,22 +32,17 @@ _NUMBERS = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 
 
 class _Unread(Exception):
-    """The file holds something else than maps of arrays."""
+    """The file holds anything but maps of arrays."""
 
 
 class _Reader:
-    """Reads values of a MessagePack buffer, arrays as their places in it.
+    """Reads values of a MessagePack buffer, arrays as offsets into it."""
 
-    Args:
-      data: the buffer.
-      at: where to begin.
-    """
-
-    def __init__(self, data: Any, at: int = 0) -> None:
-        self.data, self.at = data, at
+    def __init__(self, data: Any) -> None:
+        self.data, self.at = data, 0
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Reads the next bytes."""
         found = bytes(self.data[self.at : self.at + size])
         if len(found) < size:
             raise _Unread("it is truncated")
@@ -55,16 +50,16 @@ class _Reader:
         return found
 
     def size(self, width: int) -> int:
-        """The next number."""
+        """Reads a length of `width` bytes."""
         return int.from_bytes(self.take(width))
 
     def count(self, first: int, widths: dict[int, int], mask: int) -> int:
-        """How much follows a first byte: a number behind it, or in its bits."""
+        """Returns the length after a first byte, or in its low bits."""
         width = widths.get(first)
         return self.size(width) if width else first & mask
 
     def value(self, depth: int = 0) -> Any:
-        """The next value: text, numbers, lists, maps, places of arrays."""
+        """Reads text, a number, list or map, or the offset of an array."""
         if depth > _DEEPEST:
             raise _Unread("maps lie too deep in each other")
         first = self.take(1)[0]
@@ -90,23 +85,24 @@ class _Reader:
         raise _Unread(f"it has a value of type {first:#x}")
 
     def array(self, size: int) -> tuple[tuple[int, ...], np.dtype, int]:
-        """The shape, type and place of an array of so many packed bytes."""
+        """Returns shape, dtype and offset of an array of `size` bytes."""
         kind, end = self.take(1)[0], self.at + size
         if kind != _ARRAY or end > len(self.data):
             raise _Unread("it is truncated or holds more than arrays")
-        # Of a list of three, whose last is read where it lies.
+        # A list of three, whose bytes are not copied.
         if self.take(1)[0] != 0x93:
             raise _Unread("an array has no shape, type and values")
         shape, name = tuple(self.value()), self.value()
         width = _STRINGS.get(self.take(1)[0])
         if width is None:
             raise _Unread("an array has no values")
-        length, place = self.size(width), self.at
+        length, offset = self.size(width), self.at
         dtype = _dtype(name)
-        if math.prod(shape) * dtype.itemsize != length or place + length != end:
+        size = math.prod(shape) * dtype.itemsize
+        if size != length or offset + length != end:
             raise _Unread("an array's values do not fill its shape")
         self.at = end
-        return shape, dtype, place
+        return shape, dtype, offset
 
 
 def _dtype(name: Any) -> np.dtype:
@@ -120,39 +116,35 @@ def _dtype(name: Any) -> np.dtype:
 
 
 def open_flax(path: pathlib.Path) -> LazyArrays:
-    """Opens a flax_model.msgpack whose arrays are read when asked for.
+    """Opens a flax_model.msgpack; arrays are read at each access.
 
     Raises:
-      UserError: the file is missing, torn, or holds more than named arrays.
+      UserError: the file is missing, damaged, or holds more than named arrays.
     """
-    demand_regular(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file.")
-    try:
-        with (
-            open(path, "rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        ):
-            places = dict(_leaves(_Reader(data).value()))
-    # ValueError: an empty file cannot be mapped, or text is not UTF-8.
-    except (_Unread, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: damaged weights file ({reason}).") from None
+    demand_file(path)
+    with (
+        # ValueError: an empty file cannot be mapped, or text is not UTF-8.
+        refuse_damage(path, _Unread, ValueError, TypeError),
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        offsets = dict(_leaves(_Reader(data).value()))
 
     def read(name: str) -> np.ndarray:
-        shape, dtype, place = places[name]
+        shape, dtype, offset = offsets[name]
         with open(path, "rb") as file:
-            file.seek(place)
+            file.seek(offset)
             values = np.fromfile(file, dtype, math.prod(shape))
         if values.size < math.prod(shape):
             raise UserError(f"{path}: truncated within {name}.")
         return values.reshape(shape)
 
-    return LazyArrays({name: place[0] for name, place in places.items()}, read)
+    shapes = {name: shape for name, (shape, _, _) in offsets.items()}
+    return LazyArrays(shapes, read)
 
 
 def _leaves(tree: Any, path: str = "") -> Any:
-    """The arrays of nested maps, by the keys that lead to them."""
+    """Yields the arrays of nested maps with their paths of keys."""
     if isinstance(tree, dict):
         for key, value in tree.items():
             yield from _leaves(value, f"{path}/{key}" if path else key)

@@ -1,4 +1,4 @@
-"""Reading a model folder of any family, and writing those others read."""
+"""Reads model folders of every family, and writes three of them."""
 
 import dataclasses
 import functools
@@ -41,29 +41,27 @@ def load_checkpoint(
     generator: bool = False,
     ignore: str = "",
 ) -> Checkpoint:
-    """Opens a BERT of any family.
+    """Loads the checkpoint of a model folder of any family.
 
-    The weights are checked against the configuration here and read when they
-    are asked for; then an array that holds NaN or infinite values is refused.
+    Names and shapes of the weights are checked; values are read at each access,
+    which raises `UserError` on NaN and infinite values.
 
     Args:
-      source: a model folder of ours, Google's (TF1), TensorFlow Model
-        Garden's or Hub's, Hugging Face's (also as sentence-transformers lays it
-        out) or KerasHub's; or hf://organisation/name (with @revision behind it
-        or without), or keras_hub://preset. Of a folder with an adapter (LoRA)
-        its base is opened too.
-      merge: False leaves the low-rank matrices of an adapter beside the kernels
-        of its base; otherwise they are added to them.
-      generator: reads the generator of google-research/electra's checkpoints
-        (TF1), and not the discriminator that is with it.
+      source: a model folder of ours, Google's (TF1), TensorFlow Model Garden's
+        or Hub's, Hugging Face's (also with the layout of sentence-transformers)
+        or KerasHub's; or hf://organisation/name, with an optional @revision, or
+        keras_hub://preset. The base of a LoRA adapter is loaded with it.
+      merge: whether the low-rank matrices of an adapter are added to the
+        kernels of its base.
+      generator: whether to read the generator of google-research/electra's
+        checkpoints (TF1) instead of the discriminator.
       ignore: a regular expression of arrays that are no part of the model, such
-        as "^crf"; those whose names contain it are left out.
+        as "^crf"; it is searched in their names.
 
     Raises:
-      UserError: the source is missing, of no known family or of two, or its
-        files are damaged or do not fit each other; or the base of an adapter
-        is missing or has changed, or leads back to it; or there is no
-        generator.
+      UserError: the source is missing, of no known family or of several, or
+        its files are damaged or do not fit each other; the base of an adapter
+        is missing, has changed or is circular; or there is no generator.
     """
     try:
         re.compile(ignore)
@@ -75,18 +73,12 @@ def load_checkpoint(
 
 
 def _family(name: str) -> Any:
-    """The module that reads a family, imported here and no other one.
-
-    It has `read(folder)`; those that can be written have `write(folder,
-    checkpoint)`.
-    """
-    modules = {"bert_tf": "own"}
-    name = modules.get(name, name)
+    """Imports the module of a family, which has `read` and perhaps `write`."""
+    name = "own" if name == "bert_tf" else name
     return importlib.import_module(f"bert_tf.checkpoints.{name}")
 
 
 def _merged(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint with its low-rank updates added to their kernels."""
     if not checkpoint.config.lora_rank:
         return checkpoint
     from bert_tf.checkpoints.low_rank import merged
@@ -101,13 +93,13 @@ def _load(
     ignore: str,
     above: tuple[pathlib.Path, ...],
 ) -> Checkpoint:
-    """`load_checkpoint`, of the base of the adapters `above`."""
+    """Loads a checkpoint, or the base of the adapters `above`."""
     folder = transformer_folder(local_folder(source))
     if folder.resolve() in above:
         raise _Circle(
             f"{folder}: is the base model of an adapter and leads back to it "
-            f"by base_model_name_or_path in {ADAPTER_CONFIG}; name the "
-            "model that was trained there."
+            f"(base_model_name_or_path in {ADAPTER_CONFIG}); name the original "
+            "base there."
         )
     family = recognise(folder)
     if family == "adapter":
@@ -118,15 +110,14 @@ def _load(
         if family != "google_tf1":
             raise UserError(
                 f"`generator`=True: {source} is a folder of {family}, where a "
-                "generator has a folder of its own; name that one, without "
-                "`generator`."
+                "generator has its own folder; name that, without `generator`."
             )
         found = _family("google_tf1").read(folder, ignore, generator)
     else:
         found = _family(family).read(folder, ignore)
     longest = read_max_length(folder)
     if longest is None:
-        # Of an adapter, that of its base.
+        # That of an adapter's base.
         longest = found.max_seq_length
     if longest is not None:
         longest = min(longest, found.config.longest_input)
@@ -144,7 +135,7 @@ def _load(
 
 
 class _Circle(UserError):
-    """An adapter that is, through others or not, its own base."""
+    """An adapter is its own base, directly or through others."""
 
 
 def _open_base(
@@ -158,8 +149,8 @@ def _open_base(
         raise
     except UserError as error:
         raise UserError(
-            f"{folder}: the base model of this adapter cannot be opened; put "
-            "it back, or name where it lies as base_model_name_or_path in "
+            f"{folder}: the base model of this adapter cannot be opened; "
+            "restore it, or set base_model_name_or_path in "
             f"{ADAPTER_CONFIG} ({error})"
         ) from None
 
@@ -167,30 +158,28 @@ def _open_base(
 def save_checkpoint(
     folder: str | os.PathLike, checkpoint: Checkpoint, to: str = "bert_tf"
 ) -> None:
-    """Writes a checkpoint into a folder.
+    """Writes a checkpoint to a folder.
 
-    A folder that is not there yet appears whole or not at all; in one that is
-    there, each file does. Low-rank updates (LoRA) are added to their kernels.
+    A new folder appears complete or not at all; in an existing folder each file
+    does. Low-rank updates (LoRA) are merged into their kernels.
 
     Args:
-      folder: the folder, made if it is not there.
-      checkpoint: what to write. Its vocabulary, where it has one, is written
-        with the rules of the tokenizer; where it has none, such files stay
-        as they are.
+      folder: the folder, created if missing.
+      checkpoint: the checkpoint. Its vocabulary is written with the rules of
+        the tokenizer; without one, existing files of a tokenizer are kept.
       to: the layout: bert_tf, google_tf1 or hugging_face.
 
     Raises:
-      UserError: an unknown layout, or one that cannot hold this checkpoint;
-        arrays that do not fit the configuration, a vocabulary or labels that
-        do not fit the arrays, a tokenizer of other rules; a folder with other
-        weights in it.
+      UserError: the layout is unknown or cannot represent this checkpoint;
+        arrays, vocabulary or labels do not fit the configuration; the
+        tokenizer has other rules; or the folder holds other weights.
     """
     check_choice("`to`", to, WRITTEN)
     tokenizer = checkpoint.tokenizer
     if tokenizer is not None and tokenizer.other_rules:
         raise UserError(
-            f"{tokenizer.other_rules[:-1]}; the written folder would say "
-            "otherwise. Write the weights alone, with vocabulary=None."
+            f"{tokenizer.other_rules[:-1]}, which the written folder would not "
+            "have. Write only the weights, with vocabulary=None."
         )
     if to != "bert_tf":
         _check_masked_lm_head(checkpoint, to)
@@ -214,17 +203,16 @@ def save_checkpoint(
 def save_adapter(
     folder: str | os.PathLike, checkpoint: Checkpoint, base: Checkpoint
 ) -> None:
-    """Writes what LoRA has trained of a checkpoint, as `save_checkpoint` does.
+    """Writes a LoRA adapter to a folder, as `save_checkpoint` does.
 
     Args:
-      folder: the folder, made if it is not there.
+      folder: the folder, created if missing.
       checkpoint: a model with low-rank updates and one head of a task.
-      base: the model that training began with, by the name under which it will
-        be found again (`source`).
+      base: the model that was adapted; its `source` is written.
 
     Raises:
-      UserError: arrays that do not fit the configuration, or a folder with
-        other weights in it.
+      UserError: arrays do not fit the configuration, or the folder holds other
+        weights.
     """
     write = functools.partial(_family("adapter").write, base=base)
     _save(pathlib.Path(folder), _checked(checkpoint), "adapter", write)
@@ -246,7 +234,6 @@ def _save(
 
 
 def _checked(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint with arrays that are strictly those of its heads."""
     config, arrays = checkpoint.config, checkpoint.arrays
     given = LazyArrays(shapes_of_arrays(arrays), arrays.__getitem__)
     source = checkpoint.source
@@ -275,9 +262,8 @@ def _check_labels(checkpoint: Checkpoint, source: str) -> None:
 
 
 def _refuse_other_weights(folder: pathlib.Path, to: str) -> None:
-    """Refuses a folder where a second model would lie, or a mixture."""
     for name, found_in in FOUND_IN.items():
-        # Ours are replaced file by file: that is how a run ends.
+        # Our own files are replaced, as at the end of a run.
         replaced = name == to and name in ("bert_tf", "adapter")
         if found_in(folder) and not replaced:
             raise UserError(
@@ -311,7 +297,7 @@ def _write(
 ) -> None:
     write(folder, checkpoint)
     if to == "hugging_face":
-        # Its family wrote these files, in which transformers asks for more.
+        # `write` has written the tokenizer for transformers.
         (folder / LABELS_FILE).unlink(missing_ok=True)
         return
     if checkpoint.tokenizer is not None:

@@ -1,20 +1,19 @@
-"""Folders of google-research/bert and google-research/electra, TensorFlow 1.
+"""Reads and writes TensorFlow 1 folders of google-research/bert and electra.
 
-bert_config.json                        the architecture, Google's keys; of an
-                                        ELECTRA ours, or no such file
+bert_config.json                        the architecture in Google's keys; for
+                                        ELECTRA in ours, or absent
 bert_model.ckpt.index, .data-*-of-*     variables by name; model.ckpt-STEP.*
-                                        where a run left them
+                                        in the folder of a run
 checkpoint                              names the newest of several
 labels.json                             ours: names of the labels of a head
 
-The names and shapes of a BERT's variables are those that we use throughout, see
-`layout.py`.
+Our names and shapes are those of a BERT's variables, see `layout.py`.
 
-A checkpoint of an ELECTRA has the discriminator (electra/encoder,
-discriminator_predictions) and its generator (generator/encoder,
-generator_predictions), or one of them; the embeddings (electra/embeddings) are
-those of both. A released folder has no configuration: sizes are those of the
-arrays, and attention heads are taken to be 64 wide.
+A checkpoint of ELECTRA has the discriminator (electra/encoder,
+discriminator_predictions), the generator (generator/encoder,
+generator_predictions), or both; they share the embeddings (electra/embeddings).
+Released folders have no configuration: sizes follow from the arrays, with
+attention heads of size 64.
 """
 
 import json
@@ -22,6 +21,7 @@ import os
 import pathlib
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -45,8 +45,8 @@ from bert_tf.progress import log, log_once
 from bert_tf.recipe import read_json_object
 
 CONFIG_FILE = "bert_config.json"
-# The keys that google-research/bert computes by, and the epsilon, which it
-# does not know: `write` adds it where it is not 1e-12.
+# The keys that google-research/bert reads, and the epsilon, which it does not
+# read: `write` adds it if it is not 1e-12.
 _KEYS = (
     "vocab_size",
     "hidden_size",
@@ -61,7 +61,7 @@ _KEYS = (
     "initializer_range",
     "layer_norm_eps",
 )
-# Keys of the released files that no code of Google's reads.
+# Keys of released files without effect in Google's code.
 _UNREAD_KEYS = (
     "pooler_fc_size",
     "pooler_num_attention_heads",
@@ -69,33 +69,33 @@ _UNREAD_KEYS = (
     "pooler_size_per_head",
     "backward_compatible",
 )
-# Those that would mean another computation if they had another value.
+# Keys that change the computation, and their only supported value.
 _CONSTANT = {
     "directionality": "bidi",
     "pooler_type": "first_token_transform",
 }
-# Where the key is absent, modeling.py takes these; ours differ.
+# Defaults of modeling.py that differ from ours.
 _DEFAULTS = {"type_vocab_size": 16}
-# The epsilon of its layer normalisation, which has no key.
+# The epsilon of layer normalisation, which has no key.
 _EPSILON = 1e-12
 PREFIX = "bert_model.ckpt"
-# What training leaves beside the weights: the slots of Google's own optimizer
-# and of tf.compat.v1.train.AdamOptimizer, and the step.
+# Variables of the training: the slots of Google's optimizer and of
+# tf.compat.v1.train.AdamOptimizer, and the step.
 _IGNORED = (
     r"global_step",
     r".+/adam_[mv]",
     r".+/Adam(_1)?",
     r"(.+/)?beta[12]_power",
-    # Of the scale of the loss in float16.
+    # Loss scaling in float16.
     r"(.+/)?(current_loss_scale|loss_scale|good_steps|bad_steps)",
 )
 _AVERAGES = r".+/ExponentialMovingAverage(/biased|/local_step)?"
-# What the names of an ELECTRA's own arrays begin with.
+# Prefixes of the arrays of ELECTRA's encoders.
 _DISCRIMINATOR, _GENERATOR = "electra", "generator"
 
 
 def read_google_config(path: pathlib.Path) -> BertConfig:
-    """Reads the architecture in Google's keys."""
+    """Reads the architecture of a BERT in Google's keys."""
     if not path.exists():
         raise UserError(
             f"{path.parent}: has no {path.name}; put the one that the "
@@ -107,15 +107,39 @@ def read_google_config(path: pathlib.Path) -> BertConfig:
             raise UserError(f"{path}: {key} is {value!r}; a BERT has {only!r}.")
     for key in _UNREAD_KEYS:
         values.pop(key, None)
-    width = values.pop("embedding_size", None)
-    if unknown := [key for key in values if key not in _KEYS]:
-        raise UserError(
-            f"{path}: unknown key {', '.join(unknown)}; it takes "
-            f"{', '.join(_KEYS)}."
-        )
     if isinstance(values.get("hidden_act"), str):
         values["hidden_act"] = values["hidden_act"].lower()
-    config = BertConfig.from_dict({**_DEFAULTS, **values}, str(path))
+    keys = {key: key for key in _KEYS}
+    return config_of_keys(values, keys, _DEFAULTS, path)
+
+
+def config_of_keys(
+    values: Mapping[str, Any],
+    keys: Mapping[str, str],
+    defaults: Mapping[str, Any],
+    path: pathlib.Path,
+) -> BertConfig:
+    """Returns the architecture of a BERT in the keys of another program.
+
+    Args:
+      values: the keys and values; embedding_size is optional.
+      keys: maps the program's keys to ours.
+      defaults: the program's defaults where they differ from ours, by our key.
+      path: the file, for errors.
+
+    Raises:
+      UserError: a key or value is invalid, or the width of the embeddings is
+        not that of the layers.
+    """
+    ours = dict(values)
+    width = ours.pop("embedding_size", None)
+    if unknown := [str(key) for key in ours if key not in keys]:
+        raise UserError(
+            f"{path}: unknown key {', '.join(unknown)}; it takes "
+            f"{', '.join(keys)}."
+        )
+    ours = {keys[key]: value for key, value in ours.items()}
+    config = BertConfig.from_dict({**defaults, **ours}, str(path))
     if width not in (None, config.hidden_size):
         raise UserError(
             f"{path}: embedding_size is {width} and hidden_size "
@@ -132,11 +156,11 @@ def read(
     Args:
       folder: the folder.
       ignore: see `read_stored`.
-      generator: reads the generator of an ELECTRA; otherwise its discriminator
-        is read, if it has one.
+      generator: whether to read the generator of an ELECTRA; otherwise the
+        discriminator is read, if there is one.
 
     Raises:
-      UserError: the files are damaged, do not fit each other, or hold no
+      UserError: the files are damaged, do not fit each other, or have no
         generator.
     """
     if fault := remains(folder):
@@ -151,8 +175,8 @@ def read(
     if averages:
         log_once(
             f"{source}: holds moving averages of {len(averages)} weights "
-            f"({averages[0]} ...) beside the weights themselves; the weights "
-            "are taken, as google-research/bert does."
+            f"({averages[0]} ...) and the weights themselves; the weights are "
+            "read, as in google-research/bert."
         )
     body, others = _body(found, source, generator)
     if body:
@@ -169,23 +193,16 @@ def read(
         source,
         ignore,
     )
-    labels, problem_type = read_labels(folder)
-    return Checkpoint(
-        config,
-        arrays,
-        labels=labels,
-        left_out=(*left_out, *others),
-        problem_type=problem_type,
-    )
+    left_out = (*left_out, *others)
+    return Checkpoint(config, arrays, left_out=left_out, **read_labels(folder))
 
 
 def _body(
     found: LazyArrays, source: str, generator: bool
 ) -> tuple[str, tuple[str, ...]]:
-    """Which of an ELECTRA's encoders to read, and the names of the other's.
+    """Returns which encoder of an ELECTRA to read, and arrays of the other.
 
-    The first is `_DISCRIMINATOR` or `_GENERATOR`, or empty where the arrays are
-    no ELECTRA's.
+    The first is `_DISCRIMINATOR` or `_GENERATOR`, or empty for a BERT.
     """
     bodies = [
         body
@@ -199,7 +216,7 @@ def _body(
         )
     if not bodies:
         return "", ()
-    # Where all weights are shared, the one encoder is both.
+    # If all weights are shared, the one encoder is both.
     body = bodies[-1 if generator else 0]
     others = r"(?!)"
     if body == _GENERATOR:
@@ -212,12 +229,12 @@ def _body(
 def _electra_config(
     path: pathlib.Path, found: LazyArrays, body: str, source: str
 ) -> BertConfig:
-    """The configuration beside an ELECTRA's arrays, or one of their sizes.
+    """Reads an ELECTRA's configuration, or derives it from its arrays.
 
     Source: google-research/electra, util/training_utils.py, get_bert_config,
     and run_pretraining.py, get_generator_config.
     """
-    # A BERT's reader imports no other architecture.
+    # Not imported to read a BERT.
     from bert_tf.architectures.electra import ElectraConfig
 
     if path.exists():
@@ -241,7 +258,7 @@ def _electra_config(
         ]
     except (KeyError, ValueError):
         raise UserError(
-            f"{source}: lacks arrays by which an ELECTRA's sizes are known; "
+            f"{source}: lacks arrays that determine an ELECTRA's sizes; "
             f"put its {path.name} beside it."
         ) from None
     heads = max(1, hidden // 64)
@@ -265,7 +282,7 @@ def _electra_config(
 
 
 def _electra_table(config: BertConfig, body: str) -> dict[str, Stored]:
-    """How each of our arrays is stored that Google has a name for."""
+    """Returns how each array with a name of Google's is stored."""
     table = {}
     for part in all_parts(config):
         theirs = part.google_tf1
@@ -281,12 +298,12 @@ def _electra_table(config: BertConfig, body: str) -> dict[str, Stored]:
 def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     """Writes the configuration, the weights and the labels.
 
-    "gelu_erf" is written as it is: Google's code stops at it, where any name
-    that it knows would make it compute something else.
+    "gelu_erf" is written unchanged: Google's code fails on it, whereas its own
+    names would compute something else.
 
     Raises:
-      UserError: the model is causal, or of an architecture or with a head that
-        Google has no names for.
+      UserError: the model is causal, or Google has no names for its
+        architecture or for one of its heads.
     """
     config = checkpoint.config
     table = stored_as_ours(config)
@@ -298,30 +315,30 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
             "write the bert_tf layout instead."
         )
     _write_variables(folder, write_stored(checkpoint.arrays, table))
-    # The masked LM head's own forms are not among the keys: save_checkpoint
-    # has refused a head that computes otherwise than the encoder.
+    # The masked LM head has no keys: save_checkpoint refuses heads with another
+    # activation or epsilon.
     values = {key: getattr(config, key) for key in _KEYS}
     if config.layer_norm_eps == _EPSILON:
         del values["layer_norm_eps"]
     if type(config) is not BertConfig:
-        # google-research/electra reads none, but other programs need it.
+        # For other programs; google-research/electra reads no such file.
         values = config.to_dict()
     write_text(folder / CONFIG_FILE, json.dumps(values, indent=2) + "\n")
     write_labels(folder, checkpoint.labels, checkpoint.problem_type)
 
 
 def _table_to_write(checkpoint: Checkpoint) -> dict[str, Stored]:
-    """The table of a discriminator, or of a generator by its masked LM head.
+    """Returns how an ELECTRA is stored: a generator if masked LM is its head.
 
-    With the discriminator's head too, both have one encoder.
+    With both heads it is a discriminator that shares its encoder.
     """
     config, heads = checkpoint.config, checkpoint.heads
     generates = MASKED_LM in heads and REPLACED_TOKENS not in heads
     table = _electra_table(config, _GENERATOR if generates else _DISCRIMINATOR)
     if not table:
         raise UserError(
-            f"model_type is {config.model_type}: google-research/bert has no "
-            "names for its arrays; write the bert_tf or hugging_face layout."
+            f"model_type is {config.model_type}: google-research has no names "
+            "for its arrays; write the bert_tf or hugging_face layout."
         )
     shapes = head_shapes(config)
     homeless = [h for h in heads if not set(shapes[h]) <= set(table)]
@@ -335,7 +352,7 @@ def _table_to_write(checkpoint: Checkpoint) -> dict[str, Stored]:
 
 
 def notices(config: BertConfig) -> list[str]:
-    """What Google's code does otherwise than the model, a line each."""
+    """Returns a line for each difference of Google's computation."""
     if type(config) is not BertConfig:
         forms = config.hidden_act, config.layer_norm_eps
         if forms == ("gelu_erf", _EPSILON):
@@ -367,7 +384,7 @@ def _write_variables(
 
     names = sorted(arrays)
     with (
-        # The index is renamed last: without it there is no checkpoint.
+        # The index is renamed last: without it the checkpoint does not exist.
         written_beside(folder / f"{PREFIX}.index") as index,
         written_beside(folder / f"{PREFIX}.data-00000-of-00001") as data,
         partial_path(folder / PREFIX) as beside,
@@ -375,8 +392,8 @@ def _write_variables(
     ):
         beside.mkdir()
         prefix = beside / PREFIX
-        # TensorFlow writes them all at once, so it holds one copy of the
-        # weights. A constant alone would keep the NumPy array as well.
+        # SaveV2 needs all tensors at once. A constant would also keep its NumPy
+        # array in memory.
         tensors = [
             tf.identity(tf.constant(arrays[name], tf.float32)) for name in names
         ]

@@ -1,4 +1,4 @@
-"""Keras' weights files (HDF5): named arrays, read one by one."""
+"""Keras' weights files (HDF5): reading named arrays."""
 
 import pathlib
 from collections.abc import Iterator
@@ -8,37 +8,33 @@ from typing import Any
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.foreign_files import demand_regular
+from bert_tf.foreign_files import demand_file, refuse_damage
 from bert_tf.lazy_arrays import LazyArrays
 
-# Trained weights hardly get smaller when they are compressed.
+# Limit of the compression ratio; trained weights hardly compress.
 _MOST_UNPACKED = 100
 
 
 @contextmanager
 def _opened(path: pathlib.Path) -> Iterator[Any]:
-    """The file; what the library says of a damaged one becomes one line."""
     import h5py
 
-    demand_regular(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file.")
-    try:
-        with h5py.File(path, "r") as file:
-            yield file
-    except UserError:
-        raise
-    # All of these come from the library where bytes are missing or wrong.
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
-        reason = str(error).strip("'\"").splitlines()[0]
-        raise UserError(f"{path}: damaged weights file ({reason}).") from None
+    demand_file(path)
+    with (
+        refuse_damage(path, OSError, RuntimeError, KeyError, ValueError),
+        h5py.File(path, "r") as file,
+    ):
+        yield file
 
 
 def open_h5_arrays(path: pathlib.Path) -> LazyArrays:
-    """Opens a .weights.h5 whose arrays are read when asked for.
+    """Opens a .weights.h5; arrays are read at each access.
 
-    Links to other places and to other files are not followed, and an array
-    that keeps its numbers in another file is refused.
+    Soft and external links are not followed.
+
+    Raises:
+      UserError: the file is missing or damaged, stores numbers in another file,
+        or unpacks to far more bytes than it has.
     """
     import h5py
 
@@ -51,14 +47,14 @@ def open_h5_arrays(path: pathlib.Path) -> LazyArrays:
             return
         if found.external or found.is_virtual:
             raise UserError(
-                f"{path}: {name} keeps its numbers in another file; that is "
-                "not followed."
+                f"{path}: {name} keeps its numbers in another file, which is "
+                "not opened."
             )
         shapes[name] = tuple(found.shape or ())
         unpacked += found.nbytes
 
     with _opened(path) as file:
-        # Goes along hard links alone, and to each object once.
+        # Follows only hard links, to each object once.
         file.visititems(collect)
     size = path.stat().st_size
     if unpacked > _MOST_UNPACKED * size:
@@ -68,7 +64,7 @@ def open_h5_arrays(path: pathlib.Path) -> LazyArrays:
         )
 
     def read(name: str) -> np.ndarray:
-        # Opened again each time: what was read is not kept in a cache.
+        # Opened again each time, so that the library caches nothing.
         with _opened(path) as file:
             array = np.asarray(file[name][()])
             if array.dtype.kind != "V":

@@ -1,19 +1,19 @@
-"""Hugging Face's model folders, as transformers reads and writes them.
+"""Reads and writes Hugging Face's model folders, as transformers does.
 
 config.json             the architecture and the names of labels
-model.safetensors       the weights; or model.safetensors.index.json, which
-                        says in which file an array lies; or a file of another
-                        format or framework, see hugging_face_files.py
-tokenizer_config.json   what AutoTokenizer asks for, and other files of the
-                        architecture's tokenizer
+model.safetensors       the weights; or model.safetensors.index.json of several
+                        files; or a file of another format or framework, see
+                        hugging_face_files.py
+tokenizer_config.json   with other files of the architecture's tokenizer, for
+                        AutoTokenizer
 
-Dense kernels are [out, in]. The arrays of the encoder start with `bert.`,
-except in a plain BertModel; old files call a layer normalisation's weight and
-bias gamma and beta.
+Dense kernels are [out, in]. Names of the encoder's arrays start with `bert.`,
+except in a plain BertModel; old files name weight and bias of a layer
+normalisation gamma and beta.
 
-Of a causal model (is_decoder) transformers pools the first token, which sees
-only itself, and we pool the last: such a pooler is not read, and neither it nor
-a head on it is written.
+In a causal model (is_decoder) transformers pools the first token, which attends
+only to itself, and we pool the last: its pooler is not read, and neither a
+pooler nor a head on it is written.
 """
 
 import dataclasses
@@ -70,7 +70,7 @@ from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 
 # transformers' activations.py: all but "gelu" and "gelu_python" are the tanh
-# form, written in different ways.
+# form. The first name of each is written.
 _ACTIVATIONS = {
     "gelu": "gelu_erf",
     "gelu_python": "gelu_erf",
@@ -84,18 +84,14 @@ _ACTIVATIONS = {
     "linear": "linear",
 }
 _WRITTEN_ACTIVATIONS = {
-    "gelu": "gelu_new",
-    "gelu_erf": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
+    ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())
 }
-# One name for several heads; config.json's `architectures` says which it is.
+# Name of several heads, distinguished by `architectures` in config.json.
 _SHARED_NAME = "classifier"
 
 
 def _sharing(config: BertConfig) -> list[str]:
-    """The heads of that name."""
+    """Returns the heads that are named `classifier`."""
     return [
         head
         for head, parts in names_of(config).heads.items()
@@ -104,9 +100,12 @@ def _sharing(config: BertConfig) -> list[str]:
 
 
 def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
-    """Our configuration out of what config.json holds.
+    """Returns our configuration of the values in config.json.
 
-    Keys that change nothing in the computation are left alone.
+    Keys without effect on the computation are ignored.
+
+    Raises:
+      UserError: the architecture or a value is not supported.
     """
     model_type = values.get("model_type", BertConfig.model_type)
     form = find_architecture(model_type, str(path)).names.hugging_face
@@ -122,7 +121,7 @@ def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
     act = ours["hidden_act"]
     check_choice(f"{path}: {_activation_key(form)}", act, _ACTIVATIONS)
     ours["hidden_act"] = _ACTIVATIONS[act]
-    # The body masks what comes later for a decoder, and that is all.
+    # A decoder differs only in its causal mask.
     ours["causal"] = values.get("is_decoder", False)
     ours["model_type"] = model_type
     try:
@@ -133,14 +132,14 @@ def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
 
 
 def _activation_key(form: HuggingFaceForm) -> str:
-    """What config.json calls `hidden_act`."""
+    """Returns the key of config.json for `hidden_act`."""
     return next(
         key for key, (field, _) in form.keys.items() if field == "hidden_act"
     )
 
 
 def word_tables(config: BertConfig | type[BertConfig]) -> tuple[str, str]:
-    """The word table's name, with the body's prefix and without it."""
+    """Returns the word table's names with and without the body's prefix."""
     names = names_of(config)
     whole = f"{names.embeddings[0].hugging_face}.weight"
     return whole, whole.removeprefix(names.hugging_face.prefix)
@@ -153,8 +152,8 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     config = read_config(values, path)
     source = str(folder)
     stored = without_prefix(open_weights(folder), word_tables(config), source)
-    # Beside what Keras saved of a model lies the configuration that its
-    # training began with, which may name another class.
+    # The config.json with weights that Keras saved may be of the initial model,
+    # of another class.
     if saved := saved_class(stored, type(config)):
         values = {**values, "architectures": [saved]}
     classes = values.get("architectures")
@@ -211,7 +210,7 @@ def _leave_pooler_out(
     found: LazyArrays,
     source: str,
 ) -> tuple[str, ...]:
-    """Takes the pooler of a causal model out of the table.
+    """Removes the pooler of a causal model from the table.
 
     Returns:
       Regular expressions of its names in the files.
@@ -224,14 +223,14 @@ def _leave_pooler_out(
         if any(n in table and table[n].name in found for n in heads[head]):
             raise UserError(
                 f"{source}: is_decoder is true, and its {head} scores the "
-                "first token, which sees only itself; ours would score the "
+                "first token, which attends only to itself; ours scores the "
                 "last, so it cannot be read."
             )
     names = [table.pop(ours).name for ours in heads.get(POOLER, ())]
     if any(name in found for name in names):
         log(
             f"{source}: its pooler is left out: it reads the first token, "
-            "which sees only itself (is_decoder is true); ours reads the last."
+            "which attends only to itself (is_decoder); ours reads the last."
         )
     return tuple(map(re.escape, names))
 
@@ -239,7 +238,7 @@ def _leave_pooler_out(
 def _check_heads(
     checkpoint: Checkpoint, values: Mapping[str, Any], path: pathlib.Path
 ) -> None:
-    """Refuses weights without a head of the class that they are said to be."""
+    """Refuses weights that lack a head of their class."""
     given = values.get("architectures")
     form = names_of(checkpoint.config).hugging_face
     for name in given if isinstance(given, list) else ():
@@ -256,7 +255,7 @@ def _check_heads(
 def _shared_head(
     config: BertConfig, values: Mapping[str, Any], path: pathlib.Path
 ) -> str:
-    """The head that `classifier.weight` belongs to."""
+    """Returns the head of `classifier.weight`."""
     given = values.get("architectures")
     sharing = {
         name: head
@@ -283,7 +282,7 @@ def _check_tied(
     values: Mapping[str, Any],
     source: str,
 ) -> None:
-    """Refuses output weights or biases that are no copies."""
+    """Refuses output weights or biases of a masked LM that are untied."""
     form = names_of(checkpoint.config).hugging_face
     copies = {form.words_copy: words, form.bias_copy: form.bias}
     for copy, original in copies.items():
@@ -310,14 +309,14 @@ def stored_as_theirs(
     old_norms: bool = False,
     bias: str = "",
 ) -> dict[str, Stored]:
-    """How transformers stores each of our arrays.
+    """Returns how transformers stores each of our arrays.
 
     Args:
       config: the architecture.
-      head: the head that `classifier.weight` stands for, or None.
-      whole: whether names are those of files of more than the body.
+      head: the head of `classifier.weight`, or None.
+      whole: whether names have the body's prefix.
       old_norms: whether layer normalisations have a gamma and a beta.
-      bias: the name of the masked LM's output bias; empty for the usual one.
+      bias: the name of the masked LM's output bias; empty for the default.
     """
     names = names_of(config)
     form = names.hugging_face
@@ -359,14 +358,13 @@ def stored_as_theirs(
 
 
 def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
-    """Writes what AutoModel and AutoTokenizer load.
+    """Writes a folder for AutoModel and AutoTokenizer.
 
-    A pooler is written where the checkpoint has one, even into classes that
-    have none: those call it unexpected and do not use it.
+    A pooler is written even for classes without one, which ignore it.
 
     Raises:
-      UserError: no class of transformers holds all the heads, or a causal
-        model has a pooler.
+      UserError: no class of transformers has all heads, or a causal model has a
+        pooler.
     """
     config, name = checkpoint.config, _class_of(checkpoint)
     tokenizer = checkpoint.tokenizer
@@ -375,8 +373,8 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         there = [head for head in pooled if head in checkpoint.heads]
         raise UserError(
             f"{checkpoint.source}: causal is true: transformers pools the "
-            "first token, which sees only itself, and not the last; write "
-            f"bert_tf, or leave the {' and '.join(there)} out "
+            "first token, which attends only to itself; write bert_tf, or "
+            f"leave out the {' and '.join(there)} "
             f"(`drop_heads`={','.join(there)})."
         )
     form = names_of(config).hugging_face
@@ -396,11 +394,11 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         values["id2label"] = {str(i): name for i, name in enumerate(labels)}
         values["label2id"] = {name: i for i, name in enumerate(labels)}
     if head == CLASSIFIER and checkpoint.problem_type is not None:
-        # By which transformers' pipelines choose softmax, sigmoid or neither.
+        # Selects softmax, sigmoid or neither in transformers' pipelines.
         values["problem_type"] = checkpoint.problem_type
     table = stored_as_theirs(config, head, whole=name != form.body)
     arrays = write_stored(checkpoint.arrays, table)
-    # transformers asks for this entry.
+    # transformers requires this entry.
     write_arrays(folder / WEIGHTS_FILE, arrays, {"format": "pt"})
     text = json.dumps(values, ensure_ascii=False, indent=2)
     write_text(folder / CONFIG_FILE, text + "\n")
@@ -412,7 +410,6 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
 
 
 def _class_of(checkpoint: Checkpoint) -> str:
-    """The class of transformers that has a checkpoint's heads."""
     heads = set(checkpoint.heads) - {POOLER}
     classes = names_of(checkpoint.config).hugging_face.classes
     fitting = [name for name, held in classes.items() if heads == set(held)]

@@ -1,15 +1,14 @@
-"""The weights files of a Hugging Face folder, one or many, as named arrays.
+"""Reading the weights files of a Hugging Face folder as named arrays.
 
-model.safetensors, pytorch_model.bin    of PyTorch's classes; the first of
-                                        TensorFlow's as well
-tf_model.h5                             of TensorFlow's classes
-flax_model.msgpack                      of Flax' classes
-any other .h5 or a tf.train.Checkpoint  what Keras' save_weights wrote of
-                                        TensorFlow's classes, beside the
-                                        config.json of the model
+model.safetensors, pytorch_model.bin    PyTorch's classes; the first also
+                                        TensorFlow's
+tf_model.h5                             TensorFlow's classes
+flax_model.msgpack                      Flax' classes
+any other .h5 or a tf.train.Checkpoint  Keras' save_weights of TensorFlow's
+                                        classes
 
-All but the last may be several files with an index. The arrays have the names
-that they have in the files; `pytorch_names.py` gives them those of PyTorch.
+All but the last may be several files with an index. Arrays keep their names in
+the files; `pytorch_names.py` converts them to PyTorch's.
 """
 
 import pathlib
@@ -31,22 +30,21 @@ from bert_tf.checkpoints.recognition import (
     keras_weights,
 )
 from bert_tf.checkpoints.tensorflow_reader import open_by_full_name
-from bert_tf.errors import UserError, first_few
-from bert_tf.foreign_files import demand_regular
+from bert_tf.errors import UserError, first_few, one_line
+from bert_tf.foreign_files import demand_file, file_beside
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 from bert_tf.sources import MODULES_FILE
 
-_LONGEST_REASON = 150
 WEIGHTS_FILE, _TORCH_FILE, _TENSORFLOW_FILE, _FLAX_FILE = HUGGING_FACE_WEIGHTS
-# From here on `weights_only` keeps its promise.
+# The first version whose `weights_only` executes no code.
 _SAFE_TORCH = (2, 6)
 CONFIG_FILE = HUGGING_FACE_CONFIG
 
 
 def _to_safetensors(folder: pathlib.Path) -> str:
-    """Says what writes a folder with a pytorch_model.bin as safetensors."""
-    # Its modules may lie in folders of their own, and all belong to the model.
+    """Returns how to convert a folder with a pytorch_model.bin."""
+    # The modules of sentence-transformers have subfolders.
     for whole in (folder, folder.parent):
         if (whole / MODULES_FILE).is_file():
             return (
@@ -61,10 +59,13 @@ def _to_safetensors(folder: pathlib.Path) -> str:
 
 
 def open_torch(path: pathlib.Path) -> LazyArrays:
-    """Opens a pytorch_model.bin; half precision comes out as float32."""
-    demand_regular(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file.")
+    """Opens a pytorch_model.bin; floating-point arrays become float32.
+
+    Raises:
+      UserError: torch is missing or too old, or the file is missing, damaged or
+        holds more than named tensors.
+    """
+    demand_file(path)
     try:
         import torch
     except ImportError:
@@ -81,17 +82,16 @@ def open_torch(path: pathlib.Path) -> LazyArrays:
         )
     try:
         with warnings.catch_warnings():
-            # Of what it takes to be unusual in a file, before it refuses it.
+            # About unusual contents, which it then refuses.
             warnings.simplefilter("ignore")
             tensors = torch.load(
                 path,
                 map_location="cpu",
                 weights_only=True,
-                # Files from before PyTorch 1.6 are no archives, and only
-                # archives can be mapped.
+                # Only archives can be mapped, which PyTorch writes since 1.6.
                 mmap=zipfile.is_zipfile(path),
             )
-    # What a damaged file raises is any of a dozen kinds.
+    # A damaged file raises any of a dozen types.
     except Exception as error:
         raise UserError(
             f"{path}: torch refuses it; it is damaged or holds more than "
@@ -101,7 +101,7 @@ def open_torch(path: pathlib.Path) -> LazyArrays:
         isinstance(name, str) and isinstance(tensor, torch.Tensor)
         for name, tensor in tensors.items()
     ):
-        raise UserError(f"{path}: holds something else than named tensors.")
+        raise UserError(f"{path}: does not hold named tensors.")
 
     def read(name: str) -> np.ndarray:
         tensor: Any = tensors[name].detach()
@@ -109,7 +109,7 @@ def open_torch(path: pathlib.Path) -> LazyArrays:
             if tensor.is_floating_point():
                 tensor = tensor.to(torch.float32)
             return tensor.numpy()
-        # What a sparse, quantised or empty ("meta") tensor raises.
+        # Raised by sparse, quantised and empty ("meta") tensors.
         except (TypeError, RuntimeError, NotImplementedError) as error:
             raise UserError(
                 f"{path}: {name} is no plain tensor ({_first_sentence(error)})."
@@ -121,30 +121,26 @@ def open_torch(path: pathlib.Path) -> LazyArrays:
 
 
 def _first_sentence(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text.split(". ")[0][:_LONGEST_REASON]
+    return one_line(error).split(". ")[0]
 
 
-# In the order in which transformers looks for them.
+# In transformers' order; each may also be several files with an index.
 _OPENERS: dict[str, Callable[[pathlib.Path], LazyArrays]] = {
     WEIGHTS_FILE: open_arrays,
-    f"{WEIGHTS_FILE}.index.json": lambda path: _open_shards(path, open_arrays),
     _TORCH_FILE: open_torch,
-    f"{_TORCH_FILE}.index.json": lambda path: _open_shards(path, open_torch),
     _TENSORFLOW_FILE: open_h5_arrays,
-    f"{_TENSORFLOW_FILE}.index.json": lambda path: _open_shards(
-        path, open_h5_arrays, _without_class
-    ),
     _FLAX_FILE: open_flax,
-    f"{_FLAX_FILE}.index.json": lambda path: _open_shards(path, open_flax),
 }
 
 
 def open_weights(folder: pathlib.Path) -> LazyArrays:
-    """Opens the weights of a folder; safetensors where there are several."""
+    """Opens the weights of a folder, safetensors first."""
     for name, opener in _OPENERS.items():
+        index = folder / f"{name}.index.json"
         if (folder / name).exists():
             return opener(folder / name)
+        if index.exists():
+            return _open_shards(index, opener)
     files = keras_weights(folder)
     if not files:
         raise UserError(f"{folder}: holds no {WEIGHTS_FILE}.")
@@ -158,23 +154,10 @@ def open_weights(folder: pathlib.Path) -> LazyArrays:
     return open_h5_arrays(files[0])
 
 
-def _without_class(name: str) -> str:
-    """The name in a shard of one in tf_model.h5.index.json."""
-    return name.partition("/")[2] or name
-
-
 def _open_shards(
-    index: pathlib.Path,
-    opener: Callable[[pathlib.Path], LazyArrays],
-    stored_name: Callable[[str], str] = str,
+    index: pathlib.Path, opener: Callable[[pathlib.Path], LazyArrays]
 ) -> LazyArrays:
-    """Opens the files that an index names, as one.
-
-    Args:
-      index: the path of the index.
-      opener: opens one of its files.
-      stored_name: the name in a file of an array that the index lists.
-    """
+    """Opens the files that an index names as one mapping."""
     file_of = read_json_object(index).get("weight_map")
     if (
         not isinstance(file_of, dict)
@@ -185,9 +168,15 @@ def _open_shards(
             f"{index}: weight_map must be an object that gives a file name "
             "for each array."
         )
+
+    def stored_name(array: str) -> str:
+        # Names in TensorFlow's index begin with the class.
+        is_tensorflow = opener is open_h5_arrays
+        return array.partition("/")[2] or array if is_tensorflow else array
+
     shards = {}
     for name in sorted(set(file_of.values())):
-        shards[name] = opener(_shard(index, name))
+        shards[name] = opener(file_beside(index, name))
         listed = {stored_name(a) for a, file in file_of.items() if file == name}
         if absent := sorted(listed - set(shards[name])):
             raise UserError(
@@ -206,27 +195,3 @@ def _open_shards(
         return shards[file_of[array]][stored_name(array)]
 
     return LazyArrays(shapes, read)
-
-
-def _shard(index: pathlib.Path, name: str) -> pathlib.Path:
-    """The path of a file that an index names, which lies beside it."""
-    folder = index.parent
-    if name in ("", ".", "..") or set(name) & set("/\\\0"):
-        raise UserError(
-            f"{index}: names the file {name!r}; it takes the plain names of "
-            "files beside it."
-        )
-    path = folder / name
-    if not path.is_file():
-        raise UserError(f"{index}: names the file {name}, which is missing.")
-    here = folder.resolve()
-    allowed = [here]
-    if here.parent.name == "snapshots":
-        # The hub's cache keeps the files of all snapshots there, and links.
-        allowed.append(here.parent.parent / "blobs")
-    if path.resolve().parent not in allowed:
-        raise UserError(
-            f"{index}: names the file {name}, a link out of the folder; put "
-            "the file itself there."
-        )
-    return path

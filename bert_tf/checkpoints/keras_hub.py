@@ -1,20 +1,20 @@
-"""KerasHub (keras_nlp) presets, of its BertBackbone and relatives of that.
+"""Reads KerasHub (keras_nlp) presets of its BertBackbone and relatives.
 
 config.json          the architecture, as Keras writes an object's arguments
-model.weights.h5     the encoder with its pooler; or model.weights.json, which
-                     says in which model_*.weights.h5 a layer lies
-task.json            BertMaskedLM or BertTextClassifier, where there is one
+model.weights.h5     the encoder with its pooler; or model.weights.json, the
+                     index of several model_*.weights.h5
+task.json            BertMaskedLM or BertTextClassifier, if any
 task.weights.h5      its head
 
 Keras names a variable by the classes of the layers above it and by its number:
-the first Dense of the backbone is the pooler, that of a task its logits. The
-files are read as they are, without building the model.
+the first Dense of the backbone is the pooler, that of a task computes its
+logits. No model is built.
 """
 
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.architecture_list import ARCHITECTURES, find_architecture
@@ -26,6 +26,7 @@ from bert_tf.checkpoints.recognition import KERAS_HUB_WEIGHTS
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice, refuse_faults
+from bert_tf.foreign_files import file_beside
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import check_kind, read_json_object
 
@@ -37,7 +38,7 @@ TASK_WEIGHTS_FILE = "task.weights.h5"
 _LAYER_ARGUMENTS = ("name", "trainable", "dtype")
 _IGNORED = (
     r"(model|task)/optimizer/.*",
-    # States of the dropout layers' random numbers, in older files.
+    # Seeds of dropout layers, in older files.
     r"(model|task)/(.*/)?seed_generators?(_\d+)?/.*",
 )
 
@@ -59,9 +60,8 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     )
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
     if "masked_lm" in checkpoint.heads:
-        # keras_hub 0.32, bert_masked_lm.py and masked_lm_head.py: the head
-        # keeps Keras' "gelu" and the layer's default epsilon, other than the
-        # backbone.
+        # keras_hub 0.32, bert_masked_lm.py and masked_lm_head.py: unlike the
+        # backbone, the head has Keras' "gelu" and the default epsilon.
         config = dataclasses.replace(
             config, masked_lm_act="gelu_erf", masked_lm_layer_norm_eps=1e-5
         )
@@ -69,7 +69,6 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
 
 
 def _read_object(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
-    """The class and the arguments in a file that Keras wrote."""
     values = read_json_object(path)
     name, arguments = values.get("class_name"), values.get("config")
     if not isinstance(name, str) or not isinstance(arguments, dict):
@@ -86,7 +85,7 @@ def _read_config(path: pathlib.Path) -> BertConfig:
         architecture = find_architecture(model_type, str(path))
         if backbone := architecture.names.keras_hub.backbone:
             backbones[backbone] = architecture
-        # Those behind it are not imported.
+        # Later architectures are not imported.
         if name in backbones:
             break
     check_choice(f"{path}: class_name", name, backbones)
@@ -114,18 +113,18 @@ def _read_config(path: pathlib.Path) -> BertConfig:
 
 
 def _read_task(folder: pathlib.Path, tasks: Sequence[str]) -> int | None:
-    """The number of labels of a classifier; None for another task."""
+    """Returns the number of labels of a classifier; None for other tasks."""
     path = folder / TASK_FILE
     name, arguments = _read_object(path)
     if name in tasks and not (folder / TASK_WEIGHTS_FILE).exists():
         raise UserError(
-            f"{path}: is there for a {name}, but not its {TASK_WEIGHTS_FILE}."
+            f"{path}: exists for a {name}, but not its {TASK_WEIGHTS_FILE}."
         )
     activation = arguments.get("activation")
     if activation not in (None, "linear"):
         raise UserError(
-            f"{path}: activation is {json.dumps(activation)}; a head here "
-            "gives logits, so save the preset with activation=None."
+            f"{path}: activation is {json.dumps(activation)}; a head "
+            "computes logits, so save the preset with activation=None."
         )
     labels = arguments.get("num_classes")
     if labels is not None:
@@ -134,48 +133,38 @@ def _read_task(folder: pathlib.Path, tasks: Sequence[str]) -> int | None:
 
 
 def _model_arrays(folder: pathlib.Path) -> LazyArrays:
-    # KerasHub, too, looks for the one file first.
+    # In the order of KerasHub.
     if (folder / WEIGHTS_FILE).exists():
         return _read_file(folder / WEIGHTS_FILE)
+    index = folder / SHARDS_FILE
+    files = read_json_object(index).get("weight_map")
+    if not isinstance(files, dict):
+        raise UserError(f"{index}: holds no weight_map.")
+    names = set()
+    for file in files.values():
+        names |= set(file if isinstance(file, list) else [file])
     arrays = LazyArrays({}, dict[str, Any]().__getitem__)
-    for path in _shards(folder / SHARDS_FILE):
-        arrays = _joined(arrays, _read_file(path), folder)
+    for name in sorted(names, key=str):
+        shard = _read_file(file_beside(index, name))
+        arrays = _joined(arrays, shard, folder)
     return arrays
 
 
-def _shards(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """The files that a map of shards names, each once."""
-    places = read_json_object(path).get("weight_map")
-    if not isinstance(places, dict):
-        raise UserError(f"{path}: holds no weight_map.")
-    names = set()
-    for place in places.values():
-        names |= set(place if isinstance(place, list) else [place])
-    for name in sorted(names, key=str):
-        plain = isinstance(name, str) and name.endswith(".weights.h5")
-        if not plain or "\\" in name or pathlib.PurePath(name).name != name:
-            raise UserError(
-                f"{path}: weight_map names {json.dumps(name)}; it takes "
-                "*.weights.h5 files of the same folder."
-            )
-        yield path.parent / name
-
-
 def _read_file(path: pathlib.Path) -> LazyArrays:
-    """The arrays of a file under model/ or task/, in today's names.
+    """Reads the arrays of a file, named model/... or task/....
 
     Keras 2.13 wrote `_layer_checkpoint_dependencies` for `layers`, and early
     Keras 3 an underscore before the layers inside MultiHeadAttention.
     """
     arrays = open_h5_arrays(path)
 
-    def today(name: str) -> str:
+    def current_name(name: str) -> str:
         name = name.replace("_layer_checkpoint_dependencies/", "layers/", 1)
         return name.replace("_self_attention_layer/_", "_self_attention_layer/")
 
     names: dict[str, str] = {}
     for name in arrays:
-        other = names.setdefault(today(name), name)
+        other = names.setdefault(current_name(name), name)
         if other != name:
             raise UserError(f"{path}: {other} and {name} are the same layer's.")
     part = "task" if path.name == TASK_WEIGHTS_FILE else "model"
@@ -197,7 +186,7 @@ def _joined(
 
 
 def _table(config: BertConfig, labels: int | None) -> dict[str, Stored]:
-    """How each array of ours is stored; `labels` is the number in task.json."""
+    """Returns how each array is stored; `labels` is from task.json."""
     table = {}
     for part in all_parts(config):
         if not part.keras_hub:

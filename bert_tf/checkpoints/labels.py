@@ -1,10 +1,8 @@
-"""The names of a head's labels, and its rows in their order.
-
-In config.json of transformers:
+"""Reads the labels in transformers' config.json, and reorders heads by them.
 
 id2label        the name of each output
-num_labels      how many there are, where they have no names
-problem_type    what the outputs of a sequence classifier are
+num_labels      the number of outputs without names
+problem_type    the kind of outputs of a sequence classifier
 """
 
 import dataclasses
@@ -17,30 +15,33 @@ import numpy as np
 from bert_tf.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, num_labels
 from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.errors import UserError, check_choice, excerpt, first_few
-from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.lazy_arrays import changed_arrays, shapes_of_arrays
 from bert_tf.progress import log
 
-# Of a config.json that states neither id2label nor num_labels.
+# Without id2label and num_labels.
 _DEFAULT_LABELS = 2
 
 
 def default_labels(rows: int) -> tuple[str, ...]:
-    """The names that transformers gives outputs without names."""
+    """Returns transformers' names of outputs without names."""
     return tuple(f"LABEL_{i}" for i in range(rows))
 
 
 def read_labels(
     values: Mapping[str, Any], rows: int, path: pathlib.Path
 ) -> tuple[str, ...] | None:
-    """The names of a head's labels; None for transformers' LABEL_0 and so on.
+    """Returns the names of a head's labels; None for LABEL_0, LABEL_1, ....
 
-    A name that is a number is read as its digits, null as LABEL_i, and the
-    second of two equal names gets "_2" behind it; one line is logged then.
+    A number becomes its digits, null LABEL_i, and the second of two equal names
+    gets the suffix "_2"; changed names are logged.
 
     Args:
-      values: what config.json holds.
-      rows: the number of labels that the head scores.
+      values: the keys of config.json.
+      rows: the number of labels of the head.
       path: the file, for errors.
+
+    Raises:
+      UserError: the names are malformed or do not fit the head.
     """
     ids = [str(i) for i in range(rows)]
     names = values.get("id2label")
@@ -74,14 +75,14 @@ def read_labels(
     ]
     if changed:
         log(
-            f"{path}: id2label has names that are no text or occur twice: "
+            f"{path}: id2label has names that are no strings or not unique: "
             f"label {first_few(changed)}."
         )
     return None if labels == default_labels(rows) else labels
 
 
 def _distinct(names: list[Any]) -> tuple[str, ...]:
-    """Names as text, each once; the first of two equal names stays."""
+    """Returns names as distinct strings; the first of equal ones is kept."""
     texts = [
         f"LABEL_{i}" if name is None else str(name)
         for i, name in enumerate(names)
@@ -100,16 +101,19 @@ def _distinct(names: list[Any]) -> tuple[str, ...]:
 def read_problem_type(
     values: Mapping[str, Any], path: pathlib.Path
 ) -> str | None:
-    """What the outputs of a sequence classifier are; None where not stated.
+    """Returns the problem_type in config.json, if any.
 
     Args:
-      values: what config.json holds.
+      values: the keys of config.json.
       path: the file, for errors.
+
+    Raises:
+      UserError: it is unknown.
     """
-    given = values.get("problem_type")
-    if given is not None:
-        check_choice(f"{path}: problem_type", given, PROBLEM_TYPES)
-    return given
+    problem_type = values.get("problem_type")
+    if problem_type is not None:
+        check_choice(f"{path}: problem_type", problem_type, PROBLEM_TYPES)
+    return problem_type
 
 
 def place_labels(
@@ -118,26 +122,24 @@ def place_labels(
     labels: Sequence[str],
     problem_type: str | None = None,
 ) -> Checkpoint | None:
-    """Puts the rows of a head in the order of some labels, by their names.
+    """Reorders the rows of a head by the names of its labels.
 
-    Outputs without names, LABEL_0 and so on, take `labels` in their order where
-    there are as many; one line is logged then. Other lines state that the
-    outputs are used as another kind, and why a head is not reused.
+    The C outputs of a head without names take `labels` in their order. This,
+    another problem_type and a head that is not reused are logged.
 
     Args:
       checkpoint: a model with the head.
       head: classifier or token_classifier.
-      labels: the C names in the order that is asked for; none for a head of
-        one number.
-      problem_type: what the outputs are used as, see `Checkpoint`; None for a
-        head of which there is one kind.
+      labels: the C names in their new order; empty for a regression.
+      problem_type: the new kind of outputs, see `Checkpoint`; None for other
+        heads than classifiers.
 
     Returns:
-      The checkpoint with these labels, whose arrays are read when asked for;
-      None where the head is for other labels.
+      The checkpoint with these labels, whose arrays are read at each access;
+      None if the head has other labels.
     """
     rows, names = num_labels(checkpoint, head), checkpoint.labels
-    # The names may be those of another head.
+    # The names may belong to another head.
     named = names is not None and len(names) == rows
     known = names if named and names else default_labels(rows)
     labels = tuple(labels)
@@ -146,7 +148,9 @@ def place_labels(
     elif set(known) == set(labels):
         order = [known.index(label) for label in labels]
     elif known == default_labels(rows) and len(labels) == rows:
-        order = _numbers(labels) or range(rows)
+        order = range(rows)
+        if set(labels) == set(map(str, order)):
+            order = [int(label) for label in labels]
         taken = [
             f"{known[i]} is {excerpt(label)}"
             for i, label in zip(order, labels, strict=True)
@@ -178,25 +182,19 @@ def place_labels(
         for name, shape in head_shapes(checkpoint.config)[head].items()
         if None in shape
     }
-
-    def read(name: str) -> np.ndarray:
-        array = arrays[name]
-        return np.take(array, order, axes[name]) if name in axes else array
-
+    shapes = shapes_of_arrays(arrays)
     return dataclasses.replace(
-        placed, arrays=LazyArrays(shapes_of_arrays(arrays), read)
+        placed,
+        arrays=changed_arrays(
+            arrays,
+            {name: shapes[name] for name in axes},
+            lambda name: np.take(arrays[name], order, axes[name]),
+        ),
     )
 
 
-def _numbers(labels: Sequence[str]) -> list[int] | None:
-    """The labels as numbers, where they are 0 to C - 1; else None."""
-    if set(labels) != {str(i) for i in range(len(labels))}:
-        return None
-    return [int(label) for label in labels]
-
-
 def _difference(known: Sequence[str], labels: Sequence[str]) -> str:
-    """Which names only one of two lists of labels has."""
+    """Describes the names in only one of two lists of labels."""
     if not labels:
         return f"{len(known)} outputs, where a number takes 1"
     sides = {

@@ -1,7 +1,7 @@
-"""Which arrays a model has, by our names of them, and their shapes.
+"""The arrays of a model: our names and their shapes.
 
-Our names are those of Google's TF1 checkpoints, and so are the shapes: Dense
-kernels are [in, out], output weights of heads are [labels, hidden].
+Both are those of Google's TF1 checkpoints: Dense kernels are [in, out], output
+weights of heads [labels, hidden].
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,27 +21,35 @@ from bert_tf.config import ALL_DENSE, BertConfig
 
 
 def names_of(config: BertConfig | type[BertConfig]) -> Names:
-    """The table of names of an architecture."""
+    """Returns the table of names of an architecture."""
     return find_architecture(config.model_type, "config").names
 
 
 def head_parts(config: BertConfig) -> dict[str, tuple[Part, ...]]:
-    """The parts of each head that a model may have, the pooler among them."""
+    """Returns the parts of each possible head, including the pooler."""
     heads = dict(names_of(config).heads)
     if config.bilstm:
         heads[BILSTM] = BILSTM_PARTS
     for head in (head for head in TASK_HEADS if head not in heads):
-        # A head that no other program knows is one linear layer.
+        # Heads that no other program has are one linear layer.
         sizes = (None, "hidden_size")
         name = f"cls/{head}/"
         heads[head] = (Part(Kind.OUTPUT, name, sizes, name.replace("/", ".")),)
     if config.lora_rank:
-        heads[LORA] = tuple(_low_rank_parts(config))
+        heads[LORA] = tuple(
+            part.low_rank()
+            for part in _layer_parts(config)
+            if part.kind in (Kind.DENSE, Kind.KERNEL)
+            and (
+                config.lora_on == ALL_DENSE
+                or part.ours.endswith(("/query", "/value"))
+            )
+        )
     return heads
 
 
 def encoder_parts(config: BertConfig) -> Iterator[Part]:
-    """The parts of the encoder without its pooler, from the input on."""
+    """Yields the parts of the encoder without its pooler, in order."""
     names = names_of(config)
     yield from names.embeddings
     if config.embedding_size != config.hidden_size:
@@ -50,24 +58,14 @@ def encoder_parts(config: BertConfig) -> Iterator[Part]:
 
 
 def _layer_parts(config: BertConfig) -> Iterator[Part]:
-    """The parts of all layers, in order."""
     # Layers may share a block.
     for numbers in dict.fromkeys(config.block_numbers):
         for part in names_of(config).layer:
             yield part.of_block(numbers)
 
 
-def _low_rank_parts(config: BertConfig) -> Iterator[Part]:
-    """The updates of the layers' kernels."""
-    for part in _layer_parts(config):
-        attends = part.ours.endswith(("/query", "/value"))
-        dense = part.kind in (Kind.DENSE, Kind.KERNEL)
-        if dense and (attends or config.lora_on == ALL_DENSE):
-            yield part.low_rank()
-
-
 def all_parts(config: BertConfig) -> Iterator[Part]:
-    """The parts of the encoder and of every head, the pooler among them."""
+    """Yields the parts of the encoder and of every possible head."""
     yield from encoder_parts(config)
     for parts in head_parts(config).values():
         yield from parts
@@ -78,15 +76,15 @@ def _shapes(parts: Iterable[Part], config: BertConfig) -> Shapes:
 
 
 def encoder_shapes(config: BertConfig) -> Shapes:
-    """The arrays of the encoder without its pooler."""
+    """Returns the arrays of the encoder without its pooler."""
     return _shapes(encoder_parts(config), config)
 
 
 def head_shapes(config: BertConfig) -> dict[str, Shapes]:
-    """The arrays of each head by the head's name, the pooler among them."""
+    """Returns the arrays of each possible head, including the pooler."""
     return {head: _shapes(p, config) for head, p in head_parts(config).items()}
 
 
 def all_shapes(config: BertConfig) -> Shapes:
-    """The arrays of the encoder and of every head."""
+    """Returns the arrays of the encoder and of every possible head."""
     return _shapes(all_parts(config), config)

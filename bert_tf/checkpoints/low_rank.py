@@ -1,4 +1,4 @@
-"""Arithmetic of low-rank updates (LoRA) and of the kernels beneath them."""
+"""Arithmetic of low-rank updates (LoRA) and their kernels."""
 
 import dataclasses
 import functools
@@ -9,20 +9,20 @@ import numpy as np
 from bert_tf.architectures.parts import LORA
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.layout import head_shapes
-from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.lazy_arrays import LazyArrays, changed_arrays, shapes_of_arrays
 
-# Factors [I, R] and [R, O] of a part of a kernel [I, O], of a rank R and for
-# the scale of an update.
+# Computes factors [I, R] and [R, O] of a part of a kernel [I, O], for a rank R
+# and the scale of the update.
 Factors = Callable[[np.ndarray, int, float], tuple[np.ndarray, np.ndarray]]
 
 
 def principal(
     kernel: np.ndarray, rank: int, scale: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The part of the largest singular values, divided by the scale.
+    """Computes the part of the largest singular values, divided by the scale.
 
-    PiSSA (Meng et al. 2024, equations 2 and 3): updates begin with it, and
-    the base is what is left.
+    PiSSA (Meng et al. 2024, equations 2 and 3) initialises updates with it and
+    subtracts it from the base.
     """
     left, values, right = np.linalg.svd(kernel, full_matrices=False)
     return left[:, :rank] * (values[:rank] / scale), right[:rank]
@@ -31,10 +31,10 @@ def principal(
 def orthonormal(
     kernel: np.ndarray, rank: int, scale: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The first columns and rows of the QR factors of the weight [O, I].
+    """Computes the first columns and rows of QR factors of the weight [O, I].
 
-    OLoRA (Bueyuekakyuez 2024, section 3). In peft the scale of the update
-    multiplies this part too.
+    OLoRA (Bueyuekakyuez 2024, section 3). In peft this part is multiplied by
+    the scale too.
     """
     del scale
     columns, rows = np.linalg.qr(kernel.T)
@@ -44,11 +44,11 @@ def orthonormal(
 def subtract_initial(
     checkpoint: Checkpoint, initial_factors: Factors
 ) -> Checkpoint:
-    """Turns updates of a changed base into updates of the base itself.
+    """Converts updates of a changed base to updates of the original base.
 
-    With init_lora_weights pissa and olora, peft trains on W - a0 b0, where a0
-    and b0 are the initial matrices. W + a b - a0 b0 is an ordinary update of
-    twice the rank, as which peft can save them too
+    With init_lora_weights pissa and olora, peft trains on W - a0 b0 with the
+    initial matrices a0 and b0. W + a b - a0 b0 is an ordinary update of twice
+    the rank; peft can save it in this form too
     (`path_initial_model_for_weight_conversion`).
 
     Args:
@@ -62,38 +62,35 @@ def subtract_initial(
     )
     lora = head_shapes(config)[LORA]
 
-    # Both matrices of a kernel are read.
+    # Called for each of the two matrices.
     @functools.cache
     def initial(stem: str) -> tuple[np.ndarray, np.ndarray]:
-        # In float64, so that it is the same on all machines.
+        # In float64, for the same float32 on all machines.
         kernel = arrays[f"{stem}/kernel"].astype(np.float64)
         a, b = initial_factors(kernel, rank, scale)
         return a.astype(np.float32), b.astype(np.float32)
 
     def read(name: str) -> np.ndarray:
-        if name not in lora:
-            return arrays[name]
         stem, _, matrix = name.rpartition("/")
         a, b = initial(stem)
         if matrix == "lora_a":
             return np.concatenate([arrays[name], a], axis=1)
         return np.concatenate([arrays[name], -b], axis=0)
 
-    shapes = shapes_of_arrays(arrays)
+    given, shapes = shapes_of_arrays(arrays), {}
     for name in lora:
-        rows, columns = shapes[name]
+        rows, columns = given[name]
         is_a = name.endswith("/lora_a")
         shapes[name] = (rows, 2 * columns) if is_a else (2 * rows, columns)
-    return dataclasses.replace(
-        checkpoint, config=config, arrays=LazyArrays(shapes, read)
-    )
+    arrays = changed_arrays(checkpoint.arrays, shapes, read)
+    return dataclasses.replace(checkpoint, config=config, arrays=arrays)
 
 
 def merged(checkpoint: Checkpoint) -> Checkpoint:
-    """The same model without low-rank updates: kernels have them added.
+    """Adds low-rank updates to their kernels (Hu et al. 2021, section 4.1).
 
-    Hu et al. 2021, section 4.1. Computed without a matrix product, whose last
-    digits differ between machines, since a merged model may be a base again.
+    Uses outer products: the last digits of a matrix product differ between
+    machines, and a merged model may be the base of another adapter.
     """
     config, arrays = checkpoint.config, checkpoint.arrays
     if not config.lora_rank:

@@ -1,28 +1,26 @@
-"""Folders of TensorFlow Model Garden (tf-models-official), TensorFlow 2.
+"""Reads folders of TensorFlow Model Garden (tf-models-official).
 
-bert_config.json                        the architecture, Google's keys; or
+bert_config.json                        the architecture in Google's keys; or
 params.yaml                             the parameters of the trainer's run
-bert_model.ckpt.index, .data-*-of-*     a tf.train.Checkpoint of objects;
-                                        ckpt-STEP.* where the trainer left it
+bert_model.ckpt.index, .data-*-of-*     an object-based tf.train.Checkpoint;
+                                        ckpt-STEP.* in the folder of a run
 checkpoint                              names the newest of several
 
-An encoder of TensorFlow Hub and Kaggle is a SavedModel without a configuration,
+Encoders of TensorFlow Hub and Kaggle are SavedModels without a configuration,
 see `saved_model.py`:
 
 saved_model.pb, variables/              graphs, and a checkpoint of objects
 assets/vocab.txt                        one WordPiece token a line
 
-A variable's key in such a file is a path through the objects that were saved,
-one of several: it differs between BertEncoder (`layer_with_weights-4/...`) and
-BertEncoderV2 (`_transformer_layers/0/...`), with the name that the encoder was
-saved under, and with whatever else was saved (the word table may be
-`masked_lm/embedding_table`). The variables' own names depend on what a user
-called the models, and three different heads share
-`predictions/transform/logits`. So the graph of objects in the file is walked,
-as Model Garden itself does when it restores: a layer is known by the
-attributes that hold its parts, and those are the same in both encoders.
-Encoders of 2020 and before lack some of those; they are known by the names of
-their variables.
+The key of a variable is one of several paths through the saved objects: it
+differs between BertEncoder (`layer_with_weights-4/...`) and BertEncoderV2
+(`_transformer_layers/0/...`), with the name of the saved encoder, and with the
+other saved objects (the word table may be `masked_lm/embedding_table`). The
+variables' full names depend on the user's names of models, and three different
+heads share `predictions/transform/logits`. So the object graph is traversed, as
+Model Garden does to restore: layers are identified by the attributes that hold
+their parts, which are the same in both encoders. Encoders of 2020 and earlier
+lack some attributes and are identified by the names of their variables.
 """
 
 import pathlib
@@ -32,7 +30,11 @@ from typing import Any
 
 from bert_tf.architectures.parts import Kind
 from bert_tf.checkpoints.checkpoint import Checkpoint
-from bert_tf.checkpoints.google_tf1 import CONFIG_FILE, read_google_config
+from bert_tf.checkpoints.google_tf1 import (
+    CONFIG_FILE,
+    config_of_keys,
+    read_google_config,
+)
 from bert_tf.checkpoints.layout import all_parts
 from bert_tf.checkpoints.params_file import load_params
 from bert_tf.checkpoints.recognition import (
@@ -54,21 +56,21 @@ from bert_tf.lazy_arrays import LazyArrays
 
 PARAMS_FILE = "params.yaml"
 
-# The trainer's key -> ours and, where the key is absent, the trainer's value.
+# The trainer's keys and ours.
 _KEYS = {
-    "vocab_size": ("vocab_size", 30522),
-    "hidden_size": ("hidden_size", 768),
-    "num_layers": ("num_hidden_layers", 12),
-    "num_attention_heads": ("num_attention_heads", 12),
-    "hidden_activation": ("hidden_act", "gelu"),
-    "intermediate_size": ("intermediate_size", 3072),
-    "dropout_rate": ("hidden_dropout_prob", 0.1),
-    "attention_dropout_rate": ("attention_probs_dropout_prob", 0.1),
-    "max_position_embeddings": ("max_position_embeddings", 512),
-    "type_vocab_size": ("type_vocab_size", 2),
-    "initializer_range": ("initializer_range", 0.02),
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_attention_heads": "num_attention_heads",
+    "hidden_activation": "hidden_act",
+    "intermediate_size": "intermediate_size",
+    "dropout_rate": "hidden_dropout_prob",
+    "attention_dropout_rate": "attention_probs_dropout_prob",
+    "max_position_embeddings": "max_position_embeddings",
+    "type_vocab_size": "type_vocab_size",
+    "initializer_range": "initializer_range",
 }
-# Keys that choose what the encoder returns, not what it computes.
+# Keys that select outputs of the encoder and do not change them.
 _UNREAD_KEYS = (
     "output_range",
     "return_all_encoder_outputs",
@@ -85,9 +87,9 @@ _ENCODER_PARTS = {
     "_transformer_layers",
     "_pooler_layer",
 }
-# The places of an encoder's variables by their names in earlier versions:
-# official/nlp/modeling/networks/transformer_encoder.py and, where names are
-# others, official/nlp/bert_modeling.py.
+# Paths of an encoder's variables by their full names in earlier versions:
+# official/nlp/modeling/networks/transformer_encoder.py and, where they differ,
+# official/nlp/bert_modeling.py.
 _LAYER = r"layer_(?P<layer>\d+)/"
 _END = r"/(?P<end>kernel|bias|gamma|beta)"
 _LAYER_PLACE = "encoder/_transformer_layers/{layer}/"
@@ -125,15 +127,20 @@ _NEXT_SENTENCE = "next_sentence"
 
 
 def read_params(path: pathlib.Path) -> BertConfig:
-    """Reads the encoder's architecture out of a run's parameters."""
+    """Reads the encoder's architecture in a run's parameters."""
     values = load_params(path)
     model = _part(_part(values, "task", path), "model", path, "task.")
     encoder = _part(model, "encoder", path, "task.model.")
     where = f"{path}: task.model.encoder.type"
     kind = check_choice(where, encoder.get("type"), _ENCODERS)
-    config = _encoder_config(
-        _part(encoder, kind, path, "task.model.encoder."), path
-    )
+    values = _part(encoder, kind, path, "task.model.encoder.")
+    values = {key: v for key, v in values.items() if key not in _UNREAD_KEYS}
+    if values.pop("norm_first", False):
+        raise UserError(
+            f"{path}: norm_first is true; a BERT normalises after each "
+            "sub-layer."
+        )
+    config = config_of_keys(values, _KEYS, {"vocab_size": 30522}, path)
     _check_heads(model, config, path)
     return config
 
@@ -147,38 +154,10 @@ def _part(
     return part
 
 
-def _encoder_config(values: dict[str, Any], path: pathlib.Path) -> BertConfig:
-    values = {key: v for key, v in values.items() if key not in _UNREAD_KEYS}
-    if values.pop("norm_first", False):
-        raise UserError(
-            f"{path}: norm_first is true; a BERT normalises after each "
-            "sub-layer."
-        )
-    width = values.pop("embedding_size", None)
-    if unknown := [key for key in values if key not in _KEYS]:
-        raise UserError(
-            f"{path}: unknown key {', '.join(map(str, unknown))} of the "
-            f"encoder; it takes {', '.join(_KEYS)}."
-        )
-    config = BertConfig.from_dict(
-        {
-            ours: values.get(key, default)
-            for key, (ours, default) in _KEYS.items()
-        },
-        str(path),
-    )
-    if width not in (None, config.hidden_size):
-        raise UserError(
-            f"{path}: embedding_size is {width} and hidden_size "
-            f"{config.hidden_size}; a BERT has one width."
-        )
-    return config
-
-
 def _check_heads(
     model: dict[str, Any], config: BertConfig, path: pathlib.Path
 ) -> None:
-    """Whether the heads compute as ours do, which their weights do not say."""
+    """Refuses heads with computations that we do not have."""
     activation = model.get("mlm_activation", config.hidden_act)
     if activation != config.hidden_act:
         raise UserError(
@@ -213,9 +192,8 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     config = _config(folder, shape_of, f"{prefix}.index")
     ignored = [*TRAINING_STATE, "do_lower_case"]
     pooler = "encoder/_pooler_layer"
-    # A head with a hidden layer of its own was trained with that in the place
-    # of the encoder's pooler, which nothing then reads or trains: it is what
-    # Model Garden's tasks restore as the pooler, and so it is ours.
+    # The hidden layer of a head replaces the encoder's pooler, which then is
+    # neither read nor trained; Model Garden's tasks restore it as the pooler.
     for head in (_NEXT_SENTENCE, "classifier"):
         if f"{head}/dense" in places:
             pooler = f"{head}/dense"
@@ -233,7 +211,7 @@ def _config(
     shape_of: Callable[[str], tuple[int, ...] | None],
     source: str,
 ) -> BertConfig:
-    """The configuration in a file, or a SavedModel's own."""
+    """Reads the configuration from a file, or derives a SavedModel's."""
     google, params = folder / CONFIG_FILE, folder / PARAMS_FILE
     if not google.exists() and params.exists():
         return read_params(params)
@@ -245,7 +223,6 @@ def _config(
 def _variable(
     graph: ObjectGraph, places: dict[str, int], path: str
 ) -> int | None:
-    """The node of the variable at a place, or None."""
     for place, node in places.items():
         if path == place or path.startswith(f"{place}/"):
             found = graph.at(node, path.removeprefix(place).lstrip("/"))
@@ -255,7 +232,7 @@ def _variable(
 
 
 def _places(graph: ObjectGraph, prefix: pathlib.Path) -> dict[str, int]:
-    """The nodes of the encoder and of the parts of heads, by our words."""
+    """Returns the nodes of the encoder and of parts of heads, by name."""
     places: dict[str, int] = {}
     for place, node in _candidates(graph):
         if places.setdefault(place, node) != node:
@@ -264,22 +241,15 @@ def _places(graph: ObjectGraph, prefix: pathlib.Path) -> dict[str, int]:
                 "them alone."
             )
     if "encoder" not in places:
-        places |= _named_places(graph)
+        for node, name in graph.names.items():
+            for pattern, place in _NAMES.items():
+                if match := re.fullmatch(rf"(.+/)?{pattern}", name):
+                    places[place.format(**match.groupdict())] = node
     if "encoder" not in {place.partition("/")[0] for place in places}:
         raise UserError(
-            f"{prefix}: holds no BertEncoder of TensorFlow Model Garden; if a "
-            "class of transformers was saved, put its config.json beside it."
+            f"{prefix}: holds no BertEncoder of TensorFlow Model Garden; for "
+            "weights of transformers, put its config.json beside it."
         )
-    return places
-
-
-def _named_places(graph: ObjectGraph) -> dict[str, int]:
-    """The nodes of an encoder's variables, known by their names."""
-    places = {}
-    for node, name in graph.names.items():
-        for pattern, place in _NAMES.items():
-            if match := re.fullmatch(rf"(.+/)?{pattern}", name):
-                places[place.format(**match.groupdict())] = node
     return places
 
 
@@ -289,8 +259,8 @@ def _candidates(graph: ObjectGraph) -> Iterator[tuple[str, int]]:
             yield "encoder", node
         if parts.keys() >= _MASKED_LM_PARTS:
             yield "masked_lm", node
-        # The hidden layer in BertPretrainerV2.checkpoint_items, which leave
-        # out the output layer.
+        # The hidden layer in BertPretrainerV2.checkpoint_items, which lack the
+        # output layer.
         if (pooler := f"{_NEXT_SENTENCE}.pooler_dense") in parts:
             yield f"{_NEXT_SENTENCE}/dense", parts[pooler]
         if "classification_heads" in parts:
@@ -310,7 +280,7 @@ def _candidates(graph: ObjectGraph) -> Iterator[tuple[str, int]]:
 
 
 def _is_next_sentence(graph: ObjectGraph, head: int) -> bool:
-    """Heads of BertPretrainerV2 are a list: names of variables differ."""
+    """Identifies a head of BertPretrainerV2 by the names of its variables."""
     kernel = graph.at(head, "out_proj/kernel")
     name = graph.names.get(kernel, "") if kernel is not None else ""
     return re.fullmatch(rf"(.+/)?{_NEXT_SENTENCE}/.+/kernel", name) is not None
@@ -319,14 +289,14 @@ def _is_next_sentence(graph: ObjectGraph, head: int) -> bool:
 def _head_layers(
     graph: ObjectGraph, head: int, place: str
 ) -> Iterator[tuple[str, int]]:
-    """The hidden layer, where it has one, and the output of a head."""
+    """Yields the hidden layer, if any, and the output layer of a head."""
     for part in ("dense", "out_proj"):
         if part in graph.parts[head]:
             yield f"{place}/{part}", graph.parts[head][part]
 
 
 def _table(config: BertConfig, pooler: str) -> dict[str, Stored]:
-    """How each array of ours is stored; `pooler` is the place of the pooler."""
+    """Returns how each array is stored, with the pooler at `pooler`."""
     table = {}
     for part in all_parts(config):
         place = (
@@ -353,7 +323,7 @@ def _by_place(
     places: dict[str, int],
     table: dict[str, Stored],
 ) -> LazyArrays:
-    """The variables by where they are found; all others by their keys."""
+    """Names variables by their paths, and all others by their keys."""
     paths = {stored.name for stored in table.values()}
     paths |= {f"encoder/_pooler_layer/{end}" for end in ("kernel", "bias")}
     keys: dict[str, str] = {}

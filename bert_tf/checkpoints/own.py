@@ -1,11 +1,10 @@
-"""Our own model folders.
+"""Reads and writes our own model folders.
 
 bert_config.json         the architecture
 bert_model.safetensors   float32 arrays by name
-tokenizer_config.json    how text becomes ids, with the other files of the
-                         architecture's tokenizer
-labels.json              names of the labels of a fine-tuned head; with the
-                         problem_type of a classifier that is not of classes
+tokenizer_config.json    the tokenizer, with other files of its kind
+labels.json              names of the labels of a fine-tuned head, and the
+                         problem_type of a classifier unless single-label
 """
 
 import pathlib
@@ -26,14 +25,7 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     arrays, left_out = read_stored(
         config, stored_as_ours(config), open_arrays(path), (), str(path), ignore
     )
-    labels, problem_type = read_labels(folder)
-    return Checkpoint(
-        config,
-        arrays,
-        labels=labels,
-        left_out=left_out,
-        problem_type=problem_type,
-    )
+    return Checkpoint(config, arrays, left_out=left_out, **read_labels(folder))
 
 
 def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:

@@ -1,10 +1,10 @@
-"""The params.yaml that Model Garden's trainer writes."""
+"""Reads the params.yaml that Model Garden's trainer writes."""
 
 import pathlib
 from collections.abc import Iterable
 from typing import Any
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, one_line
 from bert_tf.foreign_files import read_text
 
 # Far more than any run has.
@@ -12,30 +12,30 @@ _MOST_PARAMETERS = 1_000_000
 
 
 def load_params(path: pathlib.Path) -> Any:
-    """The values of a params.yaml.
+    """Reads the values of a params.yaml.
 
     Raises:
-      UserError: it is no YAML, or its aliases stand for too many values.
+      UserError: the file is no YAML, or its aliases expand to too many values.
     """
-    # Only this family's users need the package.
     import yaml
 
     try:
         values = yaml.safe_load(read_text(path))
         size = _expanded_size(values, {})
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: not valid YAML ({reason}).") from None
+        raise UserError(
+            f"{path}: not valid YAML ({one_line(error)})."
+        ) from None
     if size > _MOST_PARAMETERS:
         raise UserError(
-            f"{path}: its aliases stand for {size:,} values, which no "
-            "parameters are."
+            f"{path}: its aliases expand to {size:,} values; at most "
+            f"{_MOST_PARAMETERS:,} are read."
         )
     return values
 
 
 def _expanded_size(value: Any, sizes: dict[int, int]) -> int:
-    """How many values there are where each alias is written out."""
+    """Returns the number of values with all aliases expanded."""
     if id(value) not in sizes:
         parts: Iterable[Any] = ()
         if isinstance(value, dict):

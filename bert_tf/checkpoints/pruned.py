@@ -1,4 +1,4 @@
-"""A checkpoint with some of its layers, or of their heads and columns."""
+"""Removes layers, attention heads or feed-forward columns of a checkpoint."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -9,31 +9,31 @@ from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.layout import names_of
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.lazy_arrays import LazyArrays, changed_arrays, shapes_of_arrays
 
 
 def refuse_shared_blocks(checkpoint: Checkpoint) -> None:
-    """Raises `UserError` on a model whose layers share their weights."""
+    """Raises `UserError` on a model whose layers share weights."""
     config = checkpoint.config
     if len(set(config.block_numbers)) < config.num_hidden_layers:
         raise UserError(
-            f"{checkpoint.source}: its layers share their weights, so nothing "
-            "of one of them can be left out; choose another model."
+            f"{checkpoint.source}: its layers share their weights, so parts "
+            "of single layers cannot be removed; choose another model."
         )
 
 
 def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
-    """Leaves all other layers out; embeddings and heads stay.
+    """Removes all other layers and keeps embeddings and heads.
 
     Args:
       checkpoint: a model.
-      layers: the numbers of those that stay, from 0, in their new order.
+      layers: the numbers of the layers to keep, from 0, in their new order.
 
     Returns:
-      The checkpoint, whose arrays are read when asked for.
+      The checkpoint, whose arrays are read at each access.
 
     Raises:
-      UserError: its layers share their weights.
+      UserError: its layers share weights.
     """
     refuse_shared_blocks(checkpoint)
     old = checkpoint.config
@@ -63,57 +63,54 @@ def keep_parts(
     heads: np.ndarray,
     columns: np.ndarray,
 ) -> Checkpoint:
-    """Cuts all other heads and columns off; an ordinary smaller BERT is left.
+    """Removes all other attention heads and feed-forward columns.
 
-    It computes what the whole one does where the context of a head that is cut
-    off, and the activation of a column, are 0.
+    The result is an ordinary smaller BERT. It computes the same as the original
+    with the context of removed heads and the activations of removed columns set
+    to 0.
 
     Args:
-      checkpoint: a model without low-rank updates (LoRA), whose layers share
-        no weights.
-      heads: the numbers of the heads of each layer that stay, int64 [L, N'].
-      columns: those of the columns of each feed-forward layer, int64 [L, F'].
+      checkpoint: a model without low-rank updates (LoRA) whose layers share no
+        weights.
+      heads: the heads of each layer to keep, int64 [L, N'].
+      columns: the feed-forward columns of each layer to keep, int64 [L, F'].
 
     Returns:
-      The checkpoint, whose arrays are read when asked for.
+      The checkpoint, whose arrays are read at each access.
     """
     config, arrays = checkpoint.config, checkpoint.arrays
     size = config.attention_size // config.num_attention_heads
-    # The axis of an array that is cut, and what stays of it.
-    kept: dict[str, tuple[int, np.ndarray]] = {}
+    # The axis of an array that is cut, and the indices to keep.
+    cut: dict[str, tuple[int, np.ndarray]] = {}
     for numbers, of_heads, inner in zip(
         config.block_numbers, heads, columns, strict=True
     ):
         width = (of_heads[:, None] * size + np.arange(size)).ravel()
-        cut = {"attention_size": width, "intermediate_size": inner}
+        indices = {"attention_size": width, "intermediate_size": inner}
         for part in names_of(config).layer:
             for name, shape in part.of_block(numbers).shapes(config).items():
                 # A bias has the last axis of its kernel.
                 for axis, size_name in enumerate(part.sizes[-len(shape) :]):
-                    if size_name in cut:
-                        kept[name] = axis, cut[size_name]
-    shapes = shapes_of_arrays(arrays)
-    for name, (axis, stays) in kept.items():
-        sizes = list(shapes[name])
-        sizes[axis] = len(stays)
-        shapes[name] = tuple(sizes)
+                    if size_name in indices:
+                        cut[name] = axis, indices[size_name]
+    given, shapes = shapes_of_arrays(arrays), {}
+    for name, (axis, kept) in cut.items():
+        before, after = given[name][:axis], given[name][axis + 1 :]
+        shapes[name] = (*before, len(kept), *after)
 
     def read(name: str) -> np.ndarray:
-        if name not in kept:
-            return arrays[name]
-        axis, stays = kept[name]
-        return np.take(arrays[name], stays, axis)
+        axis, kept = cut[name]
+        return np.take(arrays[name], kept, axis)
 
-    left, inner_size = heads.shape[1], columns.shape[1]
+    num_heads, inner_size = heads.shape[1], columns.shape[1]
+    whole = num_heads * size == config.hidden_size
     return dataclasses.replace(
         checkpoint,
         config=dataclasses.replace(
             config,
-            num_attention_heads=left,
-            attention_head_size=0
-            if left * size == config.hidden_size
-            else size,
+            num_attention_heads=num_heads,
+            attention_head_size=0 if whole else size,
             intermediate_size=inner_size,
         ),
-        arrays=LazyArrays(shapes, read),
+        arrays=changed_arrays(arrays, shapes, read),
     )

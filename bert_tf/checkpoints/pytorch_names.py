@@ -1,4 +1,4 @@
-"""transformers' names in TensorFlow's and Flax' files, as those of PyTorch.
+"""Converts transformers' names in TensorFlow's and Flax' files to PyTorch's.
 
 TensorFlow  tf_bert_model/bert/encoder/layer_._0/output/dense/kernel:0
 Keras       layers/tf_bert_main_layer/encoder/layer/tf_bert_layer/bert_output/
@@ -6,10 +6,10 @@ Keras       layers/tf_bert_main_layer/encoder/layer/tf_bert_layer/bert_output/
 Flax        bert/encoder/layer/0/output/dense/kernel
 PyTorch     bert.encoder.layer.0.output.dense.weight
 
-Kernels are [in, out], and [out, in] in PyTorch's files. Sources: transformers
+Kernels are [in, out], in PyTorch's files [out, in]. Sources: transformers
 4.51.3, modeling_tf_pytorch_utils.py (convert_tf_weight_name_to_pt_weight_name)
-and modeling_flax_pytorch_utils.py; Keras' files are named by attributes and
-classes, see modeling_tf_bert.py and its relatives.
+and modeling_flax_pytorch_utils.py; names in Keras' files consist of the
+attributes and classes in modeling_tf_bert.py and its relatives.
 """
 
 import re
@@ -32,15 +32,15 @@ _ENDS = {
     "scale": "weight",
     "beta": "bias",
 }
-# Of the layers that are attributes of a model Keras names those by their class
-# whose attribute sorts before "layers".
+# Keras names layers that are attributes of a model by their class where the
+# attribute sorts before "layers".
 _KERAS_DENSE = re.compile(r"dense(?:_(\d+))?")
 
 
 def saved_class(found: LazyArrays, config: type[BertConfig]) -> str | None:
-    """The class with a head, without its TF, that names of arrays begin with.
+    """Returns the class with a head, without TF, in the names of arrays.
 
-    Keras calls a model by its class and a number: tf_bert_for_masked_lm_1.
+    Keras names a model by its class and a number: tf_bert_for_masked_lm_1.
     """
     form = names_of(config).hugging_face
     classes = {
@@ -60,21 +60,20 @@ def as_pytorch(
     classes: object,
     source: str,
 ) -> LazyArrays:
-    """Arrays under the names and in the orientation of PyTorch's files.
+    """Returns arrays under the names and in the orientation of PyTorch's files.
 
-    Those that have such names are given back as they are. What Keras saves of
-    a training keeps its names, see `TRAINING_STATE`.
+    PyTorch's own names and those of `TRAINING_STATE` are unchanged.
 
     Args:
       found: the arrays in a folder of transformers.
       config: the class of its configuration.
-      classes: `architectures` of config.json, which Keras' numbered layers
-        are named by.
+      classes: `architectures` of config.json, which determines Keras' numbered
+        layers.
       source: the folder, for errors.
 
     Raises:
-      UserError: the arrays are another model's, or one is there twice with
-        different values.
+      UserError: the arrays belong to another model, or two copies of one
+        differ.
     """
     if not any("/" in name for name in found):
         return found
@@ -91,8 +90,8 @@ def as_pytorch(
         new, kernel = name, False
         if not any(re.fullmatch(p, name) for p in TRAINING_STATE):
             new, kernel = _pytorch_name(name, names, denses, roots)
-        # The masked LM heads of TensorFlow's classes save the embeddings that
-        # they share once more.
+        # The masked LM heads of TensorFlow's classes save the shared embeddings
+        # again.
         first = origin.setdefault(new, name)
         if first != name and not np.array_equal(found[first], found[name]):
             raise UserError(f"{source}: {first} and {name} differ.")
@@ -122,7 +121,7 @@ def as_pytorch(
 def _pytorch_name(
     name: str, names: Names, denses: Sequence[str], roots: Container[str]
 ) -> tuple[str, bool]:
-    """PyTorch's name, and whether the array is a kernel."""
+    """Returns PyTorch's name, and whether the array is a kernel."""
     levels = name.removesuffix(":0").replace("_._", "/").split("/")
     if re.fullmatch(r".+/vars/\d+", name):
         return _keras_name(levels, names, denses)
@@ -134,7 +133,7 @@ def _pytorch_name(
 
 
 def _roots(names: Names) -> frozenset[str]:
-    """What names of PyTorch's begin with, behind those of models around it."""
+    """Returns the first levels of PyTorch's names."""
     heads = (part for parts in names.heads.values() for part in parts)
     parts = (*names.embeddings, *names.layer, *heads)
     stems = (
@@ -145,7 +144,7 @@ def _roots(names: Names) -> frozenset[str]:
 
 
 def _plain_denses(names: Names, classes: object) -> list[str]:
-    """The layers of a class that are attributes of the model, in order."""
+    """Returns the layers that are attributes of a class, in order."""
     heads = [
         head
         for name, held in names.hugging_face.classes.items()
@@ -161,7 +160,7 @@ def _plain_denses(names: Names, classes: object) -> list[str]:
 def _keras_name(
     levels: Sequence[str], names: Names, denses: Sequence[str]
 ) -> tuple[str, bool]:
-    """The same of a file that is named by attributes and numbers."""
+    """`_pytorch_name` for names of attributes and numbers."""
     *path, _, number = levels
     layers = [layer for layer in path if layer != "layers"] or path
     found: list[str] = []

@@ -1,10 +1,9 @@
-"""Which family a model folder is of, by the names of its files.
+"""Identifies the family of a model folder by the names of its files.
 
-No family's module is imported here: the one that reads a folder is enough.
+Only the module of that family is imported later.
 
 A checkpoint of TensorFlow is PREFIX.index and PREFIX.data-00000-of-00001 (or
-more shards). The folder may have a text file `checkpoint` that names the newest
-prefix.
+more shards). A text file `checkpoint` in the folder names the newest prefix.
 """
 
 import glob
@@ -20,17 +19,17 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 KERAS_HUB_WEIGHTS = ("model.weights.h5", "model.weights.json")
 HUGGING_FACE_CONFIG = "config.json"
-# In the order in which transformers looks for them.
+# In transformers' order.
 HUGGING_FACE_WEIGHTS = (
     "model.safetensors",
     "pytorch_model.bin",
     "tf_model.h5",
     "flax_model.msgpack",
 )
-# Weights of KerasHub, which lie beside a config.json too.
+# Weights of KerasHub, whose folders also have a config.json.
 _KERAS_HUB_FILE = re.compile(r"(model(_\d+)?|task)\.weights\.h5")
-# What each family's configuration is called that always has one, and its
-# weights; for errors.
+# The configuration of each family that requires one, and for errors the weights
+# by the name of the configuration.
 _CONFIG_FILES = {
     "bert_tf": "bert_config.json",
     "hugging_face": "config.json",
@@ -48,26 +47,26 @@ _WEIGHTS_OF = {
     ADAPTER_CONFIG: f"no {ADAPTER_WEIGHTS} (peft)",
 }
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
-# The key under which tf.train.Checkpoint keeps its graph of objects.
+# The key of the object graph in a tf.train.Checkpoint.
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 SAVED_MODEL_FILE = "saved_model.pb"
 _NEWEST_FILE = "checkpoint"
 SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<part>\d{5})-of-(?P<parts>\d{5})")
-# The last eight bytes of TensorFlow's tables. A file of the first format ends
-# with them, and a checkpoint of another library that is called .ckpt does not.
+# The last eight bytes of TensorFlow's tables, also of its first format, but not
+# of another library's .ckpt.
 _TABLE_END = bytes.fromhex("57fb808b247547db")
 
 
 def index_files(folder: pathlib.Path, object_based: bool) -> list[pathlib.Path]:
-    """The index files of tf.train.Checkpoint, or those with plain names.
+    """Returns the index files of object-based or of name-based checkpoints.
 
-    A SavedModel's lies in its folder of variables.
+    That of a SavedModel is in its folder of variables.
     """
     if (folder / SAVED_MODEL_FILE).exists():
         folder = folder / "variables"
-    # The key is one of the first of the table and stored in full, so there is
-    # no need of TensorFlow to see it. Other programs' files of that name, such
-    # as search indexes, are no tables and have no data beside them.
+    # The key of the object graph is stored in full and needs no TensorFlow.
+    # Files of other programs, such as search indexes, are no tables and have no
+    # .data files.
     return [
         path
         for path in sorted(folder.glob("*.index"))
@@ -82,14 +81,14 @@ def index_files(folder: pathlib.Path, object_based: bool) -> list[pathlib.Path]:
 
 
 def remains(folder: pathlib.Path) -> str | None:
-    """Says what is left of a checkpoint that has no index, if anything is."""
+    """Describes a checkpoint without an index, or of the first format."""
     if any(folder.glob("*.index")):
         return None
     for path in sorted(folder.iterdir()):
         if not path.is_file():
             continue
         if shard := SHARD.fullmatch(path.name):
-            return f"{path}: {shard['prefix']}.index is missing beside it."
+            return f"{path}: its {shard['prefix']}.index is missing."
         if re.search(r"\.ckpt(-\d+)*(-of-\d+)?$", path.name):
             if _ends_like_a_table(path):
                 return (
@@ -107,10 +106,11 @@ def _ends_like_a_table(path: pathlib.Path) -> bool:
 
 
 def find_prefix(folder: pathlib.Path, object_based: bool) -> pathlib.Path:
-    """The prefix of the one checkpoint of a kind, or of its newest.
+    """Returns the prefix of the only, or else the newest checkpoint.
 
-    Raises `UserError` where there are several and no file names the newest,
-    or the newest is not there.
+    Raises:
+      UserError: there are several and no file names the newest, or the newest
+        is missing.
     """
     prefixes = [
         path.with_suffix("") for path in index_files(folder, object_based)
@@ -121,7 +121,7 @@ def find_prefix(folder: pathlib.Path, object_based: bool) -> pathlib.Path:
     if newest_file.is_file():
         text = newest_file.read_text(encoding="utf-8", errors="replace")
         named = re.search(r'^model_checkpoint_path: "(.+)"$', text, re.M)
-        # The path may be one on the machine that wrote it.
+        # The path may be of another machine.
         newest = (
             folder / pathlib.PurePosixPath(named[1]).name if named else None
         )
@@ -141,7 +141,7 @@ def find_prefix(folder: pathlib.Path, object_based: bool) -> pathlib.Path:
 
 
 def has_hugging_face_weights(folder: pathlib.Path) -> bool:
-    """Whether a folder holds weights of a class of transformers."""
+    """Returns whether a folder holds weights of transformers' classes."""
     return bool(keras_weights(folder)) or any(
         (folder / name).exists() or (folder / f"{name}.index.json").exists()
         for name in HUGGING_FACE_WEIGHTS
@@ -149,10 +149,9 @@ def has_hugging_face_weights(folder: pathlib.Path) -> bool:
 
 
 def keras_weights(folder: pathlib.Path) -> list[pathlib.Path]:
-    """What Keras' save_weights wrote beside transformers' config.json.
+    """Returns files of Keras' save_weights with transformers' config.json.
 
-    Returns:
-      .h5 files, or the .index files of checkpoints where there are none.
+    These are .h5 files or, without any, the .index files of checkpoints.
     """
     config = folder / HUGGING_FACE_CONFIG
     if not config.is_file() or b'"model_type"' not in read_bytes(config):
@@ -165,7 +164,7 @@ def keras_weights(folder: pathlib.Path) -> list[pathlib.Path]:
     return files or index_files(folder, object_based=True)
 
 
-# What tells whether a folder holds weights of a family, or remains of them.
+# Returns whether a folder holds weights of a family, or parts of them.
 FOUND_IN: dict[str, Callable[[pathlib.Path], bool]] = {
     "bert_tf": lambda folder: (folder / OWN_WEIGHTS).exists(),
     "google_tf1": lambda folder: (
@@ -178,20 +177,19 @@ FOUND_IN: dict[str, Callable[[pathlib.Path], bool]] = {
     "keras_hub": lambda folder: any(
         (folder / name).exists() for name in KERAS_HUB_WEIGHTS
     ),
-    # Is read, and written, with its base.
     "adapter": lambda folder: (folder / ADAPTER_WEIGHTS).exists(),
 }
 
 
 def recognise(folder: pathlib.Path) -> str:
-    """The family of a model folder, by what lies in it.
+    """Returns the family of a model folder.
 
     Args:
-      folder: a folder on this machine; see `bert_tf.sources.local_folder`.
+      folder: a local folder; see `bert_tf.sources.local_folder`.
 
     Raises:
-      UserError: the folder is of no family, of two, or lacks the
-        configuration.
+      UserError: the folder holds weights of no family or of several, or lacks
+        the configuration.
     """
     families = [name for name, found in FOUND_IN.items() if found(folder)]
     if not families:
@@ -210,14 +208,14 @@ def recognise(folder: pathlib.Path) -> str:
 
 
 def _missing(folder: pathlib.Path) -> str:
-    """What a folder without weights lacks for the family nearest to it."""
+    """Describes what a folder without weights lacks."""
     there = [name for name in _WEIGHTS_OF if (folder / name).exists()]
     pickles = sorted(
         path.name for pattern in _PICKLES for path in folder.glob(pattern)
     )
     if pickles:
         return (
-            f"{pickles[0]} is a pickle, which may hold any program and is not "
+            f"{pickles[0]} is a pickle, which may execute any code and is not "
             "opened; convert it to model.safetensors"
         )
     if (folder / SAVED_MODEL_FILE).exists():
@@ -227,8 +225,7 @@ def _missing(folder: pathlib.Path) -> str:
         )
     if not there and (h5 := sorted(path.name for path in folder.glob("*.h5"))):
         return (
-            f"{h5[0]} is there, but no config.json; put the one of the model "
-            "that it was saved of beside it"
+            f"{h5[0]} is there, but no config.json; add that of the saved model"
         )
     if there:
         return f"{there[0]} is there, but {_WEIGHTS_OF[there[0]]}"

@@ -1,18 +1,17 @@
-"""Another vocabulary or another number of positions for a checkpoint."""
+"""Replaces the vocabulary or the number of positions of a checkpoint."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.layout import all_parts, encoder_parts
 from bert_tf.errors import UserError, whole_number
-from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.lazy_arrays import changed_arrays, shapes_of_arrays
 from bert_tf.text.token_table import TokenTable
 
-# The normal distribution is truncated here, as by the initializer of the model
+# Truncation of the normal distribution, as in the model's initializer
 # (google-research/bert, modeling.py, create_initializer).
 _MAX_DEVIATIONS = 2.0
 _MAX_POSITIONS = 1_000_000
@@ -21,19 +20,26 @@ _MAX_POSITIONS = 1_000_000
 def replace_vocabulary(
     checkpoint: Checkpoint, vocabulary: TokenTable, seed: int = 0
 ) -> tuple[Checkpoint, str]:
-    """Gives a checkpoint another vocabulary, rows copied by token.
+    """Replaces the vocabulary of a checkpoint and copies rows by token.
 
-    A special token takes the row of the old one of the same use.
+    A special token takes the row of the old one with the same role. The row of
+    a new token, and its bias in the masked LM head, are the means of those of
+    the pieces into which the old tokenizer split it (Gee et al. 2022, Fast
+    Vocabulary Transfer). If that was [UNK], or the token is in brackets, the
+    row is drawn from the truncated normal of `initializer_range`, and the bias
+    is 0.
 
-    The row of a token that the old vocabulary lacks, and its bias in the masked
-    LM head, are the means of those of the pieces that it was split into (Gee et
-    al. 2022, Fast Vocabulary Transfer). Where it was [UNK], or is a name in
-    brackets, the row is drawn from the truncated normal of
-    `initializer_range`, and the bias is 0.
+    Args:
+      checkpoint: a model with a vocabulary.
+      vocabulary: the new tokens.
+      seed: of the drawn rows.
 
     Returns:
-      The checkpoint, whose arrays are read when asked for, and a line on what
-      became of the rows.
+      The checkpoint, whose arrays are read at each access, and a line that
+      counts copied, averaged, drawn and dropped rows.
+
+    Raises:
+      UserError: the checkpoint has no vocabulary.
     """
     if checkpoint.tokenizer is None:
         raise UserError(
@@ -56,13 +62,18 @@ def replace_vocabulary(
         if part.sizes[:1] == ("vocab_size",)
     )
 
-    def words() -> np.ndarray:
-        rows = _means(checkpoint.arrays[table], sources)
-        rows[is_drawn] = _drawn(checkpoint, drawn, (seed, 0))
+    def read(name: str) -> np.ndarray:
+        rows = _means(checkpoint.arrays[name], sources)
+        if name == table:
+            rows[is_drawn] = _drawn(checkpoint, drawn, (seed, 0))
         return rows
 
-    def mean_of(name: str) -> np.ndarray:
-        return _means(checkpoint.arrays[name], sources)
+    given = shapes_of_arrays(checkpoint.arrays)
+    shapes = {
+        name: (len(vocabulary), *given[name][1:])
+        for name in (table, *vectors)
+        if name in given
+    }
 
     changed = dataclasses.replace(
         checkpoint,
@@ -73,12 +84,7 @@ def replace_vocabulary(
             for token in checkpoint.added_tokens
             if token.content in vocabulary.ids
         ),
-        arrays=_changed(
-            checkpoint,
-            len(vocabulary),
-            {table: words}
-            | {name: functools.partial(mean_of, name) for name in vectors},
-        ),
+        arrays=changed_arrays(checkpoint.arrays, shapes, read),
     )
     return changed, (
         f"vocabulary: {copied} of {len(vocabulary)} rows copied by token, "
@@ -92,11 +98,10 @@ def replace_vocabulary(
 def resize_positions(
     checkpoint: Checkpoint, length: int, seed: int = 0
 ) -> tuple[Checkpoint, str]:
-    """Shortens or extends the table of positions.
+    """Shortens or extends the table of positions; see `replace_vocabulary`.
 
-    New rows are drawn from the truncated normal of `initializer_range`: they
-    mean nothing before the model is trained at that length. Returns as
-    `replace_vocabulary`.
+    New rows are drawn from the truncated normal of `initializer_range`; the
+    model must be trained at that length.
     """
     whole_number("max_position_embeddings", length, 1, _MAX_POSITIONS)
     old = checkpoint.config.max_position_embeddings
@@ -107,17 +112,20 @@ def resize_positions(
         if part.sizes[0] == "max_position_embeddings"
     )
 
-    def positions() -> np.ndarray:
-        rows = checkpoint.arrays[table][:kept]
+    def read(name: str) -> np.ndarray:
+        rows = checkpoint.arrays[name][:kept]
         drawn = _drawn(checkpoint, new_rows, (seed, 1))
         return np.concatenate([rows, drawn])
 
+    width = checkpoint.config.embedding_size
     changed = dataclasses.replace(
         checkpoint,
         config=dataclasses.replace(
             checkpoint.config, max_position_embeddings=length
         ),
-        arrays=_changed(checkpoint, length, {table: positions}),
+        arrays=changed_arrays(
+            checkpoint.arrays, {table: (length, width)}, read
+        ),
     )
     if not new_rows:
         return changed, f"positions: the first {kept} of {old} kept"
@@ -128,38 +136,22 @@ def resize_positions(
     )
 
 
-def _changed(
-    checkpoint: Checkpoint,
-    rows: int,
-    readers: dict[str, Callable[[], np.ndarray]],
-) -> LazyArrays:
-    """The arrays with some read otherwise, which have `rows` rows then."""
-    arrays = checkpoint.arrays
-    shapes = shapes_of_arrays(arrays)
-    for name in readers.keys() & shapes.keys():
-        shapes[name] = (rows, *shapes[name][1:])
-    return LazyArrays(
-        shapes,
-        lambda name: readers[name]() if name in readers else arrays[name],
-    )
-
-
 def _means(old: np.ndarray, sources: list[Sequence[int]]) -> np.ndarray:
-    """The mean of some rows of `old` for each new one; of none, 0."""
+    """Returns the mean of the rows in each list of indices; 0 if empty."""
     counts = np.array([len(rows) for rows in sources])
-    there = counts > 0
-    places = np.concatenate([np.array(rows, np.int64) for rows in sources])
-    begins = (np.cumsum(counts) - counts)[there]
+    filled = counts > 0
+    indices = np.concatenate([np.array(rows, np.int64) for rows in sources])
+    starts = (np.cumsum(counts) - counts)[filled]
     new = np.zeros((len(sources), *old.shape[1:]), np.float32)
-    sums = np.add.reduceat(old[places], begins, axis=0)
-    new[there] = (sums.T / counts[there]).T
+    sums = np.add.reduceat(old[indices], starts, axis=0)
+    new[filled] = (sums.T / counts[filled]).T
     return new
 
 
 def _drawn(
     checkpoint: Checkpoint, rows: int, seed: tuple[int, int]
 ) -> np.ndarray:
-    """New rows of an embedding table: float32 [rows, H]."""
+    """Draws rows of an embedding table, float32 [rows, E]."""
     random = np.random.default_rng(seed)
     config = checkpoint.config
     values = random.standard_normal(

@@ -1,9 +1,9 @@
-"""The architecture of a SavedModel of TensorFlow Model Garden's encoder.
+"""Derives the architecture of a SavedModel of Model Garden's encoder.
 
-TensorFlow Hub's and Kaggle's encoders have no configuration beside them. Sizes
-are those of the arrays; the activation is what the graphs compute, and epsilon
-what Keras wrote of the layers, in keras_metadata.pb or, before TensorFlow 2.5,
-in saved_model.pb. What only training depends on, the dropout rates, is BERT's.
+TensorFlow Hub's and Kaggle's encoders have no configuration. Sizes follow from
+the arrays, the activation from the operations of the graphs, and epsilon from
+Keras' metadata of the layers, in keras_metadata.pb or, before TensorFlow 2.5,
+in saved_model.pb. Dropout rates, which matter only in training, are BERT's.
 
 Source: tf-models-official 2.20, official/nlp/tools/export_tfhub_lib.py.
 """
@@ -18,9 +18,9 @@ from bert_tf.errors import UserError
 from bert_tf.foreign_files import read_bytes
 
 METADATA_FILE = "keras_metadata.pb"
-# The encoder's, where no metadata says which it is.
+# Without metadata.
 _EPSILON = 1e-12
-# The operations of each activation; the tanh form of gelu has a power.
+# The operations of each activation; the tanh form of GELU has a power.
 _OPERATIONS = {
     "gelu_erf": ("Erf", "Erfc"),
     "gelu": ("Pow",),
@@ -33,15 +33,16 @@ def saved_model_config(
     shape_of: Callable[[str], tuple[int, ...] | None],
     source: str,
 ) -> BertConfig:
-    """The architecture of an encoder's SavedModel.
+    """Returns the architecture of an encoder's SavedModel.
 
     Args:
       folder: the folder.
-      shape_of: the shape of the variable at a place, see `model_garden.py`.
+      shape_of: returns the shape of the variable at a path, see
+        `model_garden.py`.
       source: the file of the variables, for errors.
 
     Raises:
-      UserError: the arrays or the graphs are those of another model.
+      UserError: the arrays or the graphs belong to another model.
     """
     layer = "encoder/_transformer_layers/{}/"
     kernel = f"{layer}_intermediate_dense/kernel"
@@ -58,8 +59,8 @@ def saved_model_config(
         _, inner = shape_of(kernel.format(0)) or ()
     except ValueError:
         raise UserError(
-            f"{source}: lacks arrays by which a BERT's sizes are known; put "
-            "its bert_config.json into the folder."
+            f"{source}: lacks arrays that determine a BERT's sizes; put its "
+            "bert_config.json into the folder."
         ) from None
     if width != hidden:
         raise UserError(
@@ -92,7 +93,7 @@ def saved_model_config(
 
 
 def _activation(serialized: bytes, folder: pathlib.Path) -> str:
-    """The activation of the feed-forward layers, by their operations."""
+    """Returns the activation of the feed-forward layers."""
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
 
@@ -124,7 +125,6 @@ def _activation(serialized: bytes, folder: pathlib.Path) -> str:
 
 
 def _epsilon(metadata: bytes, folder: pathlib.Path) -> float:
-    """The epsilon of all layer normalisations."""
     found = {
         float(text)
         for text in re.findall(rb'"epsilon": ([0-9.]+(?:e-?\d+)?)', metadata)

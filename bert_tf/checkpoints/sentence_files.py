@@ -1,13 +1,13 @@
-"""Files of sentence-transformers that state how a text becomes a vector.
+"""Reads and writes the files of sentence-transformers' modules.
 
 modules.json                       the modules; see `bert_tf.sources`
-sentence_bert_config.json          of the Transformer: max_seq_length
-N_Pooling/config.json              how the vectors of tokens become one
+sentence_bert_config.json          max_seq_length of the Transformer
+N_Pooling/config.json              the modes of pooling
 N_Dense/config.json, weights       a dense layer, linear.weight [out, in]
-N_Normalize/                       length one
+N_Normalize/                       normalises to length one
 config_sentence_transformers.json  prompts, default_prompt_name, truncate_dim
 
-As sentence-transformers 6.2 reads them, and releases back to 0.2 wrote them.
+Read as by sentence-transformers 6.2, from releases since 0.2.
 """
 
 import json
@@ -47,7 +47,7 @@ from bert_tf.sources import (
 SETTINGS_FILE = "config_sentence_transformers.json"
 CONFIG_FILE = "config.json"
 SENTENCE_TRANSFORMER, CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
-# The booleans of older files, in the order in which several are joined.
+# The flags of older files, in the order of concatenation.
 _OLD_MODES = {
     f"pooling_mode_{name}": mode
     for name, mode in zip(
@@ -59,12 +59,12 @@ _OLD_MODES = {
         strict=True,
     )
 }
-# What every SentenceTransformer has, empty unless its files say otherwise.
-_USUAL_PROMPTS = {"query": "", "document": ""}
-# Of these, at inference, nothing is left.
+# The default prompts of every SentenceTransformer.
+_DEFAULT_PROMPTS = {"query": "", "document": ""}
+# Modules without effect at inference.
 _WITHOUT_EFFECT = ("Dropout",)
 _TOKENS, _SENTENCE = "token_embeddings", "sentence_embedding"
-# Arguments that change how numbers are held, not which.
+# Arguments without effect on the result.
 _HARMLESS_ARGUMENTS = frozenset(
     ("attn_implementation", "device_map", "dtype", "torch_dtype", "revision")
 )
@@ -75,14 +75,13 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
     """Reads the modules of a model folder.
 
     Args:
-      checkpoint: what `load_checkpoint` read of the folder.
+      checkpoint: the folder's checkpoint.
 
     Returns:
-      The modules; None where the folder has none, or is a CrossEncoder's.
+      The modules; None without modules, or for a CrossEncoder.
 
     Raises:
-      UserError: a file is malformed, or there is a module that is not computed
-        here.
+      UserError: a file is malformed, or a module is not supported.
     """
     folder = local_folder(checkpoint.source)
     modules = read_module_list(folder)
@@ -95,8 +94,8 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
         return None
     if kind != SENTENCE_TRANSFORMER:
         raise UserError(
-            f"{path}: model_type is {excerpt(kind)}; vectors of texts are "
-            f"computed as by a {SENTENCE_TRANSFORMER}. {_ALONE}"
+            f"{path}: model_type is {excerpt(kind)}; only a "
+            f"{SENTENCE_TRANSFORMER} computes vectors of texts. {_ALONE}"
         )
     _check_order(modules, folder / MODULES_FILE)
     transformer, pooling, *others = modules
@@ -112,7 +111,11 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
             size = dense.kernel.shape[1]
             steps.append(dense)
         elif module.kind == "Normalize":
-            _check_normalize(module.folder / CONFIG_FILE)
+            file = module.folder / CONFIG_FILE
+            # Older releases write no files for it.
+            values = read_json_object(file, missing_ok=True)
+            for key in ("module_input_name", "module_output_name"):
+                _expect(values, key, _SENTENCE, file)
             steps.append(Normalize())
     prompts = _read_prompts(settings, path)
     default = _value(settings, "default_prompt_name", str, path)
@@ -137,7 +140,7 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
 
 
 _KINDS = ("Pooling", "Dense", "Normalize", *_WITHOUT_EFFECT)
-_ALONE = "With `pooling`=mean, embed reads the Transformer alone."
+_ALONE = "With `pooling`=mean, embed reads only the Transformer."
 
 
 def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
@@ -150,8 +153,8 @@ def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
     for number, kind in enumerate(kinds[1:], start=1):
         if kind not in _KINDS:
             raise UserError(
-                f"{path}: module {number} is a {kind}, which is not computed "
-                f"here; it takes {', '.join(_KINDS)}. {_ALONE}"
+                f"{path}: module {number} is a {kind}, which is not supported; "
+                f"it takes {', '.join(_KINDS)}. {_ALONE}"
             )
         if (kind == "Pooling") != (number == 1):
             raise UserError(
@@ -165,7 +168,7 @@ def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
 def _value(
     values: Mapping[str, Any], key: str, kind: type, path: pathlib.Path
 ) -> Any:
-    """The value at a key, of a type; None where it is missing or null."""
+    """Returns the value of a key, of a type; None if missing or null."""
     value = values.get(key)
     return None if value is None else check_kind(key, kind, value, str(path))
 
@@ -173,16 +176,16 @@ def _value(
 def _expect(
     values: Mapping[str, Any], key: str, expected: Any, path: pathlib.Path
 ) -> None:
-    """Refuses another value than the one that is computed here."""
+    """Refuses another value than the only supported one."""
     if (value := values.get(key)) not in (None, expected):
         raise UserError(
-            f"{path}: {key} is {excerpt(value)}, which is not computed here; "
-            f"it takes {expected!r}. {_ALONE}"
+            f"{path}: {key} is {excerpt(value)}, which is not supported; it "
+            f"takes {expected!r}. {_ALONE}"
         )
 
 
 def _read_transformer(folder: pathlib.Path) -> int | None:
-    """max_seq_length of a Transformer, or None."""
+    """Checks a Transformer's settings and returns max_seq_length, if any."""
     path, values = read_transformer_settings(folder)
     _expect(values, "transformer_task", "feature-extraction", path)
     _expect(values, "module_output_name", _TOKENS, path)
@@ -199,7 +202,7 @@ def _read_transformer(folder: pathlib.Path) -> int | None:
             if odd:
                 raise UserError(
                     f"{path}: {name} has {first_few(odd)}, which is not "
-                    f"followed here; leave it out. {_ALONE}"
+                    f"supported; leave it out. {_ALONE}"
                 )
     for name in ("processor_kwargs", "processing_kwargs"):
         _expect(values, name, {}, path)
@@ -213,7 +216,6 @@ def _read_transformer(folder: pathlib.Path) -> int | None:
 
 
 def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
-    """The modes of a Pooling, and whether prompts are pooled."""
     values = read_json_object(path)
     given = values.get("pooling_mode")
     if given is None:
@@ -225,8 +227,8 @@ def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
         given = [key for key, flag in flags.items() if flag]
         if unknown := [key for key in given if key not in _OLD_MODES]:
             raise UserError(
-                f"{path}: {unknown[0]} is true, which is not computed here; "
-                f"it takes {', '.join(_OLD_MODES)}. {_ALONE}"
+                f"{path}: {unknown[0]} is true, which is not supported; it "
+                f"takes {', '.join(_OLD_MODES)}. {_ALONE}"
             )
         modes = [mode for key, mode in _OLD_MODES.items() if flags.get(key)]
         given = modes or [MEAN]
@@ -243,7 +245,6 @@ def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
 
 
 def _read_dense(folder: pathlib.Path, size: int) -> Dense:
-    """A Dense module that takes vectors of a size."""
     path = folder / CONFIG_FILE
     values = read_json_object(path)
     for key in ("module_input_name", "module_output_name"):
@@ -254,8 +255,8 @@ def _read_dense(folder: pathlib.Path, size: int) -> Dense:
     ]
     if sizes[0] != size:
         raise UserError(
-            f"{path}: in_features is {sizes[0]}, but the module before gives "
-            f"vectors of {size}."
+            f"{path}: in_features is {sizes[0]}, but the previous module "
+            f"outputs vectors of {size}."
         )
     has_bias = _value(values, "bias", bool, path) is not False
     use_residual = _value(values, "use_residual", bool, path) is True
@@ -264,7 +265,7 @@ def _read_dense(folder: pathlib.Path, size: int) -> Dense:
         shapes["linear.bias"] = (sizes[1],)
     if use_residual and sizes[0] != sizes[1]:
         shapes["residual.weight"] = tuple(sizes[::-1])
-    # Most folders have no weights besides the model's.
+    # Most folders have no Dense module.
     from bert_tf.checkpoints.hugging_face_files import open_weights
 
     found = open_weights(folder)
@@ -273,7 +274,7 @@ def _read_dense(folder: pathlib.Path, size: int) -> Dense:
         expected = [f"{n} {list(s)}" for n, s in shapes.items()]
         raise UserError(
             f"{folder}: its weights are {first_few(described) or 'none'}; "
-            f"by {CONFIG_FILE} they are {', '.join(expected)}."
+            f"{CONFIG_FILE} requires {', '.join(expected)}."
         )
     arrays: dict[str, np.ndarray] = {}
     for name in shapes:
@@ -283,7 +284,7 @@ def _read_dense(folder: pathlib.Path, size: int) -> Dense:
         if not np.isfinite(array).all():
             raise UserError(
                 f"{folder}: {name} holds NaN or infinite numbers; the file is "
-                "broken."
+                "damaged."
             )
     return Dense(
         arrays["linear.weight"],
@@ -297,12 +298,12 @@ def _read_dense(folder: pathlib.Path, size: int) -> Dense:
 def read_activation(
     values: Mapping[str, Any], key: str, default: str, path: pathlib.Path
 ) -> str:
-    """The activation that a file names as a class of torch.
+    """Returns the activation that a file names as a class of torch.
 
     Args:
-      values: what the file holds.
-      key: where it is named.
-      default: the class where it is not.
+      values: the values of the file.
+      key: the key of the class.
+      default: the class without this key.
       path: the file, for errors.
 
     Returns:
@@ -315,28 +316,27 @@ def read_activation(
     package, _, name = str(given).rpartition(".")
     if package.split(".")[0] != "torch" or name not in TORCH_ACTIVATIONS:
         raise UserError(
-            f"{path}: {key} is {excerpt(given)}, which is not computed here; "
-            f"it takes {', '.join(TORCH_ACTIVATIONS)} of torch.nn."
+            f"{path}: {key} is {excerpt(given)}, which is not supported; it "
+            f"takes {', '.join(TORCH_ACTIVATIONS)} of torch.nn."
         )
     return TORCH_ACTIVATIONS[name]
 
 
 def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
-    """The activation of the scores of a CrossEncoder.
+    """Returns the activation of the scores of a CrossEncoder.
 
-    sentence-transformers names it in its own settings, or in config.json
-    (sbert_ce_default_activation_function before its version 4). Where that
-    names none, one score gets a sigmoid, and several stay as they are.
+    sentence-transformers names it in its settings or in config.json
+    (sbert_ce_default_activation_function before version 4). The default is a
+    sigmoid for one score, and linear for several.
 
     Args:
-      checkpoint: what `load_checkpoint` read of the folder.
+      checkpoint: the folder's checkpoint.
 
     Returns:
-      One of the values of `TORCH_ACTIVATIONS`; None of other models.
+      One of the values of `TORCH_ACTIVATIONS`; None for other models.
 
     Raises:
-      UserError: a file is malformed, or names something that is not computed
-        here.
+      UserError: a file is malformed, or a setting is not supported.
     """
     if CLASSIFIER not in checkpoint.heads:
         return None
@@ -350,8 +350,8 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
         settings = {}
     if settings.get("default_prompt_name"):
         raise UserError(
-            f"{path}: default_prompt_name of a {CROSS_ENCODER} is not applied "
-            "here; remove it, and put the prompt before the texts."
+            f"{path}: default_prompt_name of a {CROSS_ENCODER} is not "
+            "supported; remove it, and put the prompt before the texts."
         )
     old = "sbert_ce_default_activation_function"
     for found, key, place in (
@@ -367,12 +367,7 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
 
 
 def write_cross_encoder(folder: pathlib.Path, activation: str) -> None:
-    """Writes the activation of a CrossEncoder's scores.
-
-    Args:
-      folder: the folder, which has the model's other files.
-      activation: see `read_cross_encoder`.
-    """
+    """Writes the activation of a CrossEncoder into a model's folder."""
     named = {"activation_fn": f"torch.nn.{_torch_name(activation)}"}
     path = folder / CONFIG_FILE
     if path.exists():
@@ -381,13 +376,6 @@ def write_cross_encoder(folder: pathlib.Path, activation: str) -> None:
     else:
         kind = {"model_type": CROSS_ENCODER}
         _write(folder / SETTINGS_FILE, kind | named)
-
-
-def _check_normalize(path: pathlib.Path) -> None:
-    # Older releases write no files for it.
-    values = read_json_object(path, missing_ok=True)
-    for key in ("module_input_name", "module_output_name"):
-        _expect(values, key, _SENTENCE, path)
 
 
 def _read_prompts(
@@ -400,18 +388,18 @@ def _read_prompts(
                 f"{path}: the prompt {name!r} is {excerpt(prompt)}; it takes "
                 "a string."
             )
-    return _USUAL_PROMPTS | {k: v or "" for k, v in given.items()}
+    return _DEFAULT_PROMPTS | {k: v or "" for k, v in given.items()}
 
 
 def write_sentence_modules(
     folder: pathlib.Path, modules: SentenceModules, hidden_size: int
 ) -> None:
-    """Writes modules as all releases of sentence-transformers read them.
+    """Writes modules for all releases of sentence-transformers.
 
     Args:
-      folder: the folder, which has the model's other files.
-      modules: what to write.
-      hidden_size: H, of the model.
+      folder: the folder, with the model's other files.
+      modules: the modules.
+      hidden_size: H of the model.
     """
     kinds = ["Transformer", "Pooling"]
     kinds += [type(step).__name__ for step in modules.steps]
@@ -424,12 +412,12 @@ def write_sentence_modules(
         }
         for number, kind in enumerate(kinds)
     ]
-    # The tokenizer's own files say whether text is lower-cased.
+    # The tokenizer's files determine lower-casing.
     length = {"max_seq_length": modules.max_seq_length}
     _write(folder / TRANSFORMER_FILES[0], length | {"do_lower_case": False})
     pooling: dict[str, Any] = {"word_embedding_dimension": hidden_size}
     if modules.pooling == tuple(m for m in MODES if m in modules.pooling):
-        # Releases before 6 read these alone.
+        # Releases before 6 read only these.
         pooling |= {
             key: mode in modules.pooling for key, mode in _OLD_MODES.items()
         }
@@ -472,12 +460,11 @@ def write_sentence_modules(
         folder / SETTINGS_FILE,
         {name: v for name, v in settings.items() if v is not None},
     )
-    # Last: with it the folder is one of sentence-transformers.
+    # Last: this file makes the folder one of sentence-transformers.
     _write(folder / MODULES_FILE, entries)
 
 
 def _torch_name(activation: str) -> str:
-    """The class of torch that computes an activation."""
     names = {ours: theirs for theirs, ours in TORCH_ACTIVATIONS.items()}
     return names[activation]
 

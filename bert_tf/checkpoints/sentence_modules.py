@@ -1,6 +1,6 @@
-"""How the vectors of a text's tokens become one vector: a value.
+"""Pooling and further modules of sentence-transformers, as data.
 
-`sentence_files.py` reads and writes it as sentence-transformers does.
+`sentence_files.py` reads and writes them.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ CLS, MAX, MEAN = "cls", "max", "mean"
 MEAN_SQRT_LEN, WEIGHTED_MEAN = "mean_sqrt_len_tokens", "weightedmean"
 LAST_TOKEN = "lasttoken"
 MODES = (CLS, MAX, MEAN, MEAN_SQRT_LEN, WEIGHTED_MEAN, LAST_TOKEN)
-# Activations by the names of torch's classes, with their default arguments.
+# Activations of torch's classes with default arguments.
 TORCH_ACTIVATIONS = {
     "Identity": "linear",
     "Tanh": "tanh",
@@ -36,10 +36,10 @@ class Dense:
     Attributes:
       kernel: float32 [I, O].
       bias: float32 [O], or None.
-      activation: of the values of `TORCH_ACTIVATIONS`.
-      use_residual: whether the input is added to what the activation gives.
-      residual_kernel: float32 [I, O], which the input is multiplied by before;
-        None adds it as it is.
+      activation: one of the values of `TORCH_ACTIVATIONS`.
+      use_residual: whether the input is added to the output.
+      residual_kernel: float32 [I, O], projects the input before the addition;
+        None adds it unchanged.
     """
 
     kernel: np.ndarray
@@ -59,18 +59,18 @@ Step: TypeAlias = Dense | Normalize
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SentenceModules:
-    """How the vectors of a text's tokens become one vector.
+    """Computes the vector of a text from those of its tokens.
 
     Attributes:
-      pooling: of `MODES`; the vectors of several are joined.
+      pooling: modes in `MODES`; several vectors are concatenated.
       include_prompt: whether the tokens of a prompt are pooled.
-      steps: what follows, in order.
+      steps: the modules after pooling, in order.
       max_seq_length: the longest row; longer texts are truncated.
-      prompts: text that is put before a text, by name.
-      default_prompt_name: the prompt of texts for which none is named; None
-        puts nothing before them.
-      truncate_dim: how many numbers of a vector are kept; None keeps all.
-      similarity: which function compares vectors; None is not stated.
+      prompts: prefixes of texts, by name.
+      default_prompt_name: the prompt of texts without a named one; None for no
+        prompt.
+      truncate_dim: the number of dimensions to keep; None for all.
+      similarity: the name of the similarity function; None if not stated.
     """
 
     pooling: tuple[str, ...]
@@ -84,14 +84,14 @@ class SentenceModules:
 
     @property
     def leaves_prompts_out(self) -> bool:
-        """Whether there are prompts whose tokens are not pooled."""
+        """Whether the tokens of prompts are not pooled."""
         return not self.include_prompt and any(self.prompts.values())
 
     def prompt(self, name: str | None) -> str:
-        """The text that is put before texts.
+        """Returns the prefix of texts.
 
         Args:
-          name: of the prompt; None takes the default one.
+          name: the prompt's name; None for the default.
 
         Raises:
           UserError: there is no prompt of that name.
@@ -107,7 +107,7 @@ class SentenceModules:
         return self.prompts[name]
 
     def width(self, hidden_size: int) -> int:
-        """The numbers of a vector."""
+        """Returns the dimension of the vectors."""
         size = len(self.pooling) * hidden_size
         for step in self.steps:
             if isinstance(step, Dense):

@@ -1,4 +1,4 @@
-"""From the arrays of a family's files to ours, each accounted for."""
+"""Converts the arrays of a family's files to ours and back."""
 
 import dataclasses
 import math
@@ -26,23 +26,23 @@ from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.progress import log_once
 
 _HOW_TO_IGNORE = (
-    " Arrays that are no part of the model are left out where `ignore` is a "
-    "regular expression that their names contain (tools.convert_checkpoint)."
+    " Arrays that are no part of the model are left out if `ignore` is a "
+    "regular expression that matches in their names (tools.convert_checkpoint)."
 )
 
 
 def without_prefix(
     found: LazyArrays, words: Sequence[str], source: str
 ) -> LazyArrays:
-    """The arrays without what a wrapper of the model put before their names.
+    """Removes the prefix that a wrapper of the model adds to all names.
 
-    DistributedDataParallel adds "module.", torch.compile "_orig_mod.", and a
-    program its own; all names begin so, or all but those of its own layers.
+    DistributedDataParallel adds "module.", torch.compile "_orig_mod.", and
+    other programs their own, perhaps not to further layers.
 
     Args:
       found: the arrays in the files.
-      words: the names that the table of words may have.
-      source: the file or folder, for the line that says so.
+      words: the possible names of the word table.
+      source: the file or folder, for the log.
     """
     prefixes = {
         name.removesuffix(max(ends, key=len))
@@ -69,8 +69,8 @@ class Stored:
     Attributes:
       name: its name in the family's files.
       shape: its shape there; None for the number of labels.
-      transposed: whether it is a matrix stored the other way round. Any other
-        difference between its shape and ours is a reshape.
+      transposed: whether the matrix is transposed. Any other difference of
+        shapes is a reshape.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Stored:
 
 
 def stored_as_ours(config: BertConfig) -> dict[str, Stored]:
-    """The table of a family that stores every array as we do."""
+    """Returns the table of a family that stores every array as we do."""
     return {
         name: Stored(name, shape) for name, shape in all_shapes(config).items()
     }
@@ -93,26 +93,25 @@ def read_stored(
     source: str,
     ignore: str = "",
 ) -> tuple[LazyArrays, tuple[str, ...]]:
-    """Our arrays out of a family's, or an error that lists both sides.
+    """Converts a family's arrays to ours and checks their names and shapes.
 
     Args:
       config: the architecture.
-      table: our name -> how the family stores it, for every array of the
-        encoder and of every head that the family knows.
+      table: how the family stores each array of the encoder and of its heads,
+        by our name.
       found: the arrays in the family's files.
-      ignored: regular expressions of names in the files that are left out.
+      ignored: regular expressions of whole names that are left out.
       source: the file or folder, for errors.
-      ignore: a regular expression of the user's, found in the names of further
-        arrays that are left out; empty for none.
+      ignore: the user's regular expression, searched in the names of further
+        arrays to leave out; empty for none.
 
     Returns:
-      Our arrays, float32, read when asked for, and the names left out. An
-      array that is not finite is a `UserError` when it is read.
+      Our float32 arrays, read at each access, and the names left out. Reading
+      an array with NaN, infinite or integer values raises `UserError`.
 
     Raises:
-      UserError: an array is missing, unexpected, of another shape or no
-        floating-point array; a head is there in part; `ignore` leaves out what
-        the model needs.
+      UserError: an array is missing, unexpected or of another shape, a head is
+        incomplete, or `ignore` leaves out arrays of the model.
     """
     heads = head_shapes(config)
     present = {
@@ -131,8 +130,8 @@ def read_stored(
     if needed := sorted(by_user & names):
         raise UserError(
             f"`ignore`={ignore}: would leave out {first_few(needed)} of "
-            f"{source}, which the model needs; `ignore` takes a regular "
-            "expression of what is no part of it."
+            f"{source}, which the model needs; give a regular expression of "
+            "other names."
         )
     left_out = tuple(
         name
@@ -162,7 +161,7 @@ def read_stored(
         if not np.isfinite(array).all():
             raise UserError(
                 f"{source}: {table[ours].name} holds values that are not "
-                "finite (NaN or infinite); no model can be made of it."
+                "finite (NaN or infinite); restore the file."
             )
         if table[ours].transposed:
             array = array.T
@@ -172,7 +171,7 @@ def read_stored(
 
 
 def _our_shape(shape: Shape, stored: tuple[int, ...]) -> tuple[int, ...]:
-    """Our shape with the number of labels, which only the file has."""
+    """Returns our shape with the number of labels in the file."""
     known = math.prod(size for size in shape if size is not None)
     labels = math.prod(stored) // known
     return tuple(labels if size is None else size for size in shape)
@@ -219,7 +218,7 @@ def _check_labels(
     found: Mapping[str, tuple[int, ...]],
     source: str,
 ) -> None:
-    """Raises `UserError` where a head's arrays are for several label sets."""
+    """Raises `UserError` if arrays of a head differ in the number of labels."""
     for head, arrays in heads.items():
         labels = {
             ours: shapes[ours][shape.index(None)]
@@ -252,7 +251,7 @@ def _show(shape: Shape) -> str:
 def write_stored(
     arrays: Mapping[str, np.ndarray], table: Mapping[str, Stored]
 ) -> LazyArrays:
-    """A family's arrays out of ours, the way back of `read_stored`."""
+    """Converts our arrays to a family's, the inverse of `read_stored`."""
     shapes, ours_of = {}, {}
     for ours, shape in shapes_of_arrays(arrays).items():
         stored = table[ours]

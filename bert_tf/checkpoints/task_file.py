@@ -1,6 +1,6 @@
-"""What task.json states of the outputs of a fine-tuned model.
+"""Reads the description of outputs in a fine-tuned model's task.json.
 
-`bert_tf.families.model_folder` reads all of it.
+`bert_tf.families.model_folder` reads the other keys.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from bert_tf.foreign_files import demand_regular
 from bert_tf.recipe import read_json_object
 
 TASK_FILE = "task.json"
-# What task.json calls the kinds of outputs, and what transformers does.
+# The kinds of outputs in task.json, and transformers' names.
 PROBLEM_TYPE_OF = {
     "classes": SINGLE_LABEL,
     "regression": REGRESSION,
@@ -29,34 +29,34 @@ PROBLEM_TYPE_OF = {
 
 
 def read_task_file(folder: str | os.PathLike) -> dict[str, Any] | None:
-    """The values of a folder's task.json; None where it has none.
+    """Reads a folder's task.json; returns None without one.
 
     Raises:
-      UserError: the file is no regular file or no JSON object.
+      UserError: the file is not regular or no JSON object.
     """
     path = pathlib.Path(folder) / TASK_FILE
     demand_regular(path)
     if not path.is_file():
         return None
     values = read_json_object(path)
-    # KerasHub calls a file of its own by that name.
+    # KerasHub has a file of the same name.
     return None if "registered_name" in values else values
 
 
 def with_task(
     checkpoint: Checkpoint, folder: pathlib.Path, labels_file: str
 ) -> Checkpoint:
-    """A checkpoint with what its folder's task.json states of its outputs.
+    """Adds labels, problem_type and max_seq_length of task.json.
 
     Args:
-      checkpoint: what the other files of the folder hold.
+      checkpoint: the contents of the folder's other files.
       folder: the folder.
-      labels_file: which of these files names the labels.
+      labels_file: the one of these files that names the labels.
 
     Raises:
-      UserError: both files name labels, and others, or other kinds of outputs.
+      UserError: the files contradict each other.
     """
-    values = read_task_file(folder) or {}
+    values, changes = read_task_file(folder) or {}, dict[str, Any]()
     heads = set(LABELLED_HEADS) & set(checkpoint.heads)
     names, known = values.get("labels"), checkpoint.labels
     if heads and isinstance(names, list) and names:
@@ -70,7 +70,7 @@ def with_task(
                 "head have one order; restore the file that was changed."
             )
         if all(isinstance(name, str) for name in names):
-            checkpoint = dataclasses.replace(checkpoint, labels=tuple(names))
+            changes["labels"] = tuple(names)
     kind = PROBLEM_TYPE_OF.get(str(values.get("label_kind")))
     if CLASSIFIER in heads and kind is not None:
         if checkpoint.problem_type not in (None, kind):
@@ -79,11 +79,9 @@ def with_task(
                 f"{TASK_FILE}, and problem_type {checkpoint.problem_type} in "
                 f"{labels_file}; restore the file that was changed."
             )
-        checkpoint = dataclasses.replace(checkpoint, problem_type=kind)
+        changes["problem_type"] = kind
     length = values.get("max_seq_length")
     if isinstance(length, int) and not isinstance(length, bool) and length > 0:
         longest = checkpoint.config.longest_input
-        checkpoint = dataclasses.replace(
-            checkpoint, max_seq_length=min(length, longest)
-        )
-    return checkpoint
+        changes["max_seq_length"] = min(length, longest)
+    return dataclasses.replace(checkpoint, **changes)

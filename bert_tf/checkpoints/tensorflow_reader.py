@@ -1,7 +1,4 @@
-"""The variables of TensorFlow checkpoints.
-
-TensorFlow is imported only where a file is opened.
-"""
+"""Reads the variables of TensorFlow checkpoints."""
 
 import math
 import pathlib
@@ -13,14 +10,14 @@ from typing import Self
 import numpy as np
 
 from bert_tf.checkpoints.recognition import OBJECT_GRAPH, SHARD
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, one_line
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
 
-# How the keys of its variables end.
+# Suffix of the keys of variables.
 VARIABLE_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-# Patterns of what Keras saves of a training beside the weights: optimizers
-# with their slots, metrics and counters.
+# Patterns of the optimizers with their slots, metrics and counters that Keras
+# saves with the weights.
 TRAINING_STATE = (
     r"(.+/)?\.OPTIMIZER_SLOT/.+",
     r"(.+/)?(optimizer|optimizer_weights|keras_api|metrics)/.+",
@@ -29,13 +26,16 @@ TRAINING_STATE = (
 
 
 def open_checkpoint(prefix: pathlib.Path) -> LazyArrays:
-    """Opens a checkpoint whose variables are read when asked for.
+    """Opens a checkpoint; variables are read at each access.
 
-    Partitioned variables are whole. Damage in the middle of a variable is
-    found when that is read.
+    Partitioned variables are joined. Damage inside a variable is detected when
+    it is read.
 
     Args:
       prefix: path of the files without .index and .data-*.
+
+    Raises:
+      UserError: the files are damaged or incomplete.
     """
     import tensorflow as tf
 
@@ -44,11 +44,11 @@ def open_checkpoint(prefix: pathlib.Path) -> LazyArrays:
             f"{prefix}: TensorFlow opens no path with [, ] or a backslash in "
             "it; rename the folder."
         )
-    with _one_line(f"{prefix}.index"):
+    with _refuse_damage(f"{prefix}.index"):
         reader = tf.train.load_checkpoint(str(prefix))
         shapes = reader.get_variable_to_shape_map()
         types = reader.get_variable_to_dtype_map()
-    # Strings have no size that is known beforehand.
+    # The size of strings is unknown.
     expected = sum(
         math.prod(shape) * types[name].size
         for name, shape in shapes.items()
@@ -57,7 +57,7 @@ def open_checkpoint(prefix: pathlib.Path) -> LazyArrays:
     _check_shards(prefix, expected)
 
     def read(name: str) -> np.ndarray:
-        with _one_line(f"{prefix}.data-*", f" at {name}"):
+        with _refuse_damage(f"{prefix}.data-*", f" at {name}"):
             return reader.get_tensor(name)
 
     return LazyArrays(
@@ -66,7 +66,7 @@ def open_checkpoint(prefix: pathlib.Path) -> LazyArrays:
 
 
 class ObjectGraph:
-    """The graph of objects in a checkpoint: nodes, attributes, variables.
+    """The object graph of a checkpoint: nodes, attributes, variables.
 
     Args:
       serialized: a TrackableObjectGraph; its first node is the root.
@@ -96,12 +96,12 @@ class ObjectGraph:
 
     @classmethod
     def of(cls, opened: LazyArrays, source: str) -> Self:
-        """The graph in a checkpoint that was opened."""
-        # TensorFlow gives a single string as bytes, not as an array.
+        """Reads the graph of an open checkpoint."""
+        # TensorFlow returns a single string as bytes, not as an array.
         return cls(bytes(opened[OBJECT_GRAPH]), source)
 
     def at(self, node: int, path: str) -> int | None:
-        """The node that a path of attributes leads to, or None."""
+        """Returns the node at the end of a path of attributes, or None."""
         for name in path.split("/") if path else ():
             if name not in self.parts[node]:
                 return None
@@ -110,10 +110,10 @@ class ObjectGraph:
 
 
 def open_by_full_name(prefix: pathlib.Path) -> LazyArrays:
-    """Opens a tf.train.Checkpoint, its variables under their own names.
+    """Opens a tf.train.Checkpoint with variables under their full names.
 
-    What a training leaves, whose names repeat those of weights, and variables
-    whose name is taken keep their paths through the graph of objects.
+    Optimizer slots, whose names repeat those of weights, and variables with
+    duplicate names keep their paths through the object graph.
     """
     opened = open_checkpoint(prefix)
     graph = ObjectGraph.of(opened, f"{prefix}.index")
@@ -130,21 +130,20 @@ def open_by_full_name(prefix: pathlib.Path) -> LazyArrays:
 
 
 @contextmanager
-def _one_line(path: str, place: str = "") -> Iterator[None]:
-    """What TensorFlow says of a damaged file, as one line."""
+def _refuse_damage(path: str, place: str = "") -> Iterator[None]:
+    """Turns TensorFlow's errors about a damaged file into `UserError`."""
     import tensorflow as tf
 
     try:
         yield
     except (tf.errors.OpError, IndexError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
         raise UserError(
-            f"{path}: damaged checkpoint{place} ({reason})."
+            f"{path}: damaged checkpoint{place} ({one_line(error)})."
         ) from None
 
 
 def _check_shards(prefix: pathlib.Path, expected: int) -> None:
-    """Whether all shards are there, with all the bytes of the index."""
+    """Checks that all shards exist and hold the bytes of the index."""
     shards: dict[int, list[pathlib.Path]] = {}
     for path in sorted(prefix.parent.iterdir()):
         match = SHARD.fullmatch(path.name)

@@ -1,4 +1,4 @@
-"""The tokenizer of a model folder, by the architecture of the model."""
+"""Loads the tokenizer of a model folder, by the model's architecture."""
 
 import itertools
 import os
@@ -21,15 +21,14 @@ from bert_tf.text.wordpiece import WordPiece
 
 
 def _all_kinds() -> tuple[type[TokenizerData], ...]:
-    """Those of architectures, and what folders without one may hold."""
     kinds = (find_architecture(n, "the list").tokenizer for n in ARCHITECTURES)
     return tuple(dict.fromkeys((ByteLevelBpe, *kinds)))
 
 
 def tokenizer_files(folder: pathlib.Path | None = None) -> tuple[str, ...]:
-    """The files of the tokenizers of all kinds in our own folders.
+    """Returns the names of tokenizer files in our folders.
 
-    Given a folder, only of the kind whose tokens it holds.
+    They are those of all kinds or, given a folder, of the kind that it holds.
     """
     kinds: Iterable[type[TokenizerData]] = reversed(_all_kinds())
     if folder is not None:
@@ -40,19 +39,20 @@ def tokenizer_files(folder: pathlib.Path | None = None) -> tuple[str, ...]:
 
 
 def tokenizer_kind(config: BertConfig) -> type[TokenizerData]:
-    """What makes the tokenizer of an architecture."""
+    """Returns the kind of an architecture's tokenizer."""
     kind: type[TokenizerData]
     kind = find_architecture(config.model_type, "config").tokenizer
     return kind
 
 
 def _kinds_of(folder: pathlib.Path) -> tuple[type[TokenizerData], ...]:
-    """That of the folder's architecture, or all where no file names one."""
+    """Returns the kind of the folder's architecture; all if it is unknown."""
     for name in (OWN_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json_object(folder / name, missing_ok=True)
-        # A BERT's own file does not say it.
-        usual = BertConfig.model_type if values and name == OWN_CONFIG else ""
-        named = values.get("model_type", usual)
+        # The bert_config.json of a BERT has no model_type.
+        is_own = values and name == OWN_CONFIG
+        default = BertConfig.model_type if is_own else ""
+        named = values.get("model_type", default)
         if isinstance(named, str) and named in ARCHITECTURES:
             return (find_architecture(named, name).tokenizer,)
     return _all_kinds()
@@ -67,8 +67,8 @@ def read_tokenizer(
 
     Args:
       folder: a folder on this machine.
-      lower_case: whether text is lower-cased; None takes what the folder says.
-      notify: whether lines say what is odd in its files.
+      lower_case: whether text is lower-cased; None as the folder states.
+      notify: whether contradictions in its files are logged.
 
     Raises:
       UserError: the folder holds no vocabulary, or a file is damaged.
@@ -87,11 +87,11 @@ def read_vocabulary_file(
     """Reads the tokenizer of a vocabulary file, by the name of the file.
 
     Args:
-      path: the file; one of no known name is a list of WordPiece tokens.
+      path: the file; one with an unknown name is read as WordPiece tokens.
       lower_case: see `TokenizerData.of_file`.
 
     Raises:
-      UserError: the file cannot be used, or says otherwise than `lower_case`.
+      UserError: the file is malformed, or contradicts `lower_case`.
     """
     name = pathlib.Path(path).name
     kinds = (kind for kind in _all_kinds() if name in kind.FILES)
@@ -101,17 +101,17 @@ def read_vocabulary_file(
 def load_tokenizer(
     source: str | os.PathLike, split_special_tokens: bool = True
 ) -> Tokenizer:
-    """Opens the tokenizer of a model, of whatever kind it is.
+    """Loads the tokenizer of a model.
 
     Args:
       source: a model folder of any family, or a hub's name of one; see
         `bert_tf.load_checkpoint`.
-      split_special_tokens: whether special tokens in text are split as other
-        text is; tokens that were added are found either way.
+      split_special_tokens: whether special tokens in text are split like other
+        text; added tokens are always matched.
 
     Raises:
-      UserError: the source or its vocabulary is missing or broken, or its
-        files ask for rules that the tokenizer does not follow.
+      UserError: the source or its vocabulary is missing or damaged, or its
+        files require rules that the tokenizer does not implement.
     """
     folder = transformer_folder(local_folder(source))
     return read_tokenizer(folder).tokenizer(split_special_tokens)

@@ -1,4 +1,4 @@
-"""From a checkpoint of any family to one of another, with a proof."""
+"""Converts checkpoints between families and verifies the result."""
 
 from bert_tf.conversion.convert import ConversionReport, convert_checkpoint
 from bert_tf.conversion.proof import Comparison

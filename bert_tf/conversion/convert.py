@@ -1,4 +1,4 @@
-"""Converting a checkpoint: read, resize, write beside, prove, rename."""
+"""Converts a checkpoint: reads, resizes, writes and verifies it."""
 
 import dataclasses
 import json
@@ -51,18 +51,18 @@ from bert_tf.sources import local_folder, transformer_folder
 
 @dataclasses.dataclass(frozen=True)
 class ConversionReport:
-    """What a conversion did.
+    """The result of a conversion.
 
     Attributes:
-      output_dir: the folder that was written.
+      output_dir: the written folder.
       family: the source's family.
-      to: the layout that was written.
-      heads: the heads that were kept, the pooler among them.
-      comparisons: the proof, an entry for each output.
-      not_compared: outputs that the conversion cannot have, and why.
-      seconds: how long it took.
-      peak_bytes: the most memory that the process held, before it included.
-      in_transformers: what `check`=transformers compared.
+      to: the written layout.
+      heads: the written heads, including the pooler.
+      comparisons: the comparison of each output.
+      not_compared: outputs without a comparison, and why.
+      seconds: the time.
+      peak_bytes: the peak memory of the process so far.
+      in_transformers: the comparisons of `check`=transformers.
     """
 
     output_dir: pathlib.Path
@@ -76,7 +76,7 @@ class ConversionReport:
     in_transformers: tuple[Comparison, ...] = ()
 
     def table(self) -> str:
-        """The proof as lines for people."""
+        """Returns the comparisons as a table of text."""
         lines = [
             f"{'output':<24}{'largest difference':>20}{'largest value':>16}"
         ]
@@ -107,34 +107,34 @@ def convert_checkpoint(
     ignore: str = "",
     check: str = "",
 ) -> ConversionReport:
-    """Converts a checkpoint and proves by numbers that it is the same model.
+    """Converts a checkpoint and verifies that both models compute the same.
 
-    One line each is printed on what is left out, what is kept and what is
-    new, then the proof. With the head of a task goes what states its use:
-    task.json, names of labels, problem_type, lengths and the model card.
+    Prints what is left out, kept and new, then the comparison. The description
+    of a task's head is converted too: task.json, names of labels, problem_type,
+    lengths and the model card.
 
     Args:
       source: a model folder of any family, hf://organisation/name or
         keras_hub://preset; see `load_checkpoint`.
       to: the layout to write: bert_tf, google_tf1 or hugging_face.
-      output_dir: the folder to write, which must not hold anything.
-      vocab_file: the vocabulary, for a source that has none; or another one,
-        to which the rows are copied by token.
-      lower_case: whether text is lower-cased; None as the source says.
-      max_position_embeddings: another length of the table of positions; 0
-        keeps the source's.
-      drop_heads: heads of the source that are not written.
-      seed: of new rows and of the ids of the proof.
-      generator: converts the generator in an ELECTRA's TF1 checkpoint, and not
-        its discriminator.
+      output_dir: the folder to write, missing or empty.
+      vocab_file: the vocabulary of a source without one; or a new vocabulary,
+        to which rows are copied by token.
+      lower_case: whether text is lower-cased; None as the source states.
+      max_position_embeddings: the new number of positions; 0 keeps the
+        source's.
+      drop_heads: heads that are not written.
+      seed: of new rows and of the random ids of the comparison.
+      generator: whether to convert the generator in an ELECTRA's TF1 checkpoint
+        instead of its discriminator.
       ignore: a regular expression of arrays that are no part of the model;
         see `load_checkpoint`.
-      check: transformers also loads both folders in Hugging Face's
+      check: "transformers" also loads both folders in Hugging Face's
         transformers, and compares hidden states and logits.
 
     Raises:
-      UserError: the source cannot be read, an argument does not fit it, or
-        the proof failed; nothing is written.
+      UserError: the source cannot be read, an argument does not fit it, or the
+        models differ; nothing is written.
     """
     start = time.monotonic()
     check_choice("`to`", to, WRITTEN)
@@ -166,7 +166,7 @@ def convert_checkpoint(
         _say(line)
     tokenizer = checkpoint.require_tokenizer(checkpoint.source)
     if tokenizer.other_rules or lower_case is not None:
-        # Refuses a tokenizer whose rules would be lost.
+        # Refuses a tokenizer with rules that cannot be written.
         tokenizer = tokenizer.with_rules_of(folder, lower_case)
         checkpoint = checkpoint.with_tokenizer(tokenizer)
     checkpoint, beside_weights = _with_task(loaded, checkpoint, folder, to)
@@ -231,16 +231,12 @@ def _say(line: str) -> None:
 def _read_modules(
     checkpoint: Checkpoint,
 ) -> tuple[SentenceModules | None, str | None]:
-    """What sentence-transformers states of a folder, where it can be kept.
-
-    Returns:
-      Its modules, or None; and the activation of a CrossEncoder, or None.
-    """
+    """Reads the modules, or the activation of a CrossEncoder, if supported."""
     try:
         modules = read_sentence_modules(checkpoint)
         activation = None if modules else read_cross_encoder(checkpoint)
     except UserError as error:
-        _say(f"left out, what sentence-transformers states: {error}")
+        _say(f"left out, files of sentence-transformers: {error}")
         return None, None
     if modules is not None:
         _say(f"sentence-transformers: {modules} kept")
@@ -250,7 +246,6 @@ def _read_modules(
 
 
 def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
-    """The checkpoint without some heads; says which are kept."""
     if isinstance(dropped, str):
         raise UserError(
             f"drop_heads={dropped!r}: takes a list of names of heads."
@@ -263,8 +258,8 @@ def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
         )
     if BILSTM in dropped:
         raise UserError(
-            f"`drop_heads`={BILSTM}: all other heads read what it gives; "
-            "without it this is another model."
+            f"`drop_heads`={BILSTM}: all other heads read its output; without "
+            "it this is another model."
         )
     kept = [head for head in heads if head not in dropped]
     needing = [head for head in kept if head in HEADS_ON_POOLER]
@@ -301,7 +296,6 @@ def _with_vocabulary(
     vocab_file: str | os.PathLike,
     seed: int,
 ) -> Checkpoint:
-    """The checkpoint with the source's vocabulary or another one."""
     if not vocab_file:
         if checkpoint.vocabulary is None:
             raise UserError(
@@ -331,17 +325,17 @@ def _with_vocabulary(
 def _with_task(
     source: Checkpoint, written: Checkpoint, folder: pathlib.Path, to: str
 ) -> tuple[Checkpoint, dict[str, bytes]]:
-    """What states how a fine-tuned model is used, for the written folder.
+    """Collects the description of a fine-tuned model for the written folder.
 
     Args:
-      source: the source as it was loaded.
-      written: what will be written.
+      source: the loaded source.
+      written: the checkpoint to write.
       folder: the source's folder.
       to: the layout to write.
 
     Returns:
-      The checkpoint with the metadata that the layout itself holds, and the
-      content of the files that go beside it, by name.
+      The checkpoint with the metadata that the layout itself stores, and the
+      contents of further files by name.
 
     Raises:
       UserError: the questions of the task do not fit the written positions.
@@ -353,7 +347,7 @@ def _with_task(
         written.config.longest_input,
     )
     if values is not None and (dropped or to != "hugging_face"):
-        # task.json states it, or it is of a head that is left out.
+        # task.json states it, or its head is dropped.
         length = None
     written = dataclasses.replace(
         written,
@@ -380,7 +374,7 @@ def _with_task(
 
 
 def _fitted(values: dict[str, Any], longest: int) -> dict[str, Any]:
-    """The values of a task.json for a model of some positions."""
+    """Fits the values of task.json to the number of positions."""
     length = values.get("max_seq_length")
     if not isinstance(length, int) or length <= longest:
         return values

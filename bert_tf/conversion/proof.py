@@ -1,9 +1,8 @@
-"""Proof that a written folder holds the model that was converted.
+"""Verifies that a written folder holds the converted model.
 
-Every array of the source is in the folder or belongs to a head that was
-dropped, the folder reads back bit-identical and states the same use of its
-heads, and the model of the source and that of the folder compute the same from
-the same random ids.
+Every array of the source is in the folder or belongs to a dropped head, the
+folder reads back bit-identical with the same metadata, and the models of the
+source and of the folder compute the same for the same random ids.
 """
 
 import contextlib
@@ -46,18 +45,18 @@ from bert_tf.models import (
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
 
-# More than this in float32 is another model.
+# Largest allowed difference in float32.
 LIMIT = 1e-4
 ROWS, LENGTH, PREDICTIONS = 4, 48, 8
-# The outputs of pre-training in the order of the report, and the heads that
-# they need, or they come from weights as drawn.
+# The outputs of pre-training in the order of the report, and the heads whose
+# weights they need.
 PRETRAINING_OUTPUTS = {
     "sequence_output": (),
     "pooled_output": (POOLER,),
     "masked_lm_logits": (MASKED_LM,),
     "next_sentence_logits": (NEXT_SENTENCE, POOLER),
 }
-# The model of each head on an encoder, given the number of its labels.
+# Builds the model of a head on an encoder with a number of labels.
 _MODELS: dict[str, Callable[[BertEncoder, int], keras.Model]] = {
     CLASSIFIER: bert_classifier,
     TOKEN_CLASSIFIER: bert_token_classifier,
@@ -73,7 +72,7 @@ _OF_TOKENS = (
     f"{SPAN}_logits",
     f"{TOKEN_CLASSIFIER}_logits",
 )
-# What every layout states of a model and its text.
+# Fields of a checkpoint that every layout stores.
 _STATED = (
     "config",
     "vocabulary",
@@ -88,12 +87,12 @@ Batch = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One output of both models.
+    """The comparison of an output of both models.
 
     Attributes:
       output: its name.
-      difference: the largest absolute difference; NaN where there is one.
-      magnitude: the largest absolute value of the source's.
+      difference: the largest absolute difference; NaN if any value is.
+      magnitude: the largest absolute value of the source's output.
     """
 
     output: str
@@ -108,15 +107,15 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class SharedInputs:
-    """The tokens and the positions that a source and its conversion share.
+    """The tokens, positions and segments of both source and conversion.
 
-    Where a vocabulary was replaced, tokens are matched by their text.
+    Tokens of a replaced vocabulary are matched by their text.
 
     Attributes:
-      source_ids: int [n], ids of the source.
+      source_ids: int [n], ids in the source.
       ids: int [n], ids of the same tokens in the conversion.
-      positions: how many positions both have.
-      segments: how many segments both have.
+      positions: the number of common positions.
+      segments: the number of segments.
     """
 
     source_ids: np.ndarray
@@ -126,7 +125,7 @@ class SharedInputs:
 
     @classmethod
     def of(cls, source: Checkpoint, converted: Checkpoint) -> Self:
-        """What two checkpoints share."""
+        """Returns the common inputs of two checkpoints."""
         positions = min(
             source.config.longest_input,
             converted.config.longest_input,
@@ -145,10 +144,10 @@ class SharedInputs:
         )
 
     def random_batches(self, seed: int) -> tuple[Batch, Batch]:
-        """The same random rows in the source's ids and in the conversion's.
+        """Draws the same rows in the source's and in the conversion's ids.
 
-        Rows are of different lengths, the first one full, and all but the
-        first use positions from the whole table.
+        Rows differ in length; the first is full, and the others use positions
+        of the whole table.
         """
         random = np.random.default_rng((seed, 2))
         length = min(LENGTH, self.positions)
@@ -179,10 +178,10 @@ class SharedInputs:
 
 @contextlib.contextmanager
 def _nothing_drawn() -> Iterator[None]:
-    """Creates variables without values, under TensorFlow.
+    """Creates TensorFlow variables without initial values.
 
-    Initial values would be in memory beside those that replace them, and
-    TensorFlow's pool does not give back what was once in it.
+    Initial values would need memory in addition to the weights, and
+    TensorFlow's pool does not release it.
     """
     if keras.backend.backend() != "tensorflow":
         yield
@@ -193,7 +192,7 @@ def _nothing_drawn() -> Iterator[None]:
         draw = arguments["initial_value"]
         if callable(draw):
             with tf.Graph().as_default():
-                # In a graph of its own this gives the shape and draws nothing.
+                # In a separate graph this only infers the shape.
                 value = tf.convert_to_tensor(draw())
             arguments["initial_value"] = lambda: tf.raw_ops.Empty(
                 shape=value.shape.as_list(), dtype=value.dtype
@@ -207,24 +206,24 @@ def _nothing_drawn() -> Iterator[None]:
 def model_outputs(
     checkpoint: Checkpoint, batch: Batch, all_layers: bool = False
 ) -> Batch:
-    """What our Keras models compute with a checkpoint, in float32.
+    """Computes the outputs of our Keras models of a checkpoint, in float32.
 
     Args:
       checkpoint: the model.
-      batch: int32 [B, S]: input_ids, input_mask, segment_ids and, where they
-        are not 0 to S - 1, position_ids; and masked_lm_positions [B, P].
-      all_layers: adds hidden_states, those of the embeddings and of all layers
-        side by side.
+      batch: int32 [B, S]: input_ids, input_mask, segment_ids and optionally
+        position_ids (default 0 to S - 1); and masked_lm_positions [B, P].
+      all_layers: whether to add hidden_states, the concatenated outputs of the
+        embeddings and of all layers.
 
     Returns:
-      sequence_output [B, S, H] and, of what the checkpoint has, pooled_output
-      [B, H], masked_lm_logits [B, P, V] and the logits of the other heads,
-      named after them: `<head>_logits` [B, labels], of span and
-      token_classifier [B, S, labels], of replaced_tokens [B, S].
+      sequence_output [B, S, H] and, for the heads of the checkpoint,
+      pooled_output [B, H], masked_lm_logits [B, P, V] and `<head>_logits`
+      [B, labels]; of span and token_classifier [B, S, labels], of
+      replaced_tokens [B, S].
     """
     config, heads = checkpoint.config, checkpoint.heads
     absent = tuple(head for head in head_shapes(config) if head not in heads)
-    # A GPU would multiply in fewer bits than float32 has.
+    # A GPU may multiply in lower precision than float32.
     with keras.device("cpu:0"):
         with _nothing_drawn():
             encoder = encoder_class(config)(config, dtype="float32")
@@ -255,13 +254,13 @@ def model_outputs(
 def compare(
     expected: Batch, computed: Batch, mask: np.ndarray, shared: SharedInputs
 ) -> tuple[Comparison, ...]:
-    """Compares the outputs that both have, at tokens and not at padding.
+    """Compares common outputs, except at padding.
 
     Args:
-      expected: outputs of the source, in whose ids logits of words are.
+      expected: outputs of the source, with logits of words by the source's ids.
       computed: outputs of the conversion.
-      mask: int32 [B, S], 1 at tokens.
-      shared: the tokens that both have.
+      mask: int32 [B, S], 1 at tokens, 0 at padding.
+      shared: the common tokens.
     """
     comparisons, tokens = [], mask == 1
     for name in (name for name in computed if name in expected):
@@ -285,7 +284,7 @@ def compare(
 def refuse_differences(
     comparisons: Sequence[Comparison], source: str, other: str
 ) -> None:
-    """Raises `UserError` where an output differs by more than `LIMIT`."""
+    """Raises `UserError` if an output differs by more than `LIMIT`."""
     # NaN fails this comparison too.
     failed = [c for c in comparisons if not c.difference <= LIMIT]
     if failed:
@@ -306,7 +305,7 @@ def _refuse_other_contents(
     written: Checkpoint,
     dropped: Sequence[str],
 ) -> None:
-    """Raises `UserError` unless a folder holds what was to be written."""
+    """Raises `UserError` if a folder's contents differ from the conversion."""
     heads = head_shapes(source.config)
     gone = {name for head in dropped for name in heads[head]}
     unaccounted = (source.arrays.keys() - gone) ^ written.arrays.keys()
@@ -327,7 +326,7 @@ def _refuse_other_contents(
         for name in _STATED
         if getattr(written, name) != getattr(converted, name)
     ]
-    # transformers has names for outputs without names.
+    # transformers names all outputs.
     unnamed = default_labels(len(converted.labels or ()))
     if written.labels != converted.labels and converted.labels != unnamed:
         changed.append("labels")
@@ -341,7 +340,7 @@ def _refuse_other_contents(
 
 
 def _kind(checkpoint: Checkpoint) -> str:
-    """What the outputs of a sequence classifier are, stated or not."""
+    """Returns the problem_type, or its default."""
     outputs = num_labels(checkpoint, CLASSIFIER)
     unstated = REGRESSION if outputs == 1 else SINGLE_LABEL
     return checkpoint.problem_type or unstated
@@ -354,28 +353,30 @@ def prove(
     dropped: Sequence[str],
     seed: int = 0,
 ) -> tuple[Comparison, ...]:
-    """Checks a written folder against what was converted, and its source.
+    """Compares a written folder with the conversion and with its source.
 
     Args:
-      source: the source as it was loaded.
-      converted: what was to be written.
-      written: the folder as it was loaded.
-      dropped: the heads that were left out.
+      source: the loaded source.
+      converted: the checkpoint that was written.
+      written: the loaded folder.
+      dropped: the dropped heads.
       seed: of the random ids.
 
+    Returns:
+      The comparison of each output.
+
     Raises:
-      UserError: an array is unaccounted for or differs in a bit, the folder
-        states something else, or an output of the two models differs by more
-        than `LIMIT` or is not finite.
+      UserError: an array is missing, additional or not bit-identical, metadata
+        differ, or an output differs by more than `LIMIT` or is not finite.
     """
     _refuse_other_contents(source, converted, written, dropped)
     shared = SharedInputs.of(source, converted)
     source_batch, batch = shared.random_batches(seed)
     expected = model_outputs(source, source_batch)
-    # Reference cycles would keep the source's model in memory.
+    # Reference cycles keep the source's model in memory.
     gc.collect()
     computed = model_outputs(written, batch)
-    # What is not finite is refused.
+    # Values that are not finite are refused.
     with np.errstate(all="ignore"):
         comparisons = compare(expected, computed, batch["input_mask"], shared)
     refuse_differences(comparisons, source.source, "the converted model")

@@ -1,4 +1,4 @@
-"""A source and its conversion in Hugging Face's transformers, on PyTorch."""
+"""Compares a source and its conversion in transformers, on PyTorch."""
 
 import pathlib
 import tempfile
@@ -26,7 +26,7 @@ from bert_tf.conversion.proof import (
 from bert_tf.errors import UserError
 from bert_tf.recipe import read_json_object
 
-# Our names of outputs that have the same name in all classes of transformers.
+# transformers' outputs with the same name in all classes, and our names.
 _OUTPUTS = {
     "pooler_output": "pooled_output",
     "prediction_logits": "masked_lm_logits",
@@ -43,19 +43,19 @@ def compare_in_transformers(
 ) -> tuple[Comparison, ...]:
     """Compares hidden states and logits of two folders and of our model.
 
-    A folder that transformers' PyTorch classes cannot load is written to a
-    temporary folder in their layout first.
+    A folder that transformers' PyTorch classes cannot load is first written in
+    their layout to a temporary folder.
 
     Args:
-      source: the source as it was loaded.
-      source_folder: where it was loaded from.
-      written: the conversion as it was loaded.
-      folder: where it was loaded from.
+      source: the loaded source.
+      source_folder: its folder.
+      written: the loaded conversion.
+      folder: its folder.
       seed: of the random ids.
 
     Returns:
-      For each output the largest difference from transformers' model of the
-      source, of transformers' model of the conversion and of ours.
+      For each output the larger difference of transformers' and of our model of
+      the conversion from transformers' model of the source.
 
     Raises:
       UserError: transformers refuses a folder, or an output differs by more
@@ -63,8 +63,8 @@ def compare_in_transformers(
     """
     shared = SharedInputs.of(source, written)
     source_batch, batch = shared.random_batches(seed)
-    # Not all classes of transformers take positions, and 0 to S - 1 is what
-    # both use without.
+    # Not all classes of transformers take positions; the default of both is 0
+    # to S - 1.
     del source_batch["position_ids"], batch["position_ids"]
     expected = _outputs(source, source_folder, source_batch)
     ours = model_outputs(written, batch, all_layers=True)
@@ -94,7 +94,6 @@ def compare_in_transformers(
 def _outputs(
     checkpoint: Checkpoint, folder: pathlib.Path, batch: Batch
 ) -> Batch:
-    """What transformers computes with a folder, by our names."""
     import torch
     import transformers
 
@@ -124,7 +123,7 @@ def _outputs(
             model = getattr(transformers, name).from_pretrained(
                 folder, dtype=torch.float32
             )
-        # What a damaged folder raises is any of a dozen kinds.
+        # A damaged folder raises any of a dozen types.
         except Exception as error:
             reason = str(error).partition("\n")[0]
             raise UserError(
@@ -162,8 +161,8 @@ def _outputs(
             logits = logits.T
         outputs[f"{heads[0]}_logits"] = logits
     if "masked_lm_logits" in outputs:
-        places = batch["masked_lm_positions"][..., None]
+        positions = batch["masked_lm_positions"][..., None]
         outputs["masked_lm_logits"] = np.take_along_axis(
-            outputs["masked_lm_logits"], places, axis=1
+            outputs["masked_lm_logits"], positions, axis=1
         )
     return outputs

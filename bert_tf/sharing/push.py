@@ -6,7 +6,7 @@ import re
 import shutil
 
 from bert_tf.checkpoints import adapter, load_checkpoint
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, one_line
 from bert_tf.files import new_folder
 from bert_tf.libraries import require_extra
 from bert_tf.progress import log
@@ -17,7 +17,6 @@ from bert_tf.sources import (
     has_weights,
     hugging_face_answers,
     local_folder,
-    one_line,
 )
 
 

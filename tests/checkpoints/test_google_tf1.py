@@ -1,3 +1,5 @@
+"""Checkpoints of google-research/bert: read, written, damaged."""
+
 import dataclasses
 import json
 import shutil
@@ -16,8 +18,15 @@ from bert_tf.checkpoints import (
 from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.checkpoints.recognition import FOUND_IN
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from tests.checkpoints.damage import (
+    assert_refused,
+    truncated,
+    with_bytes,
+    with_keys,
+    without,
+)
 from tests.hugging_face_models import random_arrays
+from tests.user_errors import error_of
 
 v1 = tf.compat.v1
 
@@ -30,7 +39,7 @@ CONFIG = BertConfig(
     max_position_embeddings=5,
     type_vocab_size=3,
 )
-DATA = "data-00000-of-00001"
+INDEX, DATA = "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"
 PRETRAINING = ("pooler", "masked_lm", "next_sentence")
 # The keys of a file that Google released.
 RELEASED = {
@@ -47,21 +56,37 @@ def arrays(*heads):
     return random_arrays(CONFIG, heads, seed=len(heads))
 
 
-def google_keys(config=CONFIG):
-    values = config.to_dict()
+def google_keys(**changes):
+    values = CONFIG.to_dict()
     for key in ("causal", "layer_norm_eps", "masked_lm_act"):
         del values[key]
     del values["masked_lm_layer_norm_eps"]
-    return values
+    return values | changes
 
 
-def save_v1(folder, values, prefix="bert_model.ckpt", step=None, **saver):
+def save_v1(
+    folder, values, prefix="bert_model.ckpt", step=None, parts=(), **saver
+):
     """Saves variables as a TensorFlow 1 program does, and a config."""
     folder.mkdir(exist_ok=True)
     (folder / "bert_config.json").write_text(json.dumps(google_keys()))
     with v1.Graph().as_default(), v1.Session() as session:
         for name, value in values.items():
-            v1.get_variable(name, initializer=value, use_resource=False)
+
+            def part(shape, dtype, partition_info, value=value):
+                start = partition_info.var_offset[0] if partition_info else 0
+                return value[start : start + shape[0]] if shape else value
+
+            v1.get_variable(
+                name,
+                value.shape,
+                value.dtype,
+                initializer=part,
+                partitioner=(
+                    v1.fixed_size_partitioner(3) if name in parts else None
+                ),
+                use_resource=False,
+            )
         session.run(v1.global_variables_initializer())
         v1.train.Saver(**saver).save(
             session, str(folder / prefix), step, write_meta_graph=False
@@ -73,24 +98,24 @@ def save_v1(folder, values, prefix="bert_model.ckpt", step=None, **saver):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """What a TensorFlow 1 program saved: an encoder with its pooler."""
+    """An encoder with its pooler, saved by a TensorFlow 1 program."""
     return save_v1(tmp_path_factory.mktemp("saved") / "m", arrays("pooler"))
 
 
 @pytest.fixture
 def folder(saved, tmp_path):
-    """A copy of it, to damage."""
+    """A copy of it."""
     return shutil.copytree(saved, tmp_path / "m")
 
 
-def assert_same(given, wanted):
-    assert set(given) == set(wanted)
-    for name in wanted:
+def assert_same(given, expected):
+    assert set(given) == set(expected)
+    for name in expected:
         assert given[name].dtype == np.float32
-        np.testing.assert_array_equal(given[name], wanted[name])
+        np.testing.assert_array_equal(given[name], expected[name])
 
 
-def test_reads_what_a_run_left(tmp_path, capsys):
+def test_reads_the_checkpoint_of_a_run(tmp_path, capsys):
     values = arrays(*PRETRAINING)
     slots = {
         f"{name}/adam_{moment}": value + number
@@ -111,12 +136,8 @@ def test_reads_what_a_run_left(tmp_path, capsys):
     step = {"global_step": np.int64(30)}
     folder = tmp_path / "run"
     for number in (20, 30):
-        save_v1(
-            folder,
-            {k: v + number for k, v in values.items()} | slots | step,
-            "model.ckpt",
-            number,
-        )
+        changed = {k: v + number for k, v in values.items()}
+        save_v1(folder, changed | slots | step, "model.ckpt", number)
     assert recognise(folder) == "google_tf1"
     checkpoint = load_checkpoint(folder)
     assert checkpoint.config == CONFIG
@@ -124,8 +145,7 @@ def test_reads_what_a_run_left(tmp_path, capsys):
     assert set(checkpoint.left_out) == {*slots, "global_step"}
     (line,) = capsys.readouterr().err.splitlines()
     assert f"moving averages of {len(averages)} weights" in line
-    assert line.endswith("the weights are taken, as google-research/bert does.")
-    # The newest, as the file `checkpoint` says.
+    # The newest, by the file `checkpoint`.
     assert_same(checkpoint.arrays, {k: v + 30 for k, v in values.items()})
 
 
@@ -139,89 +159,22 @@ def test_reads_names_within_a_scope(tmp_path, capsys):
 
 
 def test_reads_partitioned_variables_and_shards(tmp_path):
-    values = arrays("pooler")
-    words = "bert/embeddings/word_embeddings"
-    (tmp_path / "bert_config.json").write_text(json.dumps(google_keys()))
-    with v1.Graph().as_default(), v1.Session() as session:
-        for name, value in values.items():
-
-            def part(shape, dtype, partition_info, value=value):
-                start = partition_info.var_offset[0] if partition_info else 0
-                return value[start : start + shape[0]]
-
-            v1.get_variable(
-                name,
-                value.shape,
-                initializer=part,
-                partitioner=(
-                    v1.fixed_size_partitioner(3) if name == words else None
-                ),
-                use_resource=False,
-            )
-        session.run(v1.global_variables_initializer())
-        v1.train.Saver(sharded=True).save(
-            session, str(tmp_path / "bert_model.ckpt")
-        )
+    values, words = arrays("pooler"), "bert/embeddings/word_embeddings"
+    save_v1(tmp_path, values, parts=(words,), sharded=True)
     assert_same(load_checkpoint(tmp_path).arrays, values)
 
 
-def test_reads_the_keys_of_released_files(folder):
+def test_keys_of_released_files_and_defaults(folder):
     path = folder / "bert_config.json"
-    values = {**google_keys(), **RELEASED, "hidden_act": "GELU"}
-    path.write_text(json.dumps(values))
+    path.write_text(json.dumps(google_keys(**RELEASED, hidden_act="GELU")))
     assert load_checkpoint(folder).config == CONFIG
-
-
-def test_absent_keys_take_googles_defaults(tmp_path):
-    path = tmp_path / "bert_config.json"
     path.write_text('{"vocab_size": 9}')
     assert google_tf1.read_google_config(path) == BertConfig(
         9, type_vocab_size=16
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"directionality": "left"}, "directionality is 'left'"),
-        ({"pooler_type": "mean"}, "pooler_type is 'mean'"),
-        ({"embedding_size": 2}, "embedding_size is 2"),
-        ({"causal": True}, "unknown key causal"),
-        ({"hiden_size": 4}, "unknown key hiden_size"),
-        ({"hidden_act": "swish"}, "hidden_act is 'swish'"),
-        ({"hidden_size": "4"}, "hidden_size is '4'"),
-    ],
-)
-def test_config_of_another_model(folder, changes, message):
-    path = folder / "bert_config.json"
-    path.write_text(json.dumps({**google_keys(), **changes}))
-    with pytest.raises(UserError, match=message):
-        load_checkpoint(folder)
-
-
-ALL_HEADS = tuple(head_shapes(CONFIG))
-
-
-def test_round_trip_is_exact(tmp_path):
-    values = arrays(*ALL_HEADS)
-    given = Checkpoint(CONFIG, values, labels=("no", "yes", "mäßig"))
-    save_checkpoint(tmp_path / "ours", given)
-    save_checkpoint(
-        tmp_path / "google", load_checkpoint(tmp_path / "ours"), "google_tf1"
-    )
-    assert sorted(path.name for path in (tmp_path / "google").iterdir()) == [
-        "bert_config.json",
-        "bert_model.ckpt.data-00000-of-00001",
-        "bert_model.ckpt.index",
-        "labels.json",
-    ]
-    back = load_checkpoint(tmp_path / "google")
-    assert (back.config, back.labels) == (CONFIG, given.labels)
-    assert (back.heads, back.left_out) == (ALL_HEADS, ())
-    assert_same(back.arrays, values)
-
-
-def test_a_v1_saver_restores_what_is_written(tmp_path):
+def test_a_v1_saver_restores_a_written_folder(tmp_path):
     values = arrays(*PRETRAINING)
     google_tf1.write(tmp_path, Checkpoint(CONFIG, values))
     prefix = str(tmp_path / "bert_model.ckpt")
@@ -239,7 +192,7 @@ def test_a_v1_saver_restores_what_is_written(tmp_path):
     assert config == google_keys()
 
 
-def test_what_google_does_otherwise_is_said_and_read_back(tmp_path):
+def test_what_google_computes_otherwise(tmp_path):
     config = dataclasses.replace(
         CONFIG, hidden_act="gelu_erf", layer_norm_eps=1e-5
     )
@@ -255,50 +208,16 @@ def test_what_google_does_otherwise_is_said_and_read_back(tmp_path):
     assert google_tf1.notices(CONFIG) == []
 
 
-def test_a_causal_model_is_not_written(tmp_path):
+def test_a_failed_write_leaves_nothing(tmp_path):
     config = dataclasses.replace(CONFIG, causal=True)
-    with pytest.raises(UserError, match="causal is true"):
-        save_checkpoint(
-            tmp_path / "m", Checkpoint(config, arrays("pooler")), "google_tf1"
-        )
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_writing_leaves_nothing_when_it_fails(tmp_path):
+    causal = Checkpoint(config, arrays("pooler"))
+    line = error_of(save_checkpoint, tmp_path / "m", causal, "google_tf1")
+    assert "causal is true" in line
     values = arrays("pooler")
     values["bert/pooler/dense/bias"] = np.array(["text"])
     with pytest.raises((TypeError, ValueError)):
         google_tf1.write(tmp_path, Checkpoint(CONFIG, values))
     assert list(tmp_path.iterdir()) == []
-
-
-def damaged(end, change):
-    """Changes the bytes of the file with such an end."""
-
-    def damage(folder):
-        path = folder / f"bert_model.ckpt.{end}"
-        path.write_bytes(change(path.read_bytes()))
-
-    return damage
-
-
-def gone(end):
-    return lambda folder: (folder / f"bert_model.ckpt.{end}").unlink()
-
-
-def no_shard(folder):
-    (folder / f"bert_model.ckpt.{DATA}").rename(
-        folder / "bert_model.ckpt.data-00000-of-00002"
-    )
-
-
-def no_config(folder):
-    (folder / "bert_config.json").unlink()
-
-
-def other_sizes(folder):
-    values = {**google_keys(), "intermediate_size": 7}
-    (folder / "bert_config.json").write_text(json.dumps(values))
 
 
 def two_prefixes(folder):
@@ -314,69 +233,69 @@ def newest_is_missing(folder):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
+        (truncated(DATA, 1), r"of-00001: truncated; .* take \d+ bytes"),
+        (without(DATA), r"ckpt.index: its .data files .* \(found none\)"),
         (
-            damaged(DATA, lambda data: data[:-1]),
-            r"data-00000-of-00001: truncated; .* take \d+ bytes",
+            lambda folder: (folder / DATA).rename(folder / f"{DATA[:-1]}2"),
+            r"\(found bert_model.ckpt.data-00000-of-00002\)",
         ),
-        (gone(DATA), r"ckpt.index: its .data files .* \(found none\)"),
-        (no_shard, r"\(found bert_model.ckpt.data-00000-of-00002\)"),
-        (gone("index"), "bert_model.ckpt.index is missing"),
+        (without(INDEX), "bert_model.ckpt.index is missing"),
+        (truncated(INDEX, 9), "ckpt.index: damaged checkpoint"),
         (
-            damaged("index", lambda data: data[:-9]),
+            with_bytes(INDEX, lambda data: data[:60] + b"?" + data[61:]),
             "ckpt.index: damaged checkpoint",
         ),
-        (
-            damaged("index", lambda data: data[:60] + b"?" + data[61:]),
-            "ckpt.index: damaged checkpoint",
-        ),
-        (damaged("index", lambda _: b""), "ckpt.index: damaged checkpoint"),
-        (no_config, "no bert_config.json"),
-        (other_sizes, r"dense/kernel is \[4, 6\] .* says \[4, 7\]"),
+        (with_bytes(INDEX, lambda _: b""), "ckpt.index: damaged checkpoint"),
+        (without("bert_config.json"), "no bert_config.json"),
         (two_prefixes, r"2 checkpoints \(bert_model.ckpt, other.ckpt\)"),
         (newest_is_missing, "names model.ckpt-9, but .* has bert_model.ckpt"),
+        *(
+            (with_keys("bert_config.json", **changes), message)
+            for changes, message in (
+                (
+                    {"intermediate_size": 7},
+                    r"dense/kernel is \[4, 6\] .* says \[4, 7\]",
+                ),
+                ({"directionality": "left"}, "directionality is 'left'"),
+                ({"pooler_type": "mean"}, "pooler_type is 'mean'"),
+                ({"embedding_size": 2}, "embedding_size is 2"),
+                ({"causal": True}, "unknown key causal"),
+                ({"hiden_size": 4}, "unknown key hiden_size"),
+                ({"hidden_act": "swish"}, "hidden_act is 'swish'"),
+                ({"hidden_size": "4"}, "hidden_size is '4'"),
+            )
+        ),
     ],
 )
-def test_a_damaged_folder_is_one_line(folder, damage, message):
-    damage(folder)
-    with pytest.raises(UserError, match=message) as error:
-        load_checkpoint(folder)
-    assert "\n" not in str(error.value)
+def test_a_damaged_folder(saved, tmp_path, damage, message):
+    assert_refused(saved, tmp_path, damage, message)
 
 
 def test_changed_values_are_found_when_they_are_read(folder, tmp_path):
-    damaged(DATA, lambda data: data[:3] + bytes([data[3] ^ 1]) + data[4:])(
-        folder
-    )
+    with_bytes(DATA, lambda d: d[:3] + bytes([d[3] ^ 1]) + d[4:])(folder)
     checkpoint = load_checkpoint(folder)
-    with pytest.raises(UserError, match="at bert/embeddings/LayerNorm/beta"):
-        checkpoint.arrays["bert/embeddings/LayerNorm/beta"]
-    with pytest.raises(UserError, match="damaged checkpoint"):
-        save_checkpoint(tmp_path / "ours", checkpoint)
+    name = "bert/embeddings/LayerNorm/beta"
+    assert f"at {name}" in error_of(lambda: checkpoint.arrays[name])
+    line = error_of(save_checkpoint, tmp_path / "ours", checkpoint)
+    assert "damaged checkpoint" in line
     assert not (tmp_path / "ours").exists()
 
 
-def test_the_first_format_is_told(tmp_path):
+def test_files_that_are_not_opened(folder, tmp_path):
     version = v1.train.SaverDef.V1
-    folder = save_v1(tmp_path / "m", arrays("pooler"), write_version=version)
-    with pytest.raises(UserError, match="TensorFlow's first format") as error:
-        load_checkpoint(folder)
-    assert "\n" not in str(error.value)
-
-
-def test_a_path_that_tensorflow_takes_for_a_pattern(folder, tmp_path):
+    old = save_v1(tmp_path / "v1", arrays("pooler"), write_version=version)
+    assert "TensorFlow's first format" in error_of(load_checkpoint, old)
     assert load_checkpoint(folder.rename(tmp_path / "a* ä?")).heads
-    with pytest.raises(UserError, match="opens no path with"):
-        load_checkpoint((tmp_path / "a* ä?").rename(tmp_path / "a[1]"))
-
-
-def test_other_libraries_ckpt_files_are_not_googles(tmp_path):
+    moved = (tmp_path / "a* ä?").rename(tmp_path / "a[1]")
+    assert "opens no path with" in error_of(load_checkpoint, moved)
+    # Of another library.
     (tmp_path / "bert_config.json").write_text("{}")
     (tmp_path / "epoch=3.ckpt").write_bytes(b"PK\x03\x04 no table of ours")
     assert not FOUND_IN["google_tf1"](tmp_path)
 
 
 def test_heads_of_googles_fine_tuning():
-    """As run_classifier.py and run_squad.py call their variables."""
+    """The names of variables in run_classifier.py and run_squad.py."""
     heads = head_shapes(CONFIG)
     assert heads["classifier"] == {
         "output_weights": (None, 4),

@@ -21,10 +21,17 @@ from reference_bert import ReferenceBert
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import BertEncoder
-from bert_tf.errors import UserError
 from bert_tf.text.tokenizer import BertTokenizer
+from tests.checkpoints.damage import (
+    assert_refused,
+    changed_json,
+    with_bytes,
+    without,
+)
+from tests.user_errors import error_of
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "##s", "fox")
+WEIGHTS, BIAS = "model.weights.h5", "layers/dense/vars/1"
 
 
 def backbone(**changes):
@@ -72,12 +79,8 @@ def presets(models, tmp_path_factory):
 
 @pytest.fixture
 def copied(presets, tmp_path):
-    """Makes a copy of a preset that a test may damage."""
-
-    def copy(name):
-        return shutil.copytree(presets / name, tmp_path / name)
-
-    return copy
+    """Copies a preset."""
+    return lambda name: shutil.copytree(presets / name, tmp_path / name)
 
 
 def hub_inputs(inputs):
@@ -88,21 +91,24 @@ def hub_inputs(inputs):
     }
 
 
-def rewrite_h5(path, rename):
-    """Copies a weights file; `rename` gives each array's new name or None."""
-    with h5py.File(path) as old:
-        arrays = {}
-        old.visititems(
+def rename_arrays(path, rename):
+    with h5py.File(path, "r+") as file:
+        names = []
+        file.visititems(
             lambda name, found: (
-                arrays.update({name: found[()]})
-                if isinstance(found, h5py.Dataset)
-                else None
+                names.append(name) if isinstance(found, h5py.Dataset) else None
             )
         )
-    with h5py.File(path, "w") as new:
-        for name, array in arrays.items():
-            if rename(name) is not None:
-                new[rename(name)] = array
+        for name in names:
+            if rename(name) != name:
+                file.move(name, rename(name))
+
+
+def set_bias(path, values):
+    """Replaces the bias of the pooler in a weights file."""
+    with h5py.File(path, "a") as file:
+        del file[BIAS]
+        file[BIAS] = values
 
 
 @pytest.mark.parametrize(
@@ -118,27 +124,35 @@ def test_outputs_are_those_of_keras_hub(models, presets, name, heads):
     assert checkpoint.heads == heads
     config = checkpoint.config
     assert (config.hidden_dropout_prob, config.type_vocab_size) == (0.25, 3)
-    # What is computed at padding, nobody uses.
     inputs = encoder_inputs(config)
+    if name == "backbone":
+        real = inputs["input_mask"].astype(bool)
+        assert not real.all()
+        ours = BertEncoder.from_checkpoint(presets / name)(inputs)
+        theirs = models[name](hub_inputs(inputs))
+        np.testing.assert_allclose(
+            *(numpy(m["sequence_output"])[real] for m in (ours, theirs)),
+            atol=1e-5,
+        )
+    # Outputs at padding differ.
     inputs["input_mask"][:] = 1
     model, hub = models[name], hub_inputs(inputs)
     theirs = getattr(model, "backbone", model)(hub)
-    wanted = {
+    expected = {
         output: numpy(theirs[output])
         for output in ("sequence_output", "pooled_output")
     }
     if name == "masked_lm":
-        places = np.tile(np.arange(10, dtype=np.int32), (3, 1))
-        logits = model({**hub, "mask_positions": places})
-        wanted["masked_lm_logits"] = numpy(logits)
+        positions = np.tile(np.arange(10, dtype=np.int32), (3, 1))
+        logits = model({**hub, "mask_positions": positions})
+        expected["masked_lm_logits"] = numpy(logits)
     if name == "classifier":
-        wanted["classifier_logits"] = numpy(model(hub))
-    made = assert_computes(presets / name, inputs, wanted)
-    assert made == set(wanted)
+        expected["classifier_logits"] = numpy(model(hub))
+    assert assert_computes(presets / name, inputs, expected) == set(expected)
 
 
-def test_the_head_of_keras_hub_has_forms_of_its_own(models, presets):
-    """The encoder's own forms would be seen."""
+def test_the_head_of_keras_hub_has_its_own_gelu_and_epsilon(models, presets):
+    """With the encoder's, its logits differ."""
     checkpoint = load_checkpoint(presets / "masked_lm")
     inputs = encoder_inputs(checkpoint.config)
     outputs = models["masked_lm"].backbone(hub_inputs(inputs))
@@ -153,19 +167,7 @@ def test_the_head_of_keras_hub_has_forms_of_its_own(models, presets):
     assert np.abs(ours - other).max() > 1e-5
 
 
-def test_a_padded_row_of_keras_hub(models, presets):
-    encoder = BertEncoder.from_checkpoint(presets / "backbone")
-    inputs = encoder_inputs(encoder.config)
-    real = inputs["input_mask"].astype(bool)
-    assert not real.all()
-    theirs = models["backbone"](hub_inputs(inputs))["sequence_output"]
-    ours = encoder(inputs)["sequence_output"]
-    np.testing.assert_allclose(
-        numpy(ours)[real], numpy(theirs)[real], atol=1e-5
-    )
-
-
-def test_vocabulary_and_casing_come_along(presets):
+def test_vocabulary_and_casing(presets):
     for name, lower_case in (("backbone", False), ("masked_lm", True)):
         checkpoint = load_checkpoint(presets / name)
         assert checkpoint.vocabulary.tokens == WORDS
@@ -187,37 +189,31 @@ def test_tokenizers_of_relatives(kind, tmp_path):
         np.testing.assert_array_equal(ours.tokenize(text), theirs(text))
 
 
+def assert_same(folder, preset):
+    found, expected = (load_checkpoint(f).arrays for f in (folder, preset))
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
 def test_shards_are_read_as_one_file(models, presets, copied):
     folder = copied("backbone")
-    (folder / "model.weights.h5").unlink()
-    models["backbone"].save_weights(
-        folder / "model.weights.json", max_shard_size=3e-6
-    )
-    assert len(list(folder.glob("model_*.weights.h5"))) > 1
-    whole = load_checkpoint(presets / "backbone").arrays
-    sharded = load_checkpoint(folder).arrays
-    assert sharded.keys() == whole.keys()
-    for name, array in whole.items():
-        np.testing.assert_array_equal(sharded[name], array)
-
-    first = folder / "model_00000.weights.h5"
-    shutil.copy(first, folder / "twice.weights.h5")
+    (folder / WEIGHTS).unlink()
     path = folder / "model.weights.json"
-    values = json.loads(path.read_text())
-    values["weight_map"]["more"] = "twice.weights.h5"
-    path.write_text(json.dumps(values))
-    with pytest.raises(UserError, match="is in two files of the preset"):
-        load_checkpoint(folder)
+    models["backbone"].save_weights(path, max_shard_size=3e-6)
+    assert len(list(folder.glob("model_*.weights.h5"))) > 1
+    assert_same(folder, presets / "backbone")
+
+    shutil.copy(folder / "model_00000.weights.h5", folder / "twice.weights.h5")
+    files = json.loads(path.read_text())["weight_map"]
+    changed_json(path, weight_map=files | {"more": "twice.weights.h5"})
+    line = error_of(load_checkpoint, folder)
+    assert "is in two files of the preset" in line
     for name in ("../x.weights.h5", "/etc/x.weights.h5", "x.bin", 3):
-        (folder / "model.weights.json").write_text(
-            json.dumps({"weight_map": {"/layers/dense/vars": [name]}})
-        )
-        shown = re.escape(f"weight_map names {json.dumps(name)}; it takes")
-        with pytest.raises(UserError, match=shown):
-            load_checkpoint(folder)
-    (folder / "model.weights.json").write_text("{}")
-    with pytest.raises(UserError, match="holds no weight_map"):
-        load_checkpoint(folder)
+        changed_json(path, weight_map={"/layers/dense/vars": [name]})
+        assert str(name) in error_of(load_checkpoint, folder)
+    path.write_text("{}")
+    assert "weight_map" in error_of(load_checkpoint, folder)
 
 
 def test_bfloat16_is_read(tmp_path):
@@ -236,7 +232,7 @@ def test_an_optimizer_is_left_out(copied):
     with h5py.File(folder / "task.weights.h5", "a") as file:
         file["optimizer/vars/7"] = np.ones(8, np.float32)
     left_out = load_checkpoint(folder).left_out
-    # KerasHub compiles a task: the step and the rate are there already.
+    # KerasHub compiles a task, which saves the step and the rate.
     assert {"task/optimizer/vars/0", "task/optimizer/vars/7"} <= set(left_out)
     assert all("/optimizer/" in name for name in left_out)
 
@@ -248,38 +244,28 @@ def test_older_names_are_read(presets, copied):
         name = name.replace("layers/", "_layer_checkpoint_dependencies/", 1)
         return re.sub(r"/(query|key|value|output)_dense", r"/_\1_dense", name)
 
-    rewrite_h5(folder / "model.weights.h5", older)
-    arrays = load_checkpoint(folder).arrays
-    for name, array in load_checkpoint(presets / "backbone").arrays.items():
-        np.testing.assert_array_equal(arrays[name], array)
-
-    with h5py.File(folder / "model.weights.h5", "a") as file:
-        file["layers/dense/vars/1"] = np.ones(8, np.float32)
-    with pytest.raises(UserError, match="are the same layer's"):
-        load_checkpoint(folder)
+    rename_arrays(folder / WEIGHTS, older)
+    assert_same(folder, presets / "backbone")
+    with h5py.File(folder / WEIGHTS, "a") as file:
+        file[BIAS] = np.ones(8, np.float32)
+    assert "are the same layer's" in error_of(load_checkpoint, folder)
 
 
-def test_the_head_of_keras_hub_stays_with_us(presets, tmp_path):
-    checkpoint = load_checkpoint(presets / "masked_lm")
-    report = convert_checkpoint(
-        presets / "masked_lm", "bert_tf", tmp_path / "ours"
-    )
+def test_a_head_of_keras_hub_is_written_by_us_alone(presets, tmp_path, capsys):
+    preset = presets / "masked_lm"
+    report = convert_checkpoint(preset, "bert_tf", tmp_path / "ours")
     assert report.family == "keras_hub"
     assert report.heads == ("pooler", "masked_lm")
     assert len(report.comparisons) == 3
-    again = load_checkpoint(tmp_path / "ours")
-    assert again.config == checkpoint.config
-    assert again.config.masked_lm_act == "gelu_erf"
-    for name, array in checkpoint.arrays.items():
-        np.testing.assert_array_equal(again.arrays[name], array)
-
-
-@pytest.mark.parametrize("to", ["google_tf1", "hugging_face"])
-def test_a_head_of_keras_hub_without_a_place(to, presets, tmp_path, capsys):
-    target, preset = tmp_path / "out", presets / "masked_lm"
-    with pytest.raises(UserError, match=f"{to} cannot hold a masked LM head"):
-        convert_checkpoint(preset, to, target)
-    assert not target.exists()
+    config = load_checkpoint(tmp_path / "ours").config
+    assert config == load_checkpoint(preset).config
+    assert config.masked_lm_act == "gelu_erf"
+    assert_same(tmp_path / "ours", preset)
+    for to in ("google_tf1", "hugging_face"):
+        target = tmp_path / to
+        line = error_of(convert_checkpoint, preset, to, target)
+        assert f"{to} cannot hold a masked LM head" in line
+        assert not target.exists()
     report = convert_checkpoint(preset, to, target, drop_heads=["masked_lm"])
     assert report.heads == ("pooler",)
     assert report.not_compared["masked_lm_logits"] == "masked_lm was dropped"
@@ -289,125 +275,87 @@ def test_a_head_of_keras_hub_without_a_place(to, presets, tmp_path, capsys):
     assert config.masked_lm_layer_norm_eps == 0.0
 
 
-def test_missing_and_unexpected_arrays(copied):
-    folder = copied("classifier")
-    path = folder / "model.weights.h5"
-    rewrite_h5(
-        path, lambda n: n.replace("transformer_encoder_2", "transformer_x")
+def changed(file, name=None, **arguments):
+    """Changes the class or its arguments, where None removes one."""
+
+    def damage(folder):
+        values = json.loads((folder / file).read_text())
+        values["class_name"] = name or values["class_name"]
+        values["config"] |= arguments
+        for key in [k for k in arguments if arguments[k] is None]:
+            del values["config"][key]
+        (folder / file).write_text(json.dumps(values))
+
+    return damage
+
+
+def other_layers(folder):
+    rename_arrays(
+        folder / WEIGHTS,
+        lambda name: name.replace("transformer_encoder_2", "transformer_x"),
     )
-    with pytest.raises(UserError) as caught:
-        load_checkpoint(folder)
-    line = str(caught.value)
-    assert "\n" not in line
-    assert "missing: model/layers/transformer_encoder_2/" in line
-    assert "unexpected: model/layers/transformer_x/" in line
+
+
+def linked(folder):
+    with h5py.File(folder / "other.h5", "w") as other:
+        other["x"] = np.ones(8, np.float32)
+    set_bias(folder / WEIGHTS, h5py.ExternalLink(folder / "other.h5", "x"))
 
 
 @pytest.mark.parametrize(
-    ("file", "changes", "message"),
+    ("damage", "message"),
     [
-        ("config.json", "RobertaBackbone", "class_name='RobertaBackbone'"),
-        ("config.json", None, "holds no class_name and config"),
-        ("config.json", {"num_heads": "two"}, "json: num_heads is 'two'"),
-        ("config.json", {"dropout": None}, "BertBackbone.*missing: dropout"),
-        ("config.json", {"rope": 1}, "BertBackbone.*unknown: rope"),
+        (changed("config.json", "RobertaBackbone"), "class_name='RobertaBackb"),
         (
-            "config.json",
-            {"num_heads": 3},
-            "hidden_size is 8; it takes a multiple",
+            lambda folder: changed_json(folder / "config.json", config=None),
+            "holds no class_name and config",
         ),
+        (changed("config.json", num_heads="two"), "json: num_heads is 'two'"),
+        (changed("config.json", dropout=None), "BertBackb.*missing: dropout"),
+        (changed("config.json", rope=1), "BertBackbone.*unknown: rope"),
+        (changed("config.json", num_heads=3), "is 8; it takes a multiple"),
+        (changed("config.json", num_heads=4), r"is \[8, 2, 4\] .* \[8, 4,"),
         (
-            "config.json",
-            {"num_heads": 4},
-            r"is \[8, 2, 4\] where the configuration says \[8, 4,",
-        ),
-        (
-            "config.json",
-            {"dtype": {"class_name": "QuantizedDTypePolicy"}},
+            changed(
+                "config.json", dtype={"class_name": "QuantizedDTypePolicy"}
+            ),
             "QuantizedDTypePolicy; quantized presets cannot",
         ),
+        (changed("task.json", num_classes=2), r"\[8, 3\] .* says \[8, 2\]"),
+        (changed("task.json", num_classes="3"), "task.json: num_classes is '3"),
+        (changed("task.json", activation="softmax"), 'activation is "softmax"'),
+        (without("task.weights.h5"), "not its task.weights.h5"),
+        (without("config.json"), "keras_hub, but no config.json"),
         (
-            "task.json",
-            {"num_classes": 2},
-            r"\[8, 3\] where the configuration says \[8, 2\]",
+            other_layers,
+            "missing: model/layers/transformer_encoder_2/"
+            ".*unexpected: model/layers/transformer_x/",
         ),
-        ("task.json", {"num_classes": "3"}, "task.json: num_classes is '3'"),
-        (
-            "task.json",
-            {"activation": "softmax"},
-            'activation is "softmax"; a head here gives logits',
+        *(
+            (with_bytes(WEIGHTS, change), "h5: damaged weights")
+            for change in (
+                lambda _: b"",
+                lambda _: b"no HDF5" * 100,
+                lambda data: data[:-100],
+                lambda data: data[: len(data) // 3],
+            )
         ),
+        (linked, f"missing: model/{BIAS}"),
     ],
 )
-def test_descriptions_that_cannot_be_read(copied, file, changes, message):
-    folder = copied("classifier")
-    values = json.loads((folder / file).read_text())
-    if isinstance(changes, dict):
-        values["config"] |= changes
-        if changes == {"dropout": None}:
-            del values["config"]["dropout"]
-    else:
-        values["class_name"] = changes
-    (folder / file).write_text(json.dumps(values))
-    with pytest.raises(UserError, match=message) as caught:
-        load_checkpoint(folder)
-    assert "\n" not in str(caught.value)
+def test_a_damaged_folder(presets, tmp_path, damage, message):
+    assert_refused(presets / "classifier", tmp_path, damage, message)
 
 
-def test_files_that_are_missing(copied):
-    folder = copied("classifier")
-    (folder / "task.weights.h5").unlink()
-    with pytest.raises(UserError, match="not its task.weights.h5"):
-        load_checkpoint(folder)
-    (folder / "config.json").unlink()
-    with pytest.raises(UserError, match="keras_hub, but no config.json"):
-        load_checkpoint(folder)
-
-
-def test_damaged_weights(copied):
+def test_elements_that_are_no_floating_point_numbers(copied):
     folder = copied("backbone")
-    path = folder / "model.weights.h5"
-    whole = path.read_bytes()
-    for torn in (b"", b"no HDF5" * 100, whole[:-100], whole[: len(whole) // 3]):
-        path.write_bytes(torn)
-        with pytest.raises(UserError, match="h5: damaged weights") as caught:
-            load_checkpoint(folder)
-        assert "\n" not in str(caught.value)
-
-
-def test_links_out_of_the_file_are_not_followed(copied, tmp_path):
-    folder = copied("backbone")
-    path, name = folder / "model.weights.h5", "layers/dense/vars/1"
-    with h5py.File(tmp_path / "other.h5", "w") as other:
-        other["x"] = np.ones(8, np.float32)
-    with h5py.File(path, "a") as file:
-        del file[name]
-        file[name] = h5py.ExternalLink(tmp_path / "other.h5", "x")
-    with pytest.raises(UserError, match=f"missing: model/{name}"):
-        load_checkpoint(folder)
-    (tmp_path / "numbers").write_bytes(np.ones(8, np.float32).tobytes())
-    with h5py.File(path, "a") as file:
-        del file[name]
-        file.create_dataset(
-            name, (8,), "f4", external=[(tmp_path / "numbers", 0, 32)]
-        )
-    with pytest.raises(UserError, match="its numbers in another file"):
-        load_checkpoint(folder)
-
-
-def test_no_numbers(copied):
-    folder = copied("backbone")
-    path, name = folder / "model.weights.h5", "layers/dense/vars/1"
     for values, message in (
         (np.zeros(8, "V2"), "no numbers"),
         (np.arange(8), "holds int64, not floating-point"),
     ):
-        with h5py.File(path, "a") as file:
-            del file[name]
-            file[name] = values
+        set_bias(folder / WEIGHTS, values)
         arrays = load_checkpoint(folder).arrays
-        with pytest.raises(UserError, match=message):
-            arrays["bert/pooler/dense/bias"]
+        assert message in error_of(lambda a=arrays: a["bert/pooler/dense/bias"])
 
 
 def test_reading_needs_neither_tensorflow_nor_keras(presets):

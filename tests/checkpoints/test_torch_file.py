@@ -147,9 +147,9 @@ def test_damaged_and_other_files(torch, tmp_path):
     path.write_bytes(path.read_bytes()[:-700])
     refused("damaged")
     torch.save([torch.zeros(2)], path)
-    refused("something else than named tensors")
+    refused("does not hold named tensors")
     torch.save({"model": {"a": torch.zeros(2)}}, path)
-    refused("something else than named tensors")
+    refused("does not hold named tensors")
 
 
 class _Tensor:

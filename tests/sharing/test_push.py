@@ -53,7 +53,9 @@ def push(model, to, *flags, hub: Hub | None = None, token: str = TOKEN):
             "HF_TOKEN": token,
             "HF_HUB_DISABLE_XET": "1",
         }
-        return commands.run("tools.push", *words, environment=environment)
+        return commands.run_as_process(
+            "tools.push", *words, environment=environment
+        )
 
 
 def refused(*arguments, **more) -> str:

@@ -1,16 +1,20 @@
-"""Exit codes and one-line errors, seen from outside."""
+"""Exit codes, one-line errors and start-up, in processes of their own."""
 
+import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
 
+from tools import command_line
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPT = """
 from absl import flags
 from tools import command_line
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 import errno
 
 KIND = flags.DEFINE_string("kind", None, "What happens.")
@@ -24,98 +28,82 @@ def main():
         raise KeyboardInterrupt
     if KIND.value == "bug":
         raise ZeroDivisionError
-    print("done")
+    if KIND.value == "names":
+        command_line.name_fields(["rate", "kind"])
+        log("`kind`=a and `rate` and `rate`=1, with `code` and `a b`")
+        raise UserError("`inputs`=x: pass `kind`=good.")
+    import os, tensorflow as tf
+    tf.constant(1)
+    print("done \\u0414", os.environ["TF_ENABLE_ONEDNN_OPTS"])
 
 command_line.run(main)
 """
-
-
-def run_script(
-    body: str = 'print("done")', *arguments: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Runs a command whose last line is another."""
-    return subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            SCRIPT.replace('print("done")', body),
-            *arguments,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        # Where it is set, TensorFlow is not imported first.
-        env={"TF_CPP_MIN_LOG_LEVEL": "2", "PATH": "", **environment},
-    )
+# Where it is set, TensorFlow is not imported first.
+SHOWN = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "error"),
+    ("arguments", "environment", "code", "output", "error"),
     [
-        (["--kind=good"], 0, ""),
-        (["--kind=user"], 1, "error: --x=1: wrong, give 2.\n"),
+        # TensorFlow's messages are hidden, and oneDNN is on.
+        ([], {}, 0, "done \u0414 1\n", ""),
+        # Names in other scripts on an ASCII terminal; the user's own setting.
+        (
+            ["--kind=good"],
+            {"PYTHONIOENCODING": "ascii", "TF_ENABLE_ONEDNN_OPTS": "0"},
+            0,
+            "done \\u0414 0\n",
+            "",
+        ),
+        (["--kind=user"], SHOWN, 1, "", "error: --x=1: wrong, give 2.\n"),
         (
             ["--kind=full"],
+            SHOWN,
             1,
+            "",
             "error: No space left on device (/f); free some space and run "
             "the same command again.\n",
         ),
-        (["--kind=interrupt"], 130, "interrupted\n"),
+        (["--kind=interrupt"], SHOWN, 130, "", "interrupted\n"),
+        (["word"], SHOWN, 1, "", "error: unexpected argument 'word'; "),
         (
-            ["word"],
+            ["--kind=names"],
+            SHOWN,
             1,
-            "error: unexpected argument 'word'; flags are written "
-            "--name=value.\n",
+            "",
+            "--kind=a and --set rate and --set rate=1, with `code` and `a b`\n"
+            "error: --input=x: pass --kind=good.\n",
         ),
+        (["--kind=bug"], SHOWN, 1, "", "Traceback (most recent call last)"),
     ],
 )
-def test_exit_code_and_line(arguments, code, error):
-    done = run_script('print("done")', *arguments)
-    assert (done.returncode, done.stderr) == (code, error)
-
-
-def test_names_in_other_scripts_on_an_ascii_terminal():
-    done = run_script('print("done \\u0414")', PYTHONIOENCODING="ascii")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "done \\u0414\n"
-
-
-@pytest.mark.parametrize("given", [{}, {"TF_ENABLE_ONEDNN_OPTS": "0"}])
-def test_onednn_is_on_unless_the_user_says_otherwise(given):
-    body = "import os; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
-    done = run_script(body, **given)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ("0\n" if given else "1\n")
-
-
-def test_a_defect_shows_its_stack_trace():
-    done = run_script('print("done")', "--kind=bug")
-    assert done.returncode != 0
-    assert "ZeroDivisionError" in done.stderr
-
-
-def test_tensorflow_starts_in_silence():
-    body = "import tensorflow as tf; tf.constant(1); print('done')"
+def test_a_command(arguments, environment, code, output, error):
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.replace('print("done")', body)],
+        [sys.executable, "-c", SCRIPT, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        env={"PATH": ""},
+        encoding="utf-8",
+        env={"PATH": "", "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8", **environment},
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    assert (done.returncode, done.stdout) == (code, output), done.stderr
+    assert done.stderr.startswith(error)
+    if error.endswith("\n") or not error:
+        assert done.stderr == error
 
 
-def test_flags_for_the_names_of_arguments():
-    done = run_script(
-        """from bert_tf.progress import log
-
-    command_line.name_fields(["rate", "kind"])
-    log("`kind`=a and `rate` and `rate`=1, with `code` and `a b` as it is")
-    raise UserError("`inputs`=x: pass `kind`=good.")"""
-    )
-    assert done.stderr.splitlines() == [
-        "--kind=a and --set rate and --set rate=1, with `code` and `a b` as "
-        "it is",
-        "error: --input=x: pass --kind=good.",
-    ]
+def test_memory_in_huge_pages(monkeypatch):
+    started = []
+    monkeypatch.setattr(command_line.os, "execv", lambda *a: started.append(a))
+    monkeypatch.setattr(command_line.sys, "platform", "linux")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
+    command_line.use_huge_pages()
+    assert started == []
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    command_line.use_huge_pages()
+    assert started == [(sys.executable, sys.orig_argv)]
+    assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    monkeypatch.setattr(command_line.sys, "platform", "darwin")
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    command_line.use_huge_pages()
+    assert len(started) == 1

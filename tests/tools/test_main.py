@@ -1,7 +1,6 @@
 """All commands under one name, and the help of each."""
 
 import ast
-import functools
 import pathlib
 import subprocess
 
@@ -19,7 +18,6 @@ def docstring(module: str) -> str:
     return ast.get_docstring(tree)
 
 
-@functools.cache
 def help_of(module: str) -> subprocess.CompletedProcess[str]:
     return commands.run(f"tools.{module}", "--help")
 
@@ -31,6 +29,8 @@ def test_every_command_is_listed_with_its_first_line():
         if '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8")
     }
     assert files == set(COMMANDS.values())
+    done = commands.run("tools.__main__", "--version")
+    assert done.stdout == f"bert-tf {bert_tf.__version__}\n"
     done = commands.run("tools.__main__", "--help")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -54,11 +54,6 @@ def test_what_does_not_run(words, error):
     assert done.stderr.startswith(error)
 
 
-def test_version():
-    done = commands.run("tools.__main__", "--version")
-    assert done.stdout == f"bert-tf {bert_tf.__version__}\n"
-
-
 @pytest.mark.parametrize("module", COMMANDS.values())
 def test_help(module):
     done = help_of(module)
@@ -71,10 +66,13 @@ def test_help(module):
     assert str(TOOLS) not in done.stdout
 
 
-def test_short_help_and_help_beside_a_mistake():
+def test_other_flags_of_help(tmp_path):
     for words in (["--helpshort"], ["-h"], ["--no_such_flag=1", "--help"]):
         done = commands.run("tools.score", *words)
         assert (done.returncode, done.stdout) == (0, help_of("score").stdout)
+    started = commands.Command("tools.score", "--helpfull", log=tmp_path / "l")
+    assert started.wait() == 0
+    assert "--predictions" in started.printed()
 
 
 def test_defaults_are_shown():
@@ -85,9 +83,3 @@ def test_defaults_are_shown():
     assert "mixed_float16. Default: float32." in text
     text = help_of("create_pretraining_data").stdout
     assert "--runner (local or beam; default: local)" in text
-
-
-def test_help_of_all_flags():
-    done = commands.run("tools.score", "--helpfull")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "--predictions" in done.stdout

@@ -84,8 +84,5 @@ def test_what_is_no_fine_tuned_folder(folder, tmp_path) -> None:
     start = folder.parent / "start"
     done = prune(f"--model={start}", f"--output_dir={tmp_path}/new")
     assert done.returncode == 1
-    assert done.stderr == (
-        f"error: --model={start}: has no recipe.json, so it is no folder that "
-        "tools.run_finetuning left; give the folder of a fine-tuning.\n"
-    )
+    assert done.stderr.startswith(f"error: --model={start}: has no recipe.json")
     assert not (tmp_path / "new").exists()

@@ -1,7 +1,6 @@
 """The command: flags, tasks' own defaults, kill -9 and resume, predict."""
 
 import json
-import os
 import pathlib
 import re
 import signal
@@ -161,47 +160,3 @@ def test_help_groups_the_settings_by_kind():
     assert places[0] < found[0] < places[1] < found[1] < places[2] < found[2]
     # What a kind has in common with others is told once.
     assert done.stdout.count("log_steps=") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--task=mrcp"], "--task=mrcp: no such task. Did you mean mrpc?"),
-        ([], "--task: give one of choice, cola, "),
-        (["--task=mrpc", "--set=epochs=3"], "unknown key 'epochs'"),
-        (
-            ["--set=task=mrpc", "--set=label_kind=regression"],
-            "--task=mrpc, --set: unknown key 'label_kind'. Did you mean label",
-        ),
-        (
-            ["--task=sentence", "--set=threshold=0.3"],
-            "threshold=0.3: requires label_kind=multi_label; give",
-        ),
-        (["--task=mrpc", "--mode=tune"], "--mode=tune: takes one or more"),
-    ],
-)
-def test_mistakes_are_one_line(arguments, message, tmp_path):
-    done = run(*arguments, f"--output_dir={tmp_path / 'new'}")
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "new").exists()
-
-
-def test_memory_in_huge_pages(monkeypatch):
-    from tools import command_line
-
-    started = []
-    monkeypatch.setattr(command_line.os, "execv", lambda *a: started.append(a))
-    monkeypatch.setattr(command_line.sys, "platform", "linux")
-    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
-    command_line.use_huge_pages()
-    assert started == []
-    monkeypatch.delenv("GLIBC_TUNABLES")
-    command_line.use_huge_pages()
-    assert started == [(sys.executable, sys.orig_argv)]
-    assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
-    monkeypatch.setattr(command_line.sys, "platform", "darwin")
-    monkeypatch.delenv("GLIBC_TUNABLES")
-    command_line.use_huge_pages()
-    assert len(started) == 1

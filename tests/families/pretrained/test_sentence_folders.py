@@ -145,11 +145,11 @@ def with_module(kind, path="1_Pooling"):
         ),
         (
             {"2_Dense/config.json": {"in_features": 7, "out_features": 8}},
-            "in_features is 7, but the module before gives vectors of 16",
+            "in_features is 7, but the previous module outputs vectors of 16",
         ),
         (
             {"2_Dense/config.json": {"in_features": 16, "out_features": 9}},
-            r"linear.weight \[8, 16\]; by config.json they are linear.weight",
+            r"linear.weight \[8, 16\]; config.json requires linear.weight",
         ),
         (
             {

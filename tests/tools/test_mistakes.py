@@ -1,0 +1,91 @@
+"""Mistakes at the commands: one line, exit code 1, and nothing is written."""
+
+import pytest
+
+from tests import commands
+
+FINETUNE, PRETRAIN = "run_finetuning --output_dir={new}", "run_pretraining"
+EXPORT = "export_saved_model --model=. --output_dir={new}"
+ONNX = f"{EXPORT} --format=onnx"
+TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            f"{FINETUNE} --task=mrcp",
+            "--task=mrcp: no such task. Did you mean mrpc?",
+        ),
+        (FINETUNE, "--task: give one of choice, cola, "),
+        (f"{FINETUNE} --task=mrpc --set=epochs=3", "unknown key 'epochs'"),
+        (
+            f"{FINETUNE} --set=task=mrpc --set=label_kind=regression",
+            "--task=mrpc, --set: unknown key 'label_kind'. Did you mean label",
+        ),
+        (
+            f"{FINETUNE} --task=sentence --set=threshold=0.3",
+            "threshold=0.3: requires label_kind=multi_label; give",
+        ),
+        (
+            f"{FINETUNE} --task=mrpc --mode=tune",
+            "--mode=tune: takes one or more",
+        ),
+        (
+            f"{PRETRAIN} --data_dir=/nowhere --output_dir={{new}} --size=tiny",
+            "error: /nowhere",
+        ),
+        (
+            f"{PRETRAIN} --output_dir={{new}} --set=learning_rat=1",
+            "--set: unknown key 'learning_rat'. Did you mean learning_rate?",
+        ),
+        (
+            f"{PRETRAIN} --output_dir={{new}} --batch=3",
+            "error: Unknown command line flag 'batch'",
+        ),
+        ("fill_mask --model=/nowhere [MASK]", "error: /nowhere"),
+        ("fill_mask --model=/nowhere", "error: give a text"),
+        ("fill_mask a", "error: --model is needed; --help"),
+        (
+            "plan_memory --size=base --memory=lots",
+            "--memory=lots: give a number",
+        ),
+        ("export_saved_model --output_dir={new}", "--model"),
+        ("export_saved_model --model=nowhere --output_dir={new}", "nowhere"),
+        (
+            "export_saved_model --model=nowhere --output_dir={new} "
+            "--format=onnx",
+            "nowhere: no such model folder",
+        ),
+        (
+            f"{EXPORT} --beside=a --labels=b",
+            "--labels=b: is for a model alone; leave it out, or --beside.",
+        ),
+        (f"{ONNX} --version=3", "--version: is for --format=saved_model"),
+        (f"{ONNX} --precision=mixed_bfloat16", "--precision: is for --format="),
+        (f"{EXPORT} --quantize=int8", "--quantize=int8: is for --format=onnx"),
+        (
+            f"{EXPORT} --max_score_drop=0.5",
+            "--max_score_drop: is for --quantize=int8",
+        ),
+        (f"{ONNX} --set=data_dir=x", "--set: is for --quantize=int8"),
+        (f"{ONNX} --quantize=int8", ". has no recipe.json of a fine-tuning"),
+        (f"{TRAIN_VOCAB} --output={{old}}", "is a directory; name a file"),
+        (
+            f"{TRAIN_VOCAB} --output={{old}}/file/vocab.txt",
+            "/file is a file, no folder.",
+        ),
+    ],
+)
+def test_a_mistake(command, message, tmp_path):
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "file").write_text("")
+    tool, *words = command.format(old=old, new=tmp_path / "new").split()
+    done = commands.run(f"tools.{tool}", *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert [path.name for path in old.iterdir()] == ["file"]
