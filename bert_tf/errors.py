@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _MAX_NAMES = 8
-_LONGEST_MESSAGE = 200
+_LONGEST_MESSAGE = 150
 
 
 class UserError(ValueError):
@@ -34,7 +34,7 @@ class Fault(UserError):
 
 
 def one_line(error: Exception) -> str:
-    """Returns a library's error message as one line of at most 200 characters.
+    """Returns a library's error message as one line of at most 150 characters.
 
     Without a message it returns the type of the error.
     """

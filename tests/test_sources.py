@@ -18,16 +18,14 @@ from bert_tf.sources import local_folder
 from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer_config import read_tokenizer_config
 from bert_tf.text.vocabulary import Vocabulary
+from tests.user_errors import error_of
 
 # The library that huggingface_hub is built on: httpx, or httpx2 since its 2.0.
 httpx = importlib.import_module(errors.HTTPError.__module__.split(".")[0])
 
 
 def refused(source):
-    with pytest.raises(UserError) as caught:
-        local_folder(source)
-    line = str(caught.value)
-    assert "\n" not in line
+    line = error_of(local_folder, source)
     assert line.startswith(os.fspath(source))
     return line
 

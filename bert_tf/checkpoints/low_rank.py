@@ -82,8 +82,8 @@ def subtract_initial(
         rows, columns = given[name]
         is_a = name.endswith("/lora_a")
         shapes[name] = (rows, 2 * columns) if is_a else (2 * rows, columns)
-    arrays = changed_arrays(checkpoint.arrays, shapes, read)
-    return dataclasses.replace(checkpoint, config=config, arrays=arrays)
+    changed = changed_arrays(arrays, shapes, read)
+    return dataclasses.replace(checkpoint, config=config, arrays=changed)
 
 
 def merged(checkpoint: Checkpoint) -> Checkpoint:

@@ -81,7 +81,7 @@ def test_folders_without_a_model(tmp_path):
     (tmp_path / "bert_config.json").rename(tmp_path / "config.json")
     refused(tmp_path, "config.json is there, but neither model.safetensors")
     (tmp_path / "weights.pkl").write_bytes(b"\x80\x04.")
-    refused(tmp_path, "weights.pkl is a pickle, which may hold any")
+    refused(tmp_path, "weights.pkl is a pickle, which may")
 
 
 def test_folders_with_other_files(tmp_path):

@@ -1,4 +1,4 @@
-"""What states the use of a fine-tuned model goes along with it."""
+"""The metadata of a fine-tuned model are converted with it."""
 
 import dataclasses
 import json
@@ -14,7 +14,6 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.checkpoints.checkpoint import MULTI_LABEL
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.errors import UserError
 from bert_tf.families.model_folder import read_config_as
 from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.text_classification.config import TextClassificationConfig
@@ -183,8 +182,9 @@ def test_a_kind_of_answers_that_is_lost_fails_the_proof(
     monkeypatch.setattr(
         "bert_tf.checkpoints.hugging_face.json.dumps", without_the_kind
     )
-    with pytest.raises(UserError, match="problem_type of the written folder"):
-        convert_checkpoint(source, "hugging_face", tmp_path / "out")
+    arguments = source, "hugging_face", tmp_path / "out"
+    line = error_of(convert_checkpoint, *arguments)
+    assert "problem_type of the written folder" in line
     assert not (tmp_path / "out").exists()
 
 
