@@ -31,7 +31,7 @@ def start(tmp_path_factory):
 
 @pytest.mark.slow
 def test_it_is_part_of_the_model(finish_case, tmp_path, capfd) -> None:
-    run = finish_case("classes_on_a_bilstm")
+    run = finish_case("windows_on_a_bilstm")
     folder = run.folder
     trained = load_checkpoint(folder)
     assert trained.config.bilstm
