@@ -1,4 +1,4 @@
-"""Pre-trained models: masks filled, and texts as vectors."""
+"""Answers of pre-trained models: tokens for masks, and vectors of texts."""
 
 import functools
 import os
@@ -50,12 +50,12 @@ FILL_MASK, EMBED = "fill_mask", "embed"
 
 
 class Prompt(NamedTuple):
-    """What is put before a text.
+    """A prompt of sentence-transformers, which precedes a text.
 
     Attributes:
       text: the prompt.
-      length: the tokens that it takes at the begin of a row, [CLS] among them,
-        as sentence-transformers counts them; 0 where it is empty.
+      length: its tokens in a row, including [CLS], as sentence-transformers
+        counts them; 0 if it is empty.
     """
 
     text: str
@@ -63,39 +63,38 @@ class Prompt(NamedTuple):
 
 
 class PretrainedModel(TextModel):
-    """A pre-trained model that takes text.
+    """A pre-trained model of texts.
 
     Signatures:
-      fill_mask, of a BertPretrainer that is not causal: text, string [B],
-        with [MASK] in it -> tokens, string [B, M, K], and scores, float32
-        [B, M, K], the best for each of the masks; rows with fewer are filled
-        up with "" and 0. What `bert_tf.fill_mask` gives.
+      fill_mask, of a BertPretrainer that is not causal: text with [MASK],
+        string [B] -> tokens, string [B, M, K], and scores, float32 [B, M, K],
+        the best tokens for each mask, padded with "" and 0; see
+        `bert_tf.fill_mask`.
       embed: text, string [B] -> cls and mean, float32 [B, H], of the last
-        layer; with `modules` embedding, float32 [B, D]. What `bert_tf.embed`
-        gives, cls of a causal model too; longer texts are truncated.
+        layer; with `modules` embedding, float32 [B, D]; see `bert_tf.embed`.
+        Long texts are truncated.
       embed_with_prompt, of modules with prompts: text and prompt_name, string
         [B] -> embedding, float32 [B, D].
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
         sequence_output, float32 [B, S, H]; with `has_pooler` pooled_output
-        [B, H]; with `modules` that pool the prompt too, embedding [B, D].
+        [B, H]; with `modules` that pool the prompt, embedding [B, D].
       serving_default: the first of these; with `modules` embed.
 
     Args:
       model: a BertPretrainer or a BertEncoder.
       tokenizer: the tokenizer it was trained with.
-      max_seq_length: the longest row; None is that of the modules, or as many
-        positions as the model has.
+      max_seq_length: the longest row; None takes the modules', or the number of
+        positions.
       top_k: K.
-      max_masks: of a text; more are refused.
-      modules: how the model's folder makes one vector of a text.
-      has_pooler: whether the pooler's weights are trained.
+      max_masks: the most masks of a text.
+      modules: the modules of the model's folder.
+      has_pooler: whether the weights of the pooler are trained.
 
     Attributes:
-      width: D, the numbers of a vector of a text.
+      width: D, the dimension of a text's vector.
 
     Raises:
-      UserError: see `TextModel`; or another model, or a number that is out of
-        range.
+      UserError: see `TextModel`; or another model, or a number out of range.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class PretrainedModel(TextModel):
                 "BertEncoder."
             )
         self.encoder = encoder
-        # A causal model sees nothing behind a mask.
+        # A causal model does not attend to the text after a mask.
         self._fills_masks = (
             model is not encoder
             and not encoder.config.causal
@@ -146,11 +145,11 @@ class PretrainedModel(TextModel):
             self.weights += self._sentence_vectors.weights
             self.prompts = {k: v for k, v in modules.prompts.items() if v}
             self.default_prompt_name = modules.default_prompt_name
-        # It is tokenized, which a graph that is traced cannot wait for.
+        # Tokenized eagerly, before a graph is traced.
         self._default_prompt = self.prompt(None)
 
     def prompt(self, name: str | None) -> Prompt:
-        """The prompt of a name; that of None is the default one, if any.
+        """Returns a prompt by name; None is the default one, if any.
 
         Raises:
           UserError: the model's folder has no such prompt.
@@ -158,7 +157,7 @@ class PretrainedModel(TextModel):
         text = self.modules.prompt(name) if self.modules else ""
         if not text:
             return Prompt("", 0)
-        # sentence-transformers counts a row of its own, without the last [SEP].
+        # sentence-transformers counts the prompt as a row without [SEP].
         tokens = self.tokenizer.tokenize(text)
         length = len(self.tokenizer.packing.begin) + len(tokens)
         return Prompt(text, min(length, self.max_seq_length - 1))
@@ -188,7 +187,7 @@ class PretrainedModel(TextModel):
         return found
 
     def requests(self) -> list[Request]:
-        """Texts of several lengths, with one mask or two."""
+        """See `TextModel`; texts to fill have one mask or two."""
         lengths = sample_lengths(self.max_seq_length)
         texts = [sample_text(words) for words in lengths]
         batches = [*([text] for text in texts), texts]
@@ -211,15 +210,14 @@ class PretrainedModel(TextModel):
         return found
 
     def _with_masks(self, text: str, masks: int) -> str:
-        """A text with masks in place of its first words, one between two.
+        """Replaces every other of a text's first words by a mask.
 
-        It is truncated until it fits.
+        The text is truncated until it fits.
         """
         words = text.split(" ")
-        places = range(0, min(2 * masks, len(words)), 2)
-        # A mask in text counts as one token or more here, so there is room.
-        for place in places:
-            words[place] = self.tokenizer.vocabulary.require_mask()
+        # The tokenizer counts one token or more for a mask, so that it fits.
+        for index in range(0, min(2 * masks, len(words)), 2):
+            words[index] = self.tokenizer.vocabulary.require_mask()
         while True:
             tokens = self.tokenizer.tokenize(" ".join(words)).shape[0]
             if tokens <= self._room or len(words) <= 2 * masks:
@@ -231,23 +229,23 @@ class PretrainedModel(TextModel):
         return (self.fill_mask if self._answers_masks else self._embed)(text)
 
     def fill_mask(self, text: tf.Tensor, top_k: int = 0) -> Tensors:
-        """Finds the best tokens for the masks of texts.
+        """Predicts the tokens at the masks of texts.
 
         Args:
           text: string [B].
-          top_k: K; 0 takes the model's own.
+          top_k: K; 0 takes the model's.
 
         Returns:
-          See `fill_mask` of the signatures.
+          See the signature `fill_mask`.
         """
         top_k = top_k or self._top_k
         with tf.device(HOST):
-            masked, places, masks = self.with_mask_ids(text)
+            masked, positions, masks = self.with_mask_ids(text)
             width = largest(masks)
         found = self.compute(
             masked,
             None,
-            functools.partial(self._best, places, top_k),
+            functools.partial(self._best, positions, top_k),
             {"ids": (None, top_k), "scores": (None, top_k)},
             width,
         )
@@ -262,11 +260,11 @@ class PretrainedModel(TextModel):
     def with_mask_ids(
         self, text: tf.Tensor
     ) -> tuple[TokenIds, tf.Tensor, tf.Tensor]:
-        """Token ids with the mask's own id at each [MASK].
+        """Tokenizes texts with masks.
 
         Returns:
-          The ids; the positions of the masks in the rows, int32 [B, M], 0 in
-          unused places; and how many each row has, int32 [B].
+          The ids; the positions of the masks in the rows, int32 [B, M], padded
+          with 0; and the number of masks of each row, int32 [B].
         """
         vocabulary = self.tokenizer.vocabulary
         mask = vocabulary.require_mask()
@@ -282,16 +280,16 @@ class PretrainedModel(TextModel):
         )
         pieces = tokenize(self.tokenizer, parts.flat_values)
         row, number = ragged_range(masks + 1)
-        # Every part but a row's first has a mask before it.
+        # A mask precedes every part but the first one of a row.
         has_mask = tf.cast(number > 0, tf.int32)
-        piece, place = ragged_range(pieces.count + has_mask)
-        place -= tf.gather(has_mask, piece)
+        piece, index = ragged_range(pieces.count + has_mask)
+        index -= tf.gather(has_mask, piece)
         ids = tf.gather(
             tf.concat([pieces.ids, [vocabulary.mask_id]], 0),
             tf.where(
-                place < 0,
+                index < 0,
                 tf.size(pieces.ids),
-                tf.gather(pieces.begin, piece) + place,
+                tf.gather(pieces.begin, piece) + index,
             ),
         )
         counts = tf.math.segment_sum(pieces.count + has_mask, row)
@@ -303,33 +301,30 @@ class PretrainedModel(TextModel):
             counts,
         )
         begin = tf.cumsum(counts, exclusive=True)
-        flat = tf.cast(tf.where(place < 0)[:, 0], tf.int32)
+        flat = tf.cast(tf.where(index < 0)[:, 0], tf.int32)
         owner, number = ragged_range(masks)
-        places = tf.scatter_nd(
+        positions = tf.scatter_nd(
             tf.stack([owner, number], 1),
             flat - tf.gather(begin, owner) + len(self.tokenizer.packing.begin),
             [tf.size(masks), largest(masks)],
         )
-        return TokenIds(ids, begin, counts), places, masks
+        return TokenIds(ids, begin, counts), positions, masks
 
     def _best(
         self,
-        places: tf.Tensor,
+        positions: tf.Tensor,
         top_k: int,
         inputs: Tensors,
         chosen: tf.Tensor,
     ) -> Tensors:
-        """The best tokens at masks, [r, M, K]; ids as floats, which are exact.
-
-        See `RowComputer`, which passes floats.
-        """
+        """Computes ids and probabilities of the best tokens, [r, M, K]."""
         outputs = self.encoder(inputs, training=False, unpadded=True)
         logits = self.model.masked_lm(
             outputs["sequence_output"],
-            tf.gather(places, chosen),
+            tf.gather(positions, chosen),
             self.encoder.embeddings.word_table,
         )
-        # Some models have rows to spare, to make a round number.
+        # Some models pad the vocabulary to a round number.
         known = len(self.tokenizer.vocabulary)
         logits = tf.cast(logits[:, :, :known], tf.float32)
         ids = tf.math.top_k(logits, top_k).indices
@@ -347,20 +342,20 @@ class PretrainedModel(TextModel):
 
         Args:
           inputs: the encoder's, int32 [B, S].
-          kinds: for each of K vectors the number of a layer, 0 the embeddings,
-            and what makes one vector of its tokens, see `Settings`: AUTO
-            applies the modules. AUTO and POOLED take the last layer alone.
-          prompt_length: tokens of the prompt, a number or int32 [B].
-          unpadded: see `BertEncoder`; of use where lengths differ much.
+          kinds: the layer, 0 for the embeddings, and the pooling of each of K
+            vectors, see `Settings`. AUTO, which applies the modules, and POOLED
+            take only the last layer.
+          prompt_length: the tokens of the prompt, a number or int32 [B].
+          unpadded: see `BertEncoder`.
 
         Returns:
-          float32 [B, K, D]; of PER_TOKEN [T, K, H], the tokens of all rows.
+          float32 [B, K, D]; with PER_TOKEN [T, K, H], for T tokens.
         """
         pooling = kinds[0][1]
         if pooling == POOLED:
             outputs = self.encoder(inputs, training=False, pooled_only=True)
             return tf.cast(outputs["pooled_output"], tf.float32)[:, tf.newaxis]
-        # Not sequence_output, which may be that of a BiLSTM.
+        # Not sequence_output, which may be the output of a BiLSTM.
         outputs = self.encoder(
             inputs, training=False, return_all_layers=True, unpadded=unpadded
         )
@@ -376,7 +371,7 @@ class PretrainedModel(TextModel):
             if pooling == PER_TOKEN:
                 found.append(tf.boolean_mask(hidden, is_token))
                 continue
-            # The [CLS] of a causal model sees itself alone.
+            # The [CLS] of a causal model attends only to itself.
             if pooling == CLS and self.encoder.config.causal:
                 pooling = LAST_TOKEN
             found.append(pool(hidden, is_token, pooling))
@@ -405,7 +400,7 @@ class PretrainedModel(TextModel):
             same = tf.equal(prompt_name[:, tf.newaxis], list(prompts))
             known = tf.reduce_any(same, axis=1)
             number = tf.argmax(tf.cast(same, tf.int32), axis=1)
-            # The names go into a format.
+            # Names must not change the format string.
             listed = re.sub("[{}]", "", first_few(list(prompts)))
             number = unless(
                 ~known,
@@ -443,7 +438,7 @@ class PretrainedModel(TextModel):
         outputs: Mapping[str, np.ndarray],
         rows: Sequence[Mapping[str, Any]],
     ) -> list[Answer]:
-        """The best tokens at each mask, or the vector of each text."""
+        """See `TextModel`: the tokens at each mask, or a text's vector."""
         if not self._answers_masks:
             name = "mean" if self.modules is None else "embedding"
             return [{"embedding": row} for row in outputs[name].tolist()]
@@ -454,7 +449,7 @@ class PretrainedModel(TextModel):
                         {"token": token.decode(), "probability": score}
                         for token, score in zip(*mask, strict=True)
                     ]
-                    # What fills a row up has no tokens.
+                    # Padding has no tokens.
                     for mask in zip(tokens, scores, strict=True)
                     if mask[0][0]
                 ]
@@ -475,7 +470,7 @@ class PretrainedModel(TextModel):
         found = {"sequence_output": outputs["sequence_output"]}
         if self.has_pooler:
             found["pooled_output"] = outputs["pooled_output"]
-        # Ids do not tell which of them are a prompt's.
+        # Ids do not show which tokens are the prompt's.
         if vectors is not None and not vectors.modules.leaves_prompts_out:
             hidden = outputs["all_encoder_layers"][-1]
             found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
@@ -490,13 +485,13 @@ def open_pretrained(
     max_seq_length: int | None = None,
     modules: SentenceModules | None = None,
 ) -> PretrainedModel:
-    """Opens a checkpoint, whatever heads of tasks it has.
+    """Opens a checkpoint as a pre-trained model.
 
     Args:
-      source: where it was read from.
-      checkpoint: what `load_checkpoint` gave.
-      fills_masks: whether its masked-LM head, which it has, is used.
-      dtype: of the layers, a Keras dtype or policy.
+      source: its folder or name.
+      checkpoint: the checkpoint.
+      fills_masks: whether to build its masked-LM head.
+      dtype: the dtype or policy of the layers.
       max_seq_length, modules: see `PretrainedModel`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What of a model to compute: layers, pooling, lengths."""
+"""Settings of vectors of texts: layers, pooling, lengths."""
 
 import dataclasses
 import numbers
@@ -22,26 +22,24 @@ DEFAULT_TOKEN_LAYERS = (-1, -2, -3, -4)
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What to compute of a text.
+    """How to compute the vectors of a text.
 
     Attributes:
-      layers: K layers by number: 0 is the embeddings, 1 to L the outputs of
-        the Transformer's layers, -1 to -L the same from the last one back. A
-        BiLSTM on top is none of them; "pooled" alone reads it.
-      pooling: one vector a text: the "mean" or the "max" over all its tokens,
-        [CLS] and [SEP] included, the one of [CLS] ("cls"; of a causal model,
-        whose [CLS] sees only itself, that of the last [SEP]), or what the
-        model's own pooler makes of that ("pooled", of the last layer alone);
-        or "none", a vector for each token. "auto" applies the modules of the
-        model's folder to the last layer, see `SentenceModules`; without
-        modules, and of other layers, it is the mean.
+      layers: K layers: 0 for the embeddings, 1 to L for the outputs of the
+        Transformer's layers, -1 to -L for the same in reverse order. A BiLSTM
+        is not among them; only "pooled" includes it.
+      pooling: "mean" or "max" over all tokens, including [CLS] and [SEP]; "cls"
+        for the vector of [CLS], or in a causal model of the last [SEP];
+        "pooled" for the model's pooler, of the last layer only; "none" for a
+        vector of each token; "auto" for the modules of the model's folder, see
+        `SentenceModules`, or the mean without modules and in other layers.
       max_seq_length: S, the longest row, with [CLS] and [SEP]; longer texts
-        are truncated. 0: as many positions as the model has, or, with modules,
-        their max_seq_length.
-      batch_size: rows of 128 tokens computed at a time, or as many tokens in
-        longer or shorter rows, so that memory stays level.
-      prompt_name: which of the folder's prompts is put before a text; None is
-        its default one. It requires modules and "auto".
+        are truncated. 0 is the max_seq_length of the modules, or the number of
+        positions.
+      batch_size: the size of a batch in rows of 128 tokens; a batch has fewer
+        longer or more shorter rows, so that memory stays constant.
+      prompt_name: the prompt of the folder that precedes a text; None is the
+        default one. It requires modules and "auto".
     """
 
     layers: Sequence[int] = (-1,)
@@ -57,7 +55,7 @@ class Settings:
             sizes["max_seq_length"] = 3
         for name, least in sizes.items():
             size = whole_number(name, getattr(self, name), least)
-            # The settings are frozen for others.
+            # The dataclass is frozen.
             object.__setattr__(self, name, size)
         if not self.layers:
             raise UserError("layers: name at least one, for example -1.")
@@ -68,7 +66,7 @@ class Settings:
         """Whether the modules of the model's folder are applied.
 
         Raises:
-          UserError: they are not, and a prompt is named.
+          UserError: they are not, but a prompt is named.
         """
         is_last = self.layer_numbers(config) == (config.num_hidden_layers,)
         leaves_to_folder = self.pooling == AUTO and is_last
@@ -86,11 +84,11 @@ class Settings:
         return False
 
     def layer_numbers(self, config: BertConfig) -> tuple[int, ...]:
-        """The layers of a model by number, 0 the embeddings.
+        """Returns the non-negative numbers of the layers.
 
         Raises:
-          UserError: the model has no such layer, one is named twice, or the
-            pooler is to take another than the last.
+          UserError: the model has no such layer, a layer is named twice, or
+            "pooled" is combined with another layer than the last.
         """
         count = config.num_hidden_layers
         found: list[int] = []
@@ -116,10 +114,10 @@ class Settings:
 
 
 def parse_layers(text: str, pooling: str) -> tuple[int, ...]:
-    """Layers as they are written on the command line, -1,-2.
+    """Parses comma-separated layers, by default those of a pooling.
 
-    Empty is the default for a way of pooling. Raises `UserError` for
-    something else than numbers.
+    Raises:
+      UserError: text that is not numbers.
     """
     if not text:
         return DEFAULT_TOKEN_LAYERS if pooling == PER_TOKEN else (-1,)
