@@ -39,7 +39,6 @@ from tests.run_folders import (
     assert_same_run,
     history,
     stop_at,
-    weights,
 )
 from tests.sharing.cards import ask, read_card, scores_of, table
 from tools.task_files import load_task, task_names
