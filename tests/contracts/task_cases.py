@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {
     "learning_rate": 1e-2,
     "num_train_epochs": 3.0,
     "log_steps": 3,
-    "save_checkpoints_steps": 4,
+    "save_checkpoints_steps": 20,
 }
 
 

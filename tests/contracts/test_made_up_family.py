@@ -59,7 +59,6 @@ def test_a_family_costs_a_folder_and_a_line(task, tmp_path):
     start, run = model_folder(tmp_path / "start"), tmp_path / "run"
     settings = SETTINGS | {
         "init_from": str(start),
-        "save_checkpoints_steps": 20,
         "train_file": str(tmp_path / "train.csv"),
         "dev_file": str(tmp_path / "dev.csv"),
         "test_file": str(tmp_path / "dev.csv"),

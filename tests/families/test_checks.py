@@ -1,4 +1,4 @@
-"""Numbers that can be counted by hand, and the lines made of them."""
+"""The data doctor's numbers against counts by hand, and its findings."""
 
 import importlib
 import json
@@ -19,6 +19,7 @@ from bert_tf.families.text_classification.kinds import UserFileTask
 from bert_tf.text.tokenizer import BertTokenizer
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##d e ; &".split()
+TOKENIZER = BertTokenizer(TOKENS)
 TRAIN = (
     "t\tl\n"
     "a b\tx\n"  # row 2, 4 tokens
@@ -33,77 +34,100 @@ TRAIN = (
 DEV = "t\tl\ne e e\tx\na zebra\tx\nb\tz\n"
 
 
-def look(task, recipe, tokenizer):
+def examine(task, recipe, tokenizer=TOKENIZER):
     names = (task.train_split, *task.splits(task.dev_splits, recipe))
     splits = {name: task.load(name, recipe) for name in names}
     return task.examine(recipe, tokenizer, splits)
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return BertTokenizer(TOKENS)
+def examined(path, text, **settings):
+    """The examination of one file as train and dev."""
+    path.write_text(text, encoding="utf-8")
+    files = {"train_file": str(path), "dev_file": str(path)}
+    columns = {"text_columns": "t", "label_column": "l"}
+    recipe = UserTableRecipe(**files | columns | settings)
+    return examine(UserFileTask("own").resolve(recipe), recipe)
 
 
-@pytest.fixture
-def examined(tmp_path, tokenizer):
-    (tmp_path / "train.tsv").write_text(TRAIN, encoding="utf-8")
-    (tmp_path / "dev.tsv").write_text(DEV, encoding="utf-8")
-    recipe = UserTableRecipe(
-        data_dir=str(tmp_path),
-        train_file="train.tsv",
-        dev_file="dev.tsv",
-        text_columns="t",
-        label_column="l",
-        max_seq_length=6,
-    )
-    task = UserFileTask("own").resolve(recipe)
-    return look(task, recipe, tokenizer)
-
-
-@pytest.fixture
-def numbers(examined):
-    return json.loads(json.dumps(examined.numbers, allow_nan=False))
-
-
-def test_rows_and_labels(numbers, tmp_path):
-    train, dev = numbers["splits"]["train"], numbers["splits"]["dev"]
-    assert train["file"] == str(tmp_path / "train.tsv")
-    assert (train["rows"], dev["rows"]) == (8, 3)
-    assert train["texts_per_row"] == 1
-    assert train["labels"] == {
-        "counts": {"x": 6, "y": 2},
-        "majority_share": 0.75,
-    }
+def test_numbers_and_findings(tmp_path):
+    train, dev = tmp_path / "train.tsv", tmp_path / "dev.tsv"
+    dev.write_text(DEV, encoding="utf-8")
+    found = examined(train, TRAIN, dev_file=str(dev), max_seq_length=6)
+    numbers = json.loads(json.dumps(found.numbers, allow_nan=False))
+    part = numbers["splits"]["train"]
+    assert part["file"] == str(train)
+    assert (part["rows"], numbers["splits"]["dev"]["rows"]) == (8, 3)
+    assert part["texts_per_row"] == 1
+    labels = {"counts": {"x": 6, "y": 2}, "majority_share": 0.75}
+    assert part["labels"] == labels
     assert numbers["labels_not_in_train"] == {"dev": {"z": 1}}
-
-
-def test_tokens(numbers):
-    tokens = numbers["splits"]["train"]["tokens"]
-    assert tokens["percentiles"]["50"] == 6
-    assert tokens["percentiles"]["100"] == 11
-    assert tokens["mean"] == (4 + 6 + 4 + 4 + 11 + 4 + 7 + 6) / 8
-    # Six tokens fit; seven and eleven do not.
-    assert (tokens["cut"], tokens["cut_share"]) == (2, 0.25)
+    # Six tokens fit; seven and eleven do not. Special tokens are no pieces.
     pieces = 2 + 4 + 2 + 2 + 9 + 2 + 5 + 4
-    assert tokens["unknown_piece_share"] == pytest.approx(4 / pieces)
-    assert tokens["unknown_word_share"] == pytest.approx(4 / (pieces - 2))
-    assert tokens["rows_with_unknown"] == 3
-    assert tokens["unknown_words"] == {"zebra": 2, "\u2603": 1, "amp": 1}
+    assert part["tokens"] == {
+        "percentiles": {"50": 6, "90": 11, "95": 11, "99": 11, "100": 11},
+        "mean": (4 + 6 + 4 + 4 + 11 + 4 + 7 + 6) / 8,
+        "cut": 2,
+        "cut_share": 0.25,
+        "unknown_piece_share": pytest.approx(4 / pieces),
+        "unknown_word_share": pytest.approx(4 / (pieces - 2)),
+        "rows_with_unknown": 3,
+        "unknown_words": {"zebra": 2, "\u2603": 1, "amp": 1},
+    }
+    assert numbers["repeated"] == {
+        "rows": 2,
+        "share": 0.25,
+        "first": [2, 5],
+        "contradicting_texts": 1,
+        "first_contradicting_row": 2,
+    }
+    assert numbers["in_train"]["dev"] == {
+        "rows": 1,
+        "share": pytest.approx(1 / 3),
+        "with_another_label": 1,
+        "first": [4, 3],
+    }
+    assert found.lines[:7] == [
+        "data of own:",
+        f"  train: 8 rows ({train})",
+        "    labels: x 6 (75.0 %), y 2 (25.0 %)",
+        "    tokens: 6 (50 %), 11 (90 %), 11 (95 %), 11 (99 %), 11 (longest)",
+        "    cut at 6 tokens: 2 rows, 25.0 %",
+        "    [UNK]: 14.3 % of words, in 3 rows: 'zebra', '\u2603', 'amp'",
+        "    HTML tags or entities: 1 row, first row 8, 'a &amp; b'",
+    ]
+    lines = "\n".join(found.lines)
+    for text in (
+        "  rows that occur again in train: 2 rows, 25.0 % (rows 2 and 5)",
+        "1 with another label (row 4 of train, row 3 of dev)",
+        "  remark: 25.0 % of the inputs lose their end; max_seq_length=11",
+        "  remark: many words are unknown",
+        "  remark: 1 texts have two labels; the first is row 2",
+        "  remark: dev scores will be inflated: 1 of its rows",
+        "  remark: label 'z' of dev (1 row) is not in train",
+    ):
+        assert text in lines
+    rows = {
+        (each.kind, each.text.split()[0]): (each.file, list(each.rows))
+        for each in found.findings
+        if each.rows
+    }
+    assert rows == {
+        (HTML, "HTML"): (str(train), [8]),
+        ("repeated", "rows"): (str(train), [2, 5]),
+        ("in_train", "rows"): (str(dev), [3]),
+        ("remark", "1"): (str(train), [2]),
+        ("remark", "dev"): (str(dev), [3]),
+    }
 
 
-def test_pairs_count_both_texts(tmp_path, tokenizer):
-    path = tmp_path / "t.tsv"
-    path.write_text("p\tq\tl\na b\tc\t1.5\nzebra\ta \x07 zebra\t-1\n")
-    recipe = UserTableRecipe(
-        train_file=str(path),
-        dev_file=str(path),
+def test_pairs_count_both_texts(tmp_path):
+    found = examined(
+        tmp_path / "t.tsv",
+        "p\tq\tl\na b\tc\t1.5\nzebra\ta \x07 zebra\t-1\n",
         text_columns="p,q",
-        label_column="l",
         label_kind="regression",
     )
-    task = UserFileTask("own").resolve(recipe)
-    examined = look(task, recipe, tokenizer)
-    numbers = examined.numbers
+    numbers = found.numbers
     part = numbers["splits"]["train"]
     assert part["texts_per_row"] == 2
     # [CLS] a b [SEP] c [SEP] and [CLS] zebra [SEP] a zebra [SEP].
@@ -119,54 +143,12 @@ def test_pairs_count_both_texts(tmp_path, tokenizer):
     }
     assert numbers["in_train"]["dev"]["rows"] == 2
     assert numbers["labels_not_in_train"] == {"dev": {}}
-    text = "\n".join(examined.lines)
+    text = "\n".join(found.lines)
     assert "labels: -1 to 1.5, mean 0.250, deviation 1.250, 2 differ" in text
     assert "train: 2 rows, pairs" in text
 
 
-def test_repeated_rows(numbers):
-    assert numbers["repeated"] == {
-        "rows": 2,
-        "share": 0.25,
-        "first": [2, 5],
-        "contradicting_texts": 1,
-        "first_contradicting_row": 2,
-    }
-    assert numbers["in_train"]["dev"] == {
-        "rows": 1,
-        "share": pytest.approx(1 / 3),
-        "with_another_label": 1,
-        "first": [4, 3],
-    }
-
-
-def test_lines(examined, tmp_path):
-    lines = examined.lines
-    assert lines[:7] == [
-        "data of own:",
-        f"  train: 8 rows ({tmp_path / 'train.tsv'})",
-        "    labels: x 6 (75.0 %), y 2 (25.0 %)",
-        "    tokens: 6 (50 %), 11 (90 %), 11 (95 %), 11 (99 %), 11 (longest)",
-        "    cut at 6 tokens: 2 rows, 25.0 %",
-        "    [UNK]: 14.3 % of words, in 3 rows: 'zebra', '\u2603', 'amp'",
-        "    HTML tags or entities: 1 row, first row 8, 'a &amp; b'",
-    ]
-    text = "\n".join(lines)
-    assert (
-        "  rows that occur again in train: 2 rows, 25.0 % (rows 2 and" in text
-    )
-    assert "1 with another label (row 4 of train, row 3 of dev)" in text
-    for remark in (
-        "25.0 % of the inputs lose their end; max_seq_length=11",
-        "many words are unknown",
-        "1 texts have two labels; the first is row 2",
-        "dev scores will be inflated: 1 of its rows",
-        "label 'z' of dev (1 row) is not in train",
-    ):
-        assert f"  remark: {remark}" in text
-
-
-def test_remarks_on_labels(tmp_path, tokenizer):
+def test_remarks_on_labels(tmp_path):
     counts = {
         "positive": 30,
         "postive": 1,
@@ -180,108 +162,57 @@ def test_remarks_on_labels(tmp_path, tokenizer):
         "caf\u00e9": 9,
         "cafe\u0301": 8,
     }
-    path = tmp_path / "t.csv"
     rows = [f"a b {n},{k}" for k, count in counts.items() for n in range(count)]
-    path.write_text("\n".join(["t,l", *rows]))
-    recipe = UserTableRecipe(
-        train_file=str(path),
-        dev_file=str(path),
-        text_columns="t",
-        label_column="l",
-    )
-    examined = look(UserFileTask("own").resolve(recipe), recipe, tokenizer)
-    begins = ("remark: label", "remark: few rows")
-    lines = map(str.strip, examined.lines)
-    found = [line for line in lines if line.startswith(begins)]
-    assert found.pop() == (
-        "remark: few rows have the label 'class 1' (2 rows), 'rare' (2 rows); "
-        "collect more of them, or leave them out."
-    )
-    assert set(found) == {
-        "remark: label 'Positive ' (6 rows) looks like a misspelling; did you "
-        "mean 'positive' (30 rows)?",
-        "remark: label 'postive' (1 row) looks like a misspelling; did you "
-        "mean 'positive' (30 rows)?",
-        "remark: label '1.0' (7 rows) is the same number as '01' (8 rows); "
-        "write it in one way, or they are two classes.",
-        "remark: label 'cafe\u0301' (8 rows) is 'caf\u00e9' (9 rows) in "
-        "another Unicode form, 'cafe\\u0301' and 'caf\\xe9'; normalize the "
-        "file to NFC, or they are two classes.",
-    }
-    assert len(found) == 4
+    found = examined(tmp_path / "t.csv", "\n".join(["t,l", *rows]))
+    begins = ("label", "few rows")
+    found = [
+        each.text
+        for each in found.findings
+        if each.kind == "remark" and each.text.startswith(begins)
+    ]
+    assert "the label 'class 1' (2 rows), 'rare' (2 rows);" in found.pop()
+    meant = {line.split("'")[1]: line for line in found}
+    for label, words in {
+        "Positive ": "a misspelling; did you mean 'positive' (30 rows)?",
+        "postive": "a misspelling; did you mean 'positive' (30 rows)?",
+        "1.0": "is the same number as '01' (8 rows);",
+        "cafe\u0301": "another Unicode form, 'cafe\\u0301' and 'caf\\xe9';",
+    }.items():
+        assert words in meant.pop(label)
+    assert not meant
 
 
 @pytest.mark.parametrize(
-    ("texts", "name", "remark"),
+    ("texts", "remark"),
     [
-        (('"a ""b"" c"', "d", '"e"'), "t.tsv", True),
-        (('"a" b', '"c"', '"d"'), "t.tsv", False),
-        (('"a', 'b"', '"d"', '"e"'), "t.tsv", False),
-        (('"c"', "d", "e"), "t.tsv", False),
-        (("a", "b", "c"), "t.tsv", False),
+        (('"a ""b"" c"', "d", '"e"'), True),
+        (('"a" b', '"c"', '"d"'), False),
+        (('"a', 'b"', '"d"', '"e"'), False),
+        (('"c"', "d", "e"), False),
+        (("a", "b", "c"), False),
     ],
 )
-def test_quotes_of_csv_in_tsv(tmp_path, tokenizer, texts, name, remark):
-    path = tmp_path / name
+def test_quotes_of_csv_in_tsv(tmp_path, texts, remark):
     rows = [f"{text}\t{n % 2}" for n, text in enumerate(texts)]
-    path.write_text("\n".join(["t\tl", *rows]))
-    settings = {"train_file": str(path), "dev_file": str(path)}
-    settings |= {"text_columns": "t", "label_column": "l"}
-    recipe = UserTableRecipe(**settings)
-    examined = look(UserFileTask("own").resolve(recipe), recipe, tokenizer)
-    remarks = [line for line in examined.lines if "pass format=csv" in line]
-    assert len(remarks) == remark
-    if remark:
-        read = UserTableRecipe(**settings, format="csv")
-        task = UserFileTask("own").resolve(read)
-        found = [example.text_a for example in task.load("train", read)]
-        assert found == ['a "b" c', "d", "e"]
+    found = examined(tmp_path / "t.tsv", "\n".join(["t\tl", *rows]))
+    assert any("pass format=csv" in line for line in found.lines) == remark
 
 
-def test_findings_name_the_rows_that_show_them(examined, tmp_path):
-    found = {
-        (each.kind, each.split): (each.file, list(each.rows))
-        for each in examined.findings
-        if each.rows and each.kind != "remark"
-    }
-    train, dev = str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv")
-    assert found == {
-        (HTML, "train"): (train, [8]),
-        ("repeated", "train"): (train, [2, 5]),
-        ("in_train", "dev"): (dev, [3]),
-    }
-    remarks = {
-        each.text.split()[0]: (each.file, list(each.rows))
-        for each in examined.findings
-        if each.kind == "remark"
-    }
-    assert remarks["1"] == (train, [2])
-    assert remarks["dev"] == (dev, [3])
-    assert remarks["label"] == (dev, [])
-
-
-def test_empty_texts_and_several_labels(tmp_path, tokenizer):
-    path = tmp_path / "t.tsv"
-    path.write_text("t\tl\na\tu,v\n \tu\nb\t\nc\tv\n")
-    recipe = UserTableRecipe(
-        train_file=str(path),
-        dev_file=str(path),
-        text_columns="t",
-        label_column="l",
+def test_empty_texts_and_several_labels(tmp_path):
+    found = examined(
+        tmp_path / "t.tsv",
+        "t\tl\na\tu,v\n \tu\nb\t\nc\tv\n",
         label_kind="multi_label",
         empty_text="keep",
     )
-    task = UserFileTask("own").resolve(recipe)
-    examined = look(task, recipe, tokenizer)
-    numbers = examined.numbers
-    part = numbers["splits"]["train"]
+    part = found.numbers["splits"]["train"]
     assert part["empty_texts"] == 1
     assert part["labels"] == {
         "counts": {"u": 2, "v": 2},
         "labels_per_row": 1.0,
         "rows_without": 1,
     }
-    text = "\n".join(examined.lines)
+    text = "\n".join(found.lines)
     assert "u 2 (50.0 %), v 2 (50.0 %); 1.00 a row, 1 row without" in text
     assert "empty texts: 1 row" in text
 
@@ -322,8 +253,7 @@ def test_real_rows(shared_data):
     )
     task = importlib.import_module("tasks.stsb").TASK
     recipe = task.recipe_type(data_dir=str(shared_data / "glue"))
-    examined = look(task, recipe, tokenizer)
-    numbers = examined.numbers
+    numbers = examine(task, recipe, tokenizer).numbers
     found = numbers["splits"]["train"]["suspicious"]
     # Seen in the file by eye.
     assert found[CONTROL]["first_row"] == 2920
