@@ -1,4 +1,4 @@
-"""Your own file of texts and choices, described by settings alone.
+"""A file of texts and choices that settings describe.
 
 python -m tools.run_finetuning --task=choice --mode=train,eval \\
     --set train_file=quiz.jsonl --set context_column=question \\

@@ -1,4 +1,4 @@
-"""Your own file, scored by what wrong answers cost you: an example to copy.
+"""An example to copy: a file of mails, scored by the cost of wrong answers.
 
 python -m tools.run_finetuning --task=tasks/example_user_file.py \\
     --mode=train,eval --init_from=MODEL --output_dir=out

@@ -1,4 +1,4 @@
-"""Your own file of sentences or pairs, described by settings alone.
+"""A file of texts or pairs that settings describe.
 
 python -m tools.run_finetuning --task=sentence --mode=train,eval \\
     --set train_file=reviews.csv --set text_columns=text \\

@@ -1,6 +1,6 @@
 """SQuAD 1.1: which words of a text answer a question? Exact match and F1.
 
-Rajpurkar et al. 2016. Other files in the same layout are trained on with
+Rajpurkar et al. 2016. Other files in the same format are read with
 --set train_file=... --set dev_file=...
 """
 

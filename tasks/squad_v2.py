@@ -1,7 +1,7 @@
 """SQuAD 2.0: which words of a text answer a question, if any do?
 
 Rajpurkar et al. 2018. The threshold of no answer is tuned on dev and stored
-with the model. Other files in the same layout are trained on with
+with the model. Other files in the same format are read with
 --set train_file=... --set dev_file=...
 """
 
@@ -12,7 +12,7 @@ TASK = QuestionAnsweringTask(
     train_name="train-v2.0.json",
     dev_name="dev-v2.0.json",
     with_null=True,
-    # Of the thresholds, that of the best F1 is what is kept.
+    # The threshold with the best F1 is stored.
     main_metric="best_f1",
     # Devlin et al. 2019, table 3: dev, a single model with its threshold.
     paper={

@@ -1,7 +1,7 @@
 """WNLI: what does a pronoun stand for? Accuracy.
 
-The paper leaves it out: the dev set is built against the training set, so that
-a fair model is wrong more often than not.
+The paper excludes it: the dev set is adversarial to the training set, so that a
+sound model is wrong more often than right.
 """
 
 from bert_tf.finetuning import (

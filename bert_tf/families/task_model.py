@@ -82,6 +82,10 @@ class LogitsObjective(WeightedMean, abc.ABC):
           labels: [B, ...], the return value of `RowTask.targets`.
         """
 
+    def logits(self, outputs: Mapping[str, Any], batch: Any) -> Any:
+        """Returns the logits of a batch, float32 [B, C]."""
+        return ops.cast(outputs["logits"], "float32")
+
     def row_weights(self, batch: Mapping[str, Any]) -> Any:
         """Returns the weight of each row in the loss, float32 [B]."""
         return batch[EXAMPLE_WEIGHTS]
@@ -103,7 +107,7 @@ class LogitsObjective(WeightedMean, abc.ABC):
           losses: the weighted sum, scalar float32.
           metrics: the metric, as (weighted sum, weight).
         """
-        logits = ops.cast(outputs["logits"], "float32")
+        logits = self.logits(outputs, batch)
         loss, metric = self.of_rows(logits, batch[self.label_name])
         losses = {LOSS: ops.sum(loss * self.row_weights(batch))}
         return losses, {self.metric: weighted(metric, batch[EXAMPLE_WEIGHTS])}
@@ -116,9 +120,8 @@ class LogitsObjective(WeightedMean, abc.ABC):
         temperature: float,
     ) -> Any:
         """Sums the divergence of logits [B, C] from a teacher's over rows."""
-        loss = self.divergence(
-            outputs["logits"], teacher["logits"], temperature
-        )
+        own, theirs = (self.logits(each, batch) for each in (outputs, teacher))
+        loss = self.divergence(own, theirs, temperature)
         return ops.sum(loss * batch[EXAMPLE_WEIGHTS])
 
     def mean_loss(self, logits: np.ndarray, labels: np.ndarray) -> float:
@@ -205,34 +208,14 @@ class ChoicesObjective(ClassesObjective):
     """Cross-entropy over the choices of each example.
 
     Devlin et al. 2019, section 4.4: a softmax over the scores of the choices,
-    without padding choices. Examples have equal weights, whatever the number
-    of their choices.
+    without padding choices, by a choice_mask in the batch, float32 [B, C].
+    Examples have equal weights, whatever the number of their choices.
     """
 
-    def __call__(
-        self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
-    ) -> Sums:
-        """As `ClassesObjective`, with a choice_mask, float32 [B, C]."""
-        return super().__call__(_of_choices(outputs, batch), batch)
-
-    def soft_target_loss(
-        self,
-        outputs: Mapping[str, Any],
-        teacher: Mapping[str, Any],
-        batch: Mapping[str, Any],
-        temperature: float,
-    ) -> Any:
-        """As `ClassesObjective`, with a choice_mask, float32 [B, C]."""
-        own, theirs = (_of_choices(each, batch) for each in (outputs, teacher))
-        return super().soft_target_loss(own, theirs, batch, temperature)
-
-
-def _of_choices(
-    outputs: Mapping[str, Any], batch: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Masks the logits [B, C] of padding choices."""
-    logits = ops.cast(outputs["logits"], "float32")
-    return {"logits": ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)}
+    def logits(self, outputs: Mapping[str, Any], batch: Any) -> Any:
+        """Returns the logits, float32 [B, C], masked for padding choices."""
+        logits = super().logits(outputs, batch)
+        return ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)
 
 
 class SpanObjective(WeightedMean):

@@ -43,78 +43,6 @@ def largest(values: tf.Tensor) -> tf.Tensor:
     return tf.reduce_max(tf.concat([[0], tf.reshape(values, [-1])], 0))
 
 
-class RowComputer:
-    """Computes any number of rows in batches of similar length.
-
-    Args:
-      tokenizer: the tokenizer of the ids.
-    """
-
-    def __init__(self, tokenizer: Tokenizer):
-        self._packing = tokenizer.packing
-
-    def __call__(
-        self,
-        first: TokenIds,
-        second: TokenIds | None,
-        forward: Forward,
-        outputs: Mapping[str, Sequence[int | None]],
-        width: tf.Tensor | None = None,
-    ) -> Tensors:
-        """Computes all rows.
-
-        Args:
-          first: R texts A, already truncated.
-          second: R texts B, or None.
-          forward: takes the encoder's inputs of r rows and the indices of
-            these rows, int32 [r]; returns tensors [r, ...].
-          outputs: the shapes of these tensors without the first axis; an
-            axis of None is padded with zeros.
-          width: the padded size of that axis, int32.
-
-        Returns:
-          The tensors of all rows, float32 [R, ...].
-        """
-        with tf.device(HOST):
-            rows = pack_rows(first, second, self._packing)
-            lengths = rows.lengths
-            order = tf.argsort(lengths, direction="DESCENDING", stable=True)
-            count = tf.size(order)
-
-        def compute(start: tf.Tensor, done: Tensors) -> tuple:
-            with tf.device(HOST):
-                left = order[start:]
-                length = tf.gather(lengths, left[0])
-                chosen = left[: tf.maximum(_TOKENS_AT_ONCE // length, 1)]
-                inputs = rows.take(chosen).padded(length)
-            found = forward(inputs, chosen)
-            return start + tf.size(chosen), {
-                name: tf.concat(
-                    [done[name], _padded(found[name], shape, width)], 0
-                )
-                for name, shape in outputs.items()
-            }
-
-        none = {
-            name: tf.zeros(
-                [0, *(width if size is None else size for size in shape)]
-            )
-            for name, shape in outputs.items()
-        }
-        _, found = tf.while_loop(
-            lambda start, done: start < count,
-            compute,
-            [tf.constant(0), none],
-            shape_invariants=[
-                tf.TensorShape([]),
-                {n: tf.TensorShape([None, *s]) for n, s in outputs.items()},
-            ],
-            parallel_iterations=1,
-        )
-        index = tf.math.invert_permutation(order)
-        return {name: tf.gather(value, index) for name, value in found.items()}
-
-
 def _padded(
     values: tf.Tensor, shape: Sequence[int | None], width: tf.Tensor | None
 ) -> tf.Tensor:
@@ -186,7 +114,6 @@ class TextModel(abc.ABC):
         self.max_seq_length = max_seq_length
         self.labels = tuple(labels)
         self.compute_dtype = (encoder or model).compute_dtype
-        self.compute = RowComputer(tokenizer)
 
     task: str
     # The rank of the inputs of `tokens`.
@@ -225,6 +152,67 @@ class TextModel(abc.ABC):
         Returns:
           Tensors [B, ...] by name.
         """
+
+    def compute(
+        self,
+        first: TokenIds,
+        second: TokenIds | None,
+        forward: Forward,
+        outputs: Mapping[str, Sequence[int | None]],
+        width: tf.Tensor | None = None,
+    ) -> Tensors:
+        """Computes any number of rows in batches of similar length.
+
+        Args:
+          first: R texts A, already truncated.
+          second: R texts B, or None.
+          forward: takes the encoder's inputs of r rows and the indices of
+            these rows, int32 [r]; returns tensors [r, ...].
+          outputs: the shapes of these tensors without the first axis; an
+            axis of None is padded with zeros.
+          width: the padded size of that axis, int32.
+
+        Returns:
+          The tensors of all rows, float32 [R, ...].
+        """
+        with tf.device(HOST):
+            rows = pack_rows(first, second, self.tokenizer.packing)
+            lengths = rows.lengths
+            order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+            count = tf.size(order)
+
+        def compute_batch(start: tf.Tensor, done: Tensors) -> tuple:
+            with tf.device(HOST):
+                left = order[start:]
+                length = tf.gather(lengths, left[0])
+                chosen = left[: tf.maximum(_TOKENS_AT_ONCE // length, 1)]
+                inputs = rows.take(chosen).padded(length)
+            found = forward(inputs, chosen)
+            return start + tf.size(chosen), {
+                name: tf.concat(
+                    [done[name], _padded(found[name], shape, width)], 0
+                )
+                for name, shape in outputs.items()
+            }
+
+        none = {
+            name: tf.zeros(
+                [0, *(width if size is None else size for size in shape)]
+            )
+            for name, shape in outputs.items()
+        }
+        _, found = tf.while_loop(
+            lambda start, done: start < count,
+            compute_batch,
+            [tf.constant(0), none],
+            shape_invariants=[
+                tf.TensorShape([]),
+                {n: tf.TensorShape([None, *s]) for n, s in outputs.items()},
+            ],
+            parallel_iterations=1,
+        )
+        index = tf.math.invert_permutation(order)
+        return {name: tf.gather(value, index) for name, value in found.items()}
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """The functions of a SavedModel by the names of their signatures."""

@@ -80,12 +80,6 @@ def test_columns_that_are_not_utf_8(saved):
     assert read_config(folder, TASK) == facts
 
 
-def test_it_is_a_model_folder(saved):
-    checkpoint = load_checkpoint(saved[1])
-    assert checkpoint.labels == FACTS.labels
-    assert checkpoint.arrays["output_weights"].shape == (3, 16)
-
-
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
@@ -120,13 +114,6 @@ def test_task_file_names_the_labels_where_no_other_does(saved):
     assert found.labels == FACTS.labels
     assert found.problem_type == "single_label_classification"
     assert found.max_seq_length == 24
-
-
-def test_extra_keys_of_a_batch_are_left_alone(saved):
-    model, _ = saved
-    inputs = encoder_inputs(model.encoder.config)
-    more = {**inputs, "label_ids": np.zeros(3, np.int32)}
-    np.testing.assert_array_equal(model(more)["logits"], model.network(inputs))
 
 
 def test_a_folder_without_a_task(tmp_path):

@@ -1,24 +1,8 @@
 """Each kind of task takes its own settings and refuses those of others."""
 
-import dataclasses
-
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.families.recipe import (
-    FinetuningRecipe,
-    MultiLabelRecipe,
-    SentenceRecipe,
-    UserTableRecipe,
-)
-from bert_tf.families.text_classification.kinds import (
-    MultiLabelTask,
-    RegressionTask,
-    SentenceTask,
-    UserFileTask,
-)
-from bert_tf.recipe import setting
-from tests.finetuning.sentence_runs import data
 from tools.task_files import load_task, recipe_of, task_named, task_names
 
 
@@ -70,16 +54,6 @@ def test_a_near_match_is_of_the_tasks_own_settings():
     assert "label_column" not in message_of(assigned, "mrpc", "label_colum=3")
 
 
-def test_kinds_name_their_recipes():
-    found = {
-        SentenceTask(name="a", data=data()).recipe_type: SentenceRecipe,
-        RegressionTask(name="a", data=data()).recipe_type: SentenceRecipe,
-        MultiLabelTask(name="a", data=data()).recipe_type: MultiLabelRecipe,
-        UserFileTask(name="a").recipe_type: UserTableRecipe,
-    }
-    assert all(mine is wanted for mine, wanted in found.items())
-
-
 def test_the_name_of_the_task(tmp_path):
     path = tmp_path / "recipe.json"
     path.write_text('{"task": "rte"}')
@@ -90,24 +64,3 @@ def test_the_name_of_the_task(tmp_path):
     path.write_text('{"task": 3}')
     line = message_of(task_named, [], str(path))
     assert line.startswith(f"{path}: task is 3")
-
-
-def test_a_kind_of_its_own_needs_nothing_of_the_others():
-    """A subclass in a file of its own is all."""
-
-    @dataclasses.dataclass(frozen=True)
-    class OwnRecipe(FinetuningRecipe):
-        max_query_length: int = setting(64, "longest question", at_least=1)
-        max_seq_length: int = setting(384, "longest window in tokens")
-
-    found = OwnRecipe().override(["max_query_length=5", "seeds=2"])
-    assert (found.max_query_length, found.seeds) == (5, 2)
-    assert found.max_seq_length == 384
-    line = message_of(found.override, ["doc_stride=4"])
-    assert "unknown key 'doc_stride'" in line
-    line = message_of(found.override, ["max_query_length=0"])
-    assert line.endswith("it takes 1 or more.")
-    assert OwnRecipe.describe(inherited=False).splitlines() == [
-        "  max_seq_length=384: longest window in tokens",
-        "  max_query_length=64: longest question",
-    ]

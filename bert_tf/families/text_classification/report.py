@@ -5,7 +5,7 @@ class, a number, or a list of labels; "probabilities" are those of all labels,
 and are missing for numbers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,6 @@ def _class_statistics(
     numbers = np.arange(len(rows))
     confidence = probabilities[numbers, predicted]
     of_label = probabilities[numbers, truth]
-    wrong = truth != predicted
     return {
         "num_examples": len(rows),
         "confusion_matrix": confusion_matrix(counts, labels),
@@ -60,17 +59,15 @@ def _class_statistics(
             labels, np.diag(counts), counts.sum(axis=0), counts.sum(axis=1)
         ),
         "calibration": class_calibration(probabilities, truth),
-        "mistakes": {
-            "total": int(wrong.sum()),
-            "worst": [
-                _described(rows[i])
-                | {
-                    "confidence": float(confidence[i]),
-                    "label_probability": float(of_label[i]),
-                }
-                for i in _worst(confidence, wrong)
-            ],
-        },
+        "mistakes": _mistakes(
+            rows,
+            truth != predicted,
+            confidence,
+            lambda i: {
+                "confidence": float(confidence[i]),
+                "label_probability": float(of_label[i]),
+            },
+        ),
     }
 
 
@@ -81,6 +78,17 @@ def _multi_label_statistics(
     truth = _indicators([row["label"] for row in rows], labels)
     predicted = _indicators([row["prediction"] for row in rows], labels)
     probabilities = np.array([row["probabilities"] for row in rows])
+    wrong = truth != predicted
+    mistaken = np.where(truth, 1 - probabilities, probabilities)
+    confidence = np.where(wrong, mistaken, 0.0).max(axis=1)
+
+    def chosen(i: int, mask: np.ndarray) -> dict[str, float]:
+        return {
+            label: float(probabilities[i, k])
+            for k, label in enumerate(labels)
+            if mask[i, k]
+        }
+
     return {
         "num_examples": len(rows),
         "exact_matches": int((truth == predicted).all(axis=1).sum()),
@@ -91,8 +99,16 @@ def _multi_label_statistics(
             truth.sum(axis=0),
         ),
         "calibration": label_calibration(probabilities, truth),
-        "mistakes": _multi_label_mistakes(
-            rows, labels, truth, predicted, probabilities
+        # By the most confident mistake about any label.
+        "mistakes": _mistakes(
+            rows,
+            wrong.any(axis=1),
+            confidence,
+            lambda i: {
+                "confidence": float(confidence[i]),
+                "missed": chosen(i, truth & ~predicted),
+                "added": chosen(i, predicted & ~truth),
+            },
         ),
     }
 
@@ -116,7 +132,6 @@ def _regression_statistics(rows: Sequence[Row]) -> dict[str, Any]:
     reach = float(np.abs(errors).max()) or 1.0
     counts, edges = np.histogram(errors, _RESIDUAL_BINS, (-reach, reach))
     every = -(-len(rows) // _SCATTER_POINTS)
-    wrong = errors != 0
     return {
         "num_examples": len(rows),
         "scatter": {
@@ -132,62 +147,35 @@ def _regression_statistics(rows: Sequence[Row]) -> dict[str, Any]:
             "root_mean_squared_error": float(np.sqrt(np.square(errors).mean())),
             "median_absolute_error": float(np.median(np.abs(errors))),
         },
-        "mistakes": {
-            "total": int(wrong.sum()),
-            "worst": [
-                _described(rows[i]) | {"error": float(errors[i])}
-                for i in _worst(np.abs(errors), wrong)
-            ],
-        },
+        "mistakes": _mistakes(
+            rows,
+            errors != 0,
+            np.abs(errors),
+            lambda i: {"error": float(errors[i])},
+        ),
     }
 
 
-def _multi_label_mistakes(
+def _mistakes(
     rows: Sequence[Row],
-    labels: Sequence[str],
-    truth: np.ndarray,
-    predicted: np.ndarray,
-    probabilities: np.ndarray,
+    wrong: np.ndarray,
+    severity: np.ndarray,
+    details: Callable[[int], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Selects the rows with the most confident mistakes about any label.
+    """Describes the wrong rows with the highest severity.
 
     Args:
       rows: N rows.
-      labels: C labels.
-      truth: bool [N, C], the gold labels.
-      predicted: bool [N, C], the predicted labels.
-      probabilities: float [N, C].
+      wrong: bool [N].
+      severity: float [N]; ties keep the order of the rows.
+      details: returns what to add for the row of an index.
     """
-    wrong = truth != predicted
-    mistaken = np.where(truth, 1 - probabilities, probabilities)
-    confidence = np.where(wrong, mistaken, 0.0).max(axis=1)
-
-    def chosen(i: int, mask: np.ndarray) -> dict[str, float]:
-        return {
-            label: float(probabilities[i, k])
-            for k, label in enumerate(labels)
-            if mask[k]
-        }
-
+    order = np.argsort(-severity, kind="stable")
+    worst = [int(index) for index in order if wrong[index]][:NUM_MISTAKES]
     return {
-        "total": int(wrong.any(axis=1).sum()),
+        "total": int(wrong.sum()),
         "worst": [
-            _described(rows[i])
-            | {
-                "confidence": float(confidence[i]),
-                "missed": chosen(i, truth[i] & ~predicted[i]),
-                "added": chosen(i, predicted[i] & ~truth[i]),
-            }
-            for i in _worst(confidence, wrong.any(axis=1))
+            {name: rows[i][name] for name in _DESCRIBED} | details(i)
+            for i in worst
         ],
     }
-
-
-def _worst(badness: np.ndarray, wrong: np.ndarray) -> list[int]:
-    """Returns the indices of wrong rows, the worst first."""
-    order = np.argsort(-badness, kind="stable")
-    return [int(index) for index in order if wrong[index]][:NUM_MISTAKES]
-
-
-def _described(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in _DESCRIBED}

@@ -27,7 +27,15 @@ def signatures():
 
 
 def test_the_best_tokens_at_each_mask():
-    found = models.ask(signatures()["fill_mask"], text=MASKED)
+    functions = signatures()
+    assert functions["serving_default"] is functions["fill_mask"]
+    assert functions.keys() == {
+        "serving_default",
+        "fill_mask",
+        "embed",
+        "tokens",
+    }
+    found = models.ask(functions["fill_mask"], text=MASKED)
     assert found["tokens"].shape == found["scores"].shape == (5, 3, 4)
     model, tokenizer = models.pretrainer(), models.tokenizer()
     known, packing = tokenizer.vocabulary.tokens, tokenizer.packing
@@ -79,14 +87,6 @@ def test_an_encoder_alone_embeds():
         (encoder, models.tokenizer()), texts, max_seq_length=16
     )
     np.testing.assert_allclose(found["mean"], wanted, atol=2e-4)
-
-
-def test_masks_are_filled_by_default():
-    functions = signatures()
-    assert functions["serving_default"] is functions["fill_mask"]
-    assert set(functions) == {
-        *("serving_default", "fill_mask", "embed", "tokens"),
-    }
 
 
 @pytest.mark.parametrize(

@@ -72,16 +72,7 @@ def test_signatures_take_a_prompt_for_each_row(prompted):
         )
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "default_prompt",
-        "old_joined_length",
-        "dense_residual",
-        "max",
-        "two_dense",
-    ],
-)
+@pytest.mark.parametrize("name", ["default_prompt", "dense_residual", "max"])
 def test_an_onnx_file_gives_them(name, eagerly, tmp_path):
     folder = write_folder(name, tmp_path / "model")
     path = export_file(folder, tmp_path / "onnx", "onnx")

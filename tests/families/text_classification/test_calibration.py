@@ -45,18 +45,6 @@ def test_error_agrees_with_the_definition() -> None:
         assert sum(each["count"] for each in bins) == 500
 
 
-def test_error_by_hand() -> None:
-    # (0.6, 0.8]: mean 0.7, half true; (0.8, 1]: mean 0.9, all true.
-    bins = reliability_bins(
-        np.array([0.65, 0.75, 0.9, 0.9]),
-        np.array([True, False, True, True]),
-        num_bins=5,
-    )
-    assert expected_calibration_error(bins) == pytest.approx(
-        0.5 * 0.2 + 0.5 * 0.1
-    )
-
-
 def test_a_bin_holds_its_upper_edge_and_the_first_one_zero() -> None:
     probabilities = np.array([0.0, 0.2, 0.20001, 1.0, 1.0 + 1e-7])
     bins = reliability_bins(probabilities, np.ones(5, bool), num_bins=5)

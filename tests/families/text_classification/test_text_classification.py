@@ -182,15 +182,6 @@ def decoded(task, logits, labels, threshold=0.5):
     return task.decode(outputs, None, None, config)
 
 
-def test_decoding_classes():
-    task = SentenceTask(name="x", data=UserTexts(("t",)))
-    found = decoded(task, [[1, 3, 2], [900, -900, 0]], ("a", "b", "c"))
-    assert found["prediction"] == ["b", "a"]
-    expected = np.exp([1, 3, 2]) / np.exp([1, 3, 2]).sum()
-    np.testing.assert_allclose(found["probabilities"][0], expected, rtol=1e-6)
-    np.testing.assert_array_equal(found["probabilities"][1], [1, 0, 0])
-
-
 def test_numbers(tmp_path):
     path = write(tmp_path, "l\tt\n0.5\tx\n-2\ty\n3e1\tz\n")
     task, examples = load(path, label_kind="regression")
