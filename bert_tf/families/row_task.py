@@ -97,22 +97,14 @@ class RowTask(
         predictions: Sequence[Any],
         labels: Sequence[str] = (),
     ) -> dict[str, float]:
-        """Computes the official scores by name.
+        """Computes the official scores of N labels and N predictions by name.
 
-        Args:
-          references: N labels.
-          predictions: N predictions in the form of labels.
-          labels: the names of the model's outputs, if a model is scored.
+        `labels` are the names of the model's outputs, if a model is scored.
         """
 
     @abc.abstractmethod
     def parse(self, cell: str, example: Example, place: str) -> Any:
-        """Parses the cell of a prediction file; the inverse of `cell_of`.
-
-        Args:
-          cell: the cell.
-          example: the example that it answers.
-          place: file and row, for errors.
+        """Parses what `cell_of` wrote; errors name the file and row `place`.
 
         Raises:
           UserError: it is no label.

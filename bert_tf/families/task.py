@@ -52,25 +52,14 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """A split, before and after encoding.
-
-    Attributes:
-      examples: the return value of `Task.load`.
-      rows: the return value of `Task.encode`.
-    """
+    """A split: the return values of `Task.load` and `Task.encode`."""
 
     examples: Any
     rows: Any
 
 
 class Answered(NamedTuple, Generic[Examples, Prediction, Config]):
-    """A model's predictions for examples.
-
-    Attributes:
-      examples: the return value of `Task.load`.
-      predictions: the return value of `Task.decode`.
-      config: the config of the model.
-    """
+    """Predictions, which `Task.decode` returned, for examples."""
 
     examples: Examples
     predictions: Prediction
@@ -111,19 +100,19 @@ class TaskTemplate(abc.ABC):
 
     @abc.abstractmethod
     def resolve(self, recipe: Any) -> "Task":
-        """Returns the task of a run.
-
-        Args:
-          recipe: the recipe of the run, a `recipe_type`.
+        """Returns the task that the recipe of a run describes.
 
         Raises:
-          UserError: the recipe does not describe a task.
+          UserError: it does not describe one.
         """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     """A fine-tuning task.
+
+    Its methods take the recipe of the run, examples, which `load` returned, and
+    the tokenizer and config of the model.
 
     Attributes:
       main_metric: the score that selects the best model.
@@ -188,24 +177,13 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
         """Returns the splits that exist, and logs those that do not.
 
-        Args:
-          names: `dev_splits` or `test_splits`.
-          recipe: names the data.
-
         Raises:
           UserError: none of them exists.
         """
         return self.data.present(names, recipe)
 
     def load(self, split: str, recipe: Any) -> Examples:
-        """Reads the examples of a split.
-
-        Args:
-          split: `train_split` or one of `dev_splits` and `test_splits`.
-          recipe: names the data and describes their format.
-
-        Returns:
-          N examples, where N is their `len`.
+        """Reads the examples of a split; `len` of them is their number.
 
         Raises:
           UserError: the data or a label are missing or malformed; the line
@@ -221,7 +199,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     def read_file(
         self, path: str, recipe: Any, labelled: bool = True
     ) -> Examples:
-        """Reads the examples of a file in the format of the dev file.
+        """Reads a file in the format of the dev file.
 
         Args:
           path: the file.
@@ -236,13 +214,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         tokenizer: Tokenizer,
         splits: Mapping[str, Examples],
     ) -> Examination:
-        """Examines the training and dev rows: the data doctor.
-
-        Args:
-          recipe: the recipe of the run.
-          tokenizer: the tokenizer of the model that will be trained.
-          splits: split to its examples, the one to train on first.
-        """
+        """Examines the splits, the one to train on first: the data doctor."""
 
     @abc.abstractmethod
     def configure(self, recipe: Any, examples: Examples) -> Config:
@@ -266,13 +238,8 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     ) -> Rows:
         """Encodes examples as rows of the model's inputs.
 
-        Args:
-          examples: N examples.
-          tokenizer: the tokenizer of the model.
-          config: the config of the model.
-          labelled: whether batches hold labels; otherwise the rows are
-            `ExampleRows`.
-          run: the run, for tasks that store features of the rows.
+        With `labelled`, batches hold labels; without, rows are `ExampleRows`.
+        Tasks that store features of the rows use `run`.
 
         Raises:
           UserError: `labelled`, and an example has no label.
@@ -292,13 +259,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         """Returns the objective; see `bert_tf.training.step.Objective`."""
 
     def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:
-        """Returns the objective of a training.
-
-        Args:
-          recipe: the recipe of the run.
-          examples: the training examples.
-          config: the config of the model.
-        """
+        """Returns the objective of a training on examples."""
         return self.objective()
 
     @abc.abstractmethod
@@ -311,12 +272,8 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     ) -> Prediction:
         """Decodes outputs to predictions.
 
-        Args:
-          outputs: the return value of `ExampleRows.gather`; of an ensemble, the
-            means over its models.
-          split: the split that is predicted.
-          tokenizer: the tokenizer of the model.
-          config: the config of the model.
+        The outputs are those of `ExampleRows.gather`, or their means over the
+        models of an ensemble.
         """
 
     @abc.abstractmethod
@@ -335,12 +292,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
 
     @abc.abstractmethod
     def baseline(self, train: Examples, examples: Examples) -> dict[str, float]:
-        """Scores predictions that need no model; NaN where there are none.
-
-        Args:
-          train: the training examples.
-          examples: the examples to score.
-        """
+        """Scores predictions that need no model; NaN where there are none."""
 
     @abc.abstractmethod
     def write_predictions(
