@@ -103,13 +103,13 @@ class HeadInFolder:
     """A model folder that has a head and no task.json.
 
     Attributes:
-      place: the folder, for errors.
+      folder: the folder, for errors.
       checkpoint: its checkpoint.
       options: the caller's options.
       tokenizer: its tokenizer.
     """
 
-    place: str
+    folder: str
     checkpoint: Checkpoint
     options: UsageOptions
     tokenizer: Tokenizer
@@ -123,11 +123,11 @@ class HeadInFolder:
         if len(given) != outputs:
             raise UserError(
                 f"`labels`: are {len(given)} ({first_few(given)}), but "
-                f"{self.place} has {outputs} outputs; name each."
+                f"{self.folder} has {outputs} outputs; name each."
             )
         if known is not None and tuple(given) != known:
             raise UserError(
-                f"{self.options.shown('labels')}: {self.place} names its "
+                f"{self.options.shown('labels')}: {self.folder} names its "
                 f"outputs {first_few(known)}; leave it out."
             )
         return tuple(given)
@@ -136,7 +136,7 @@ class HeadInFolder:
         """Returns the longest row, with room for `least` tokens of text."""
         special = self.tokenizer.packing.num_special(num_texts)
         return check_length(
-            self.place, self.checkpoint, self.options, special + least
+            self.folder, self.checkpoint, self.options, special + least
         )
 
     def refuse(self, task: str, *names: str) -> None:
@@ -145,7 +145,7 @@ class HeadInFolder:
             if name in self.options.given:
                 raise UserError(
                     f"{self.options.shown(name)}: does not apply "
-                    f"to {task}, as which {self.place} is used; leave it out."
+                    f"to {task}, as which {self.folder} is used; leave it out."
                 )
 
 
@@ -159,12 +159,12 @@ def check_segments(source: str, config: BertConfig, count: int) -> None:
 
 
 def check_length(
-    place: str, checkpoint: Checkpoint, options: UsageOptions, least: int
+    folder: str, checkpoint: Checkpoint, options: UsageOptions, least: int
 ) -> int:
     """Returns the longest row, checked against the model's positions."""
     longest = checkpoint.config.longest_input
     length = options.max_seq_length
     if length is None:
         return checkpoint.max_seq_length or longest
-    why = f"longest_input of {place}"
+    why = f"longest_input of {folder}"
     return whole_number("max_seq_length", length, least, longest, why)

@@ -1,4 +1,4 @@
-"""A fine-tuned model on disk: a model folder, and task.json beside it."""
+"""Saves and loads fine-tuned models: a model folder with task.json."""
 
 import dataclasses
 import json
@@ -101,11 +101,11 @@ def read_config(folder: str | os.PathLike, task: "Task") -> Any:
     values = dataclasses.asdict(config)
     given = {key: value for key, value in values.items() if key in kinds}
     task.recipe_type.from_dict(given, str(pathlib.Path(folder) / TASK_FILE))
-    for key, own in task.fixed_config.items():
-        if values[key] != own:
+    for key, value in task.fixed_config.items():
+        if values[key] != value:
             raise UserError(
                 f"{folder}: was fine-tuned with {key} {values[key]}, and this "
-                f"task has {own}; describe the data as in its training."
+                f"task has {value}; describe the data as in its training."
             )
     return config
 

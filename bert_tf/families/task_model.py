@@ -120,8 +120,10 @@ class LogitsObjective(WeightedMean, abc.ABC):
         temperature: float,
     ) -> Any:
         """Sums the divergence of logits [B, C] from a teacher's over rows."""
-        own, theirs = (self.logits(each, batch) for each in (outputs, teacher))
-        loss = self.divergence(own, theirs, temperature)
+        student, target = (
+            self.logits(each, batch) for each in (outputs, teacher)
+        )
+        loss = self.divergence(student, target, temperature)
         return ops.sum(loss * batch[EXAMPLE_WEIGHTS])
 
     def mean_loss(self, logits: np.ndarray, labels: np.ndarray) -> float:
@@ -197,11 +199,13 @@ class MultiLabelObjective(LogitsObjective):
 
     def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
         """Computes the mean divergence of C binary distributions."""
-        own, theirs = (
+        student, target = (
             ops.stack([each, ops.zeros_like(each)], axis=-1)
             for each in (logits, targets)
         )
-        return ops.mean(super().divergence(own, theirs, temperature), axis=-1)
+        return ops.mean(
+            super().divergence(student, target, temperature), axis=-1
+        )
 
 
 class ChoicesObjective(ClassesObjective):
@@ -262,10 +266,10 @@ class SpanObjective(WeightedMean):
         """Sums the mean divergence of starts and ends from a teacher's."""
         total = 0.0
         for name in (START_LOGITS, END_LOGITS):
-            own, theirs = (
+            student, target = (
                 _of_tokens(each[name], batch) for each in (outputs, teacher)
             )
-            total = total + 0.5 * self.divergence(own, theirs, temperature)
+            total = total + 0.5 * self.divergence(student, target, temperature)
         return ops.sum(total * batch[EXAMPLE_WEIGHTS])
 
 

@@ -40,7 +40,7 @@ def stated_delimiter(line: str) -> str:
 
 def find_delimiter(
     path: str,
-    own: str,
+    default: str,
     first: str,
     required: Sequence[str],
     header: bool,
@@ -53,7 +53,7 @@ def find_delimiter(
 
     Args:
       path: the file, for errors.
-      own: the delimiter of the format, a tab or a comma.
+      default: the delimiter of the format, a tab or a comma.
       first: the first line of the file.
       required: columns that must exist, by name or number.
       header: whether the line names the columns.
@@ -67,25 +67,25 @@ def find_delimiter(
         for each in _DELIMITERS
         for cells in csv.reader([text.replace("\r", " ")], delimiter=each)
     }
-    if own == "\t":
-        columns[own] = columns_of(text.split(own), header)
+    if default == "\t":
+        columns[default] = columns_of(text.split(default), header)
     found = [
         each
         for each, names in columns.items()
         if all(has_column(names, name) for name in required)
     ]
-    if own in found:
-        return own
+    if default in found:
+        return default
     if len(found) > 1:
         shown = " or by ".join(_DELIMITERS[each] for each in found)
         raise UserError(
             f"{path}: its columns may be divided by {shown} "
-            f"({excerpt(text)}); divide them by {_DELIMITERS[own]}."
+            f"({excerpt(text)}); divide them by {_DELIMITERS[default]}."
         )
-    if not found and len(columns[own]) == 1:
+    if not found and len(columns[default]) == 1:
         found = [each for each, names in columns.items() if len(names) > 1]
     if len(found) != 1:
-        return own
+        return default
     log(
         f"{path}: its columns are divided by {_DELIMITERS[found[0]]}, as its "
         "first line shows; it is read as CSV with these."

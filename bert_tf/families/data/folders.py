@@ -26,7 +26,7 @@ class FolderFiles(abc.ABC):
     files: Mapping[str, Any]
 
     @abc.abstractmethod
-    def places(self, split: str) -> list[str]:
+    def candidates(self, split: str) -> list[str]:
         """Possible paths of a split's file, relative to data_dir."""
 
     def present(
@@ -44,8 +44,8 @@ class FolderFiles(abc.ABC):
             if split not in existing:
                 log(
                     f"{recipe.data_dir}: has no "
-                    f"{' nor '.join(self.places(split))}; continuing with only "
-                    f"{', '.join(existing)}."
+                    f"{' nor '.join(self.candidates(split))}; continuing with "
+                    f"only {', '.join(existing)}."
                 )
         return existing
 
@@ -58,25 +58,25 @@ class FolderFiles(abc.ABC):
         found = self._found(split, recipe)
         if found:
             return str(found)
-        places = self.places(split)
+        names = self.candidates(split)
         if not recipe.data_dir:
             raise UserError(
-                f"`data_dir`=...: name the folder with {' or '.join(places)}."
+                f"`data_dir`=...: name the folder with {' or '.join(names)}."
             )
         folder = pathlib.Path(recipe.data_dir)
         if not folder.is_dir():
             raise UserError(f"`data_dir`={folder}: no such folder.")
         raise UserError(
-            f"`data_dir`={folder}: has neither {' nor '.join(places)}; give "
+            f"`data_dir`={folder}: has neither {' nor '.join(names)}; give "
             "the task's folder in its official layout, or the one above it."
         )
 
     def _found(
         self, split: str, recipe: "FinetuningRecipe"
     ) -> pathlib.Path | None:
-        for place in self.places(split) if recipe.data_dir else ():
+        for name in self.candidates(split) if recipe.data_dir else ():
             for suffix in ("", ".gz"):
-                path = pathlib.Path(recipe.data_dir) / f"{place}{suffix}"
+                path = pathlib.Path(recipe.data_dir) / f"{name}{suffix}"
                 if path.is_file():
                     return path
         return None

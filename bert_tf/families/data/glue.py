@@ -94,7 +94,7 @@ class GlueData(FolderFiles):
 
     files: Mapping[str, GlueFile]
 
-    def places(self, split: str) -> list[str]:
+    def candidates(self, split: str) -> list[str]:
         """See `FolderFiles`."""
         file = self.files[split]
         if not file.folder:

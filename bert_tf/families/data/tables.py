@@ -322,7 +322,7 @@ def _read_json_lines(
 
 
 def _read_delimited(
-    own: str,
+    default: str,
     path: str,
     lines: Iterator[TextLine],
     selection: Selection,
@@ -331,7 +331,7 @@ def _read_delimited(
     """Reads rows that must have as many cells as the first one.
 
     Args:
-      own: the delimiter of the format, a tab of TSV or a comma of CSV.
+      default: the delimiter of the format, a tab of TSV or a comma of CSV.
       path, lines, selection, dialect: see `Reader`.
     """
     required, optional, whole = selection
@@ -347,13 +347,13 @@ def _read_delimited(
     if begin is None:
         raise UserError(f"{path}: is empty.")
     lines = itertools.chain([begin], lines)
-    delimiter = stated or own
+    delimiter = stated or default
     # An explicit format is trusted.
     if dialect.chosen and dialect.format != "tsv" and not stated:
         delimiter = find_delimiter(
-            path, own, begin.text, required, dialect.header
+            path, default, begin.text, required, dialect.header
         )
-    if own == delimiter == "\t":
+    if default == delimiter == "\t":
         raw = read_tsv(path, lines)
     else:
         raw = read_csv(path, lines, delimiter)

@@ -296,7 +296,7 @@ class PretrainedModel(TextModel):
         counts = unless(
             counts > self._room,
             counts,
-            "text: row {} has {} tokens beside special ones; this model "
+            "text: row {} has {} tokens besides special ones; this model "
             f"takes {self._room}.",
             counts,
         )

@@ -108,7 +108,7 @@ class Settings:
         if self.pooling == POOLED and found != [count]:
             raise UserError(
                 f"`layers`={','.join(map(str, self.layers))}: the pooler takes "
-                "the last layer alone; give -1 with `pooling`=pooled."
+                "only the last layer; give -1 with `pooling`=pooled."
             )
         return tuple(found)
 

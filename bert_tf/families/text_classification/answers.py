@@ -172,10 +172,10 @@ def plain_answers(
     shares = answers["scores" if several else "probabilities"].tolist()
     for value, row in zip(values, shares, strict=True):
         by_label = dict(zip(labels, row, strict=True))
-        own: Answer = {"labels": [*value]}
+        answer: Answer = {"labels": [*value]}
         if not several:
-            own = {"label": value, "probability": by_label[value]}
-        found.append(own | {"probabilities": by_label})
+            answer = {"label": value, "probability": by_label[value]}
+        found.append(answer | {"probabilities": by_label})
     return found
 
 

@@ -147,19 +147,19 @@ def _kind(head: HeadInFolder, outputs: int) -> tuple[str, int]:
         kind, num_texts = OF_CLASSIFIERS[task]
         if stated not in (None, kind):
             raise UserError(
-                f"`task`={task}: {head.place} states the problem_type "
+                f"`task`={task}: {head.folder} states the problem_type "
                 f"{problem_type}; leave it out."
             )
         if kind == CLASSES and outputs == 1:
             raise UserError(
-                f"`task`={task}: {head.place} has one output, which is "
+                f"`task`={task}: {head.folder} has one output, which is "
                 "no choice between classes; give text_regression, or "
                 "text_multi_label_classification for a probability."
             )
     if kind == REGRESSION and outputs > 1:
         why = f"`task`={task}" if task else f"problem_type {problem_type}"
         raise UserError(
-            f"{head.place}: has {outputs} outputs, but {why} is read as "
+            f"{head.folder}: has {outputs} outputs, but {why} is read as "
             "one number for each text."
         )
     return kind, num_texts

@@ -227,21 +227,21 @@ class UserFileTask(TaskTemplate):
             kind.label_kind: kind
             for kind in (SentenceTask, RegressionTask, MultiLabelTask)
         }
-        own: dict[str, Any] = {"lower_is_better": self.lower_is_better}
+        changes: dict[str, Any] = {"lower_is_better": self.lower_is_better}
         if self.scores:
-            own |= {
+            changes |= {
                 "scores": self.scores,
                 "main_metric": next(iter(self.scores)),
             }
         if self.main_metric:
-            own["main_metric"] = self.main_metric
-        # Data of its own, so that a run reads each file once.
+            changes["main_metric"] = self.main_metric
+        # New data, so that a run reads each file once.
         return kinds[recipe.label_kind](
             name=self.name,
             data=UserTexts(texts),
             text_columns=recipe.text_columns,
             separator=recipe.label_separator,
-            **own,
+            **changes,
         )
 
 

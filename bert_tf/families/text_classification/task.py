@@ -338,7 +338,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
                 f"{place}: {len(labels)} different labels in {len(examples)} "
                 f"rows, for example {excerpt(labels[0])}; name their column "
                 "with `label_column`=..., or pass `label_kind`=regression for "
-                "numbers, or what stands between several labels of a row as "
+                "numbers, or the separator of several labels of a row as "
                 "`label_separator`."
             )
         return labels

@@ -76,7 +76,7 @@ class ConllFolder(FolderFiles):
 
     files: Mapping[str, tuple[str, ...]]
 
-    def places(self, split: str) -> list[str]:
+    def candidates(self, split: str) -> list[str]:
         """See `FolderFiles`."""
         names = self.files[split]
         return [*names, *(f"{self.folder}/{name}" for name in names)]

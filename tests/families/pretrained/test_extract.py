@@ -25,6 +25,7 @@ from tests.families.pretrained.extraction_models import (
     some_texts,
 )
 
+pytestmark = pytest.mark.usefixtures("eagerly")
 MODEL = (small_encoder(), small_tokenizer())
 LINES = [
     "Über the café 😀!",

@@ -21,6 +21,8 @@ from tests.families.pretrained.extraction_models import (
     some_texts,
 )
 
+# test_embed.py computes in graphs.
+pytestmark = pytest.mark.usefixtures("eagerly")
 ENCODER, TOKENIZER = small_encoder(), small_tokenizer()
 # Texts of all lengths, pairs among them, none and too long ones.
 MIXED = [
