@@ -220,7 +220,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         found = text_answers(logits, config)
         arrays = {name: np.asarray(value) for name, value in found.items()}
         values = self.comparable(label_values(arrays, config.labels))
-        return found | {PREDICTION: [*values]}
+        return arrays | {PREDICTION: [*values]}
 
     def write_predictions(
         self,
