@@ -1,4 +1,4 @@
-"""A tiny training of every family, from files as users have them."""
+"""A tiny training of every family on files in the formats of users."""
 
 import csv
 import dataclasses
@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def model_folder(folder: pathlib.Path, **changes: Any) -> pathlib.Path:
-    """An encoder of a layer that tells words apart from the start."""
+    """An encoder of one layer whose initial outputs differ between words."""
     values = {
         "vocab_size": len(TOKENS),
         "hidden_size": 16,
@@ -60,7 +60,7 @@ def write_files(
     folder: pathlib.Path,
     names: Sequence[str],
 ) -> None:
-    """Writes train, dev and test, each from a seed of its own."""
+    """Writes train, dev and test, each with another seed."""
     counts = (NUM_TRAIN, NUM_DEV, NUM_TEST)
     for seed, (name, count) in enumerate(zip(names, counts, strict=False)):
         write(folder / name, count, seed, seed == 2)
@@ -228,7 +228,7 @@ class Case:
         return self.on_files(folder, start)
 
     def on_files(self, folder: pathlib.Path, start: pathlib.Path) -> Any:
-        """Task and recipe, where the files are written."""
+        """Returns task and recipe, given that the files are written."""
         settings = SETTINGS | self.settings | {"init_from": str(start)}
         if "train_file" in settings:
             for name in ("train_file", "dev_file", "test_file"):
@@ -419,7 +419,7 @@ MODES = ("train", "eval", "predict")
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """A case's whole run, for all tests of a session: nothing changes it."""
+    """The run of a case, which the tests of a session share unchanged."""
 
     case: Case
     task: Any

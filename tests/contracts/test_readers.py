@@ -1,4 +1,4 @@
-"""What every family promises of the user's own files, whatever they hold."""
+"""The contract of every family on a user's files."""
 
 import dataclasses
 import functools
@@ -127,7 +127,7 @@ def write(folder: pathlib.Path, name: str, kind: Kind, rows: Iterable[Row]):
 
 
 def shown(examples: Any) -> list[Any]:
-    """What examples hold, but for their file."""
+    """The content of examples without their file."""
     if not isinstance(examples, list):
         parts = map(list, (examples.words, examples.tags))
         return [*zip(*parts, strict=True)]
@@ -146,24 +146,24 @@ def file(request):
 
 @pytest.fixture(params=[f for f in FORMATS if f[0] != "tags"], ids="-".join)
 def table(request):
-    """The same but for tags, which know neither bad rows nor empty texts."""
+    """The same without tags, which have neither bad rows nor empty texts."""
     kind, name = request.param
     return KINDS[kind], name
 
 
-def test_the_same_file_in_other_dress(file, tmp_path):
+def test_line_ends_byte_order_marks_and_gzip_change_nothing(file, tmp_path):
     kind, name = file
     rows = [kind.good(n) for n in range(4)]
     path = write(tmp_path, name, kind, rows)
     expected, text = shown(kind.load(path)), path.read_bytes()
     assert len(expected) == 4
-    for dressed in (
+    for changed in (
         text.replace(b"\n", b"\r\n"),
         b"\xef\xbb\xbf" + text,
         text.rstrip(b"\n"),
         text + b"\n\n",
     ):
-        path.write_bytes(dressed)
+        path.write_bytes(changed)
         assert shown(kind.load(path)) == expected
     packed = tmp_path / f"{name}.gz"
     packed.write_bytes(gzip.compress(text))
@@ -195,7 +195,7 @@ def test_files_that_cannot_be_read(file, tmp_path):
     assert line.startswith("`test_file`=...: name the file")
 
 
-def test_all_bad_rows_are_told_and_may_be_skipped(file, tmp_path, capsys):
+def test_bad_rows_are_reported_together_or_skipped(file, tmp_path, capsys):
     kind, name = file
     good = [kind.good(n) for n in (0, 2, 4)]
     rows = [good[0], kind.bad, good[1], kind.bad, good[2]]
@@ -209,7 +209,7 @@ def test_all_bad_rows_are_told_and_may_be_skipped(file, tmp_path, capsys):
     capsys.readouterr()
     found = kind.load(path, bad_rows="skip")
     assert f"{path}: 2 of 5" in capsys.readouterr().err
-    # Others keep their place, for prediction files.
+    # The others keep their identifiers, for prediction files.
     assert [each.identifier for each in found] == ["0", "2", "4"]
     path = write(tmp_path, name, kind, [kind.bad])
     line = error_of(kind.load, path, bad_rows="skip")
@@ -232,16 +232,14 @@ def test_empty_texts_are_errors_or_kept_or_dropped(table, tmp_path, capsys):
     assert line.startswith(f"{path}: all ")
 
 
-def test_rows_that_occur_again_are_dropped_from_training(
-    table, tmp_path, capsys
-):
+def test_duplicates_are_dropped_from_training(table, tmp_path, capsys):
     kind, name = table
     rows = [kind.good(n) for n in (0, 2, 0, 4, 2)]
     path = write(tmp_path, name, kind, rows)
     found = kind.load(path, "train", drop_duplicates=True)
     assert [each.identifier for each in found] == ["0", "1", "3"]
     assert f"{path}: 2 of 5" in capsys.readouterr().err
-    # What is scored stays as it is.
+    # Dev keeps its duplicates.
     assert len(kind.load(path, drop_duplicates=True)) == 5
 
 
@@ -274,7 +272,7 @@ def test_dev_is_split_off_the_training_file(file, tmp_path, capsys):
     assert sorted(map(str, train + dev)) == sorted(map(str, every))
 
     def texts(rows: list[Any]) -> set[str]:
-        """What may not be on both sides."""
+        """The texts of a part, which the other must not have."""
         keys = ("text_a", "context")
         if kind.task == "tagging":
             return {word for word, _ in rows}
@@ -313,9 +311,7 @@ def test_dev_is_split_off_the_training_file(file, tmp_path, capsys):
         ),
     ],
 )
-def test_each_setting_names_a_column_of_its_own(
-    name, settings, expected, tmp_path
-):
+def test_each_setting_names_another_column(name, settings, expected, tmp_path):
     kind = KINDS[name]
     path = write(tmp_path, "t.csv", kind, [kind.good(0)])
     assert error_of(kind.load, path, **settings).startswith(expected)

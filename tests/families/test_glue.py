@@ -1,4 +1,4 @@
-"""GLUE's layout, in small files written here and in the real ones."""
+"""The formats of GLUE, in small files and in the official ones."""
 
 import collections
 import importlib
@@ -188,7 +188,7 @@ def test_submission_files(glue, tmp_path, name):
             assert each.read_text() == f"index\tprediction\n0\t{answer}\n"
 
 
-def test_qqp_says_what_it_skips(glue, capsys):
+def test_skipped_rows_of_qqp_are_logged(glue, capsys):
     task = task_of("qqp")
     rows = task.load("train", recipe_of(task, glue))
     assert [e.identifier for e in rows] == ["0", "2"]
@@ -200,7 +200,7 @@ def test_qqp_says_what_it_skips(glue, capsys):
     assert "number of cells: 3; an empty text: 4" in line
 
 
-def test_a_missing_dev_file_is_said(glue, capsys):
+def test_a_missing_dev_file_is_logged(glue, capsys):
     task = task_of("mnli")
     (glue / "MNLI" / "dev_mismatched.tsv").unlink()
     recipe = recipe_of(task, glue)

@@ -1,4 +1,4 @@
-"""What a table holds, and the one line that each broken file gets."""
+"""Tables, and the errors of malformed files."""
 
 import gzip
 import re
@@ -94,7 +94,7 @@ def test_csv(write):
         ("t.tsv", "sep=,\na,b\n1,2\n"),
     ],
 )
-def test_a_first_line_says_what_divides(write, name, text):
+def test_the_line_sep_states_the_delimiter(write, name, text):
     path = write(name, text)
     assert cells(path, ["a", "b"], chosen=True) == [("1", "2")]
     rows = read_table(path, ["a"], (), Dialect(chosen=True))
@@ -255,7 +255,7 @@ FAULTY = (
 )
 
 
-def test_all_faults_are_told_at_once(write, capsys):
+def test_all_faults_are_reported_at_once(write, capsys):
     path = write("t.csv", FAULTY)
     line = error_of(path, ["text"])
     assert line == (
