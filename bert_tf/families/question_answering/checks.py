@@ -32,6 +32,8 @@ def examine_questions(
         recipe.max_seq_length,
         unit="question",
     )
+    for split, shared in found.numbers["in_train"].items():
+        found.numbers["splits"][split]["in_train"] = shared["questions"]
     for split, part in found.numbers["splits"].items():
         if part["unknown_share"] > checks.MUCH_UNKNOWN:
             found.add(checks.REMARK, split, checks.UNKNOWN_TEXTS)
