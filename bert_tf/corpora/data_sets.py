@@ -1,4 +1,4 @@
-"""Text out of TensorFlow Datasets."""
+"""Documents from TensorFlow Datasets."""
 
 import contextlib
 import dataclasses
@@ -10,22 +10,22 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf.corpora.streams import Position, RawDocument
+from bert_tf.corpora.streams import Document, Position
 from bert_tf.errors import UserError, excerpt
 from bert_tf.recipe import read_json_object
 
 PREFIX = "tfds:"
 _DEFAULT_SPLIT = "train"
-# Where TensorFlow Datasets keeps what it has prepared.
+# Where TensorFlow Datasets hosts prepared data sets.
 _SOURCE = "https://storage.googleapis.com/tfds-data/"
-_SECONDS_TO_ANSWER = 10
-# How features.json names a class, in its three versions.
+_TIMEOUT_SECONDS = 10
+# Keys under which the three versions of features.json name a class.
 _CLASS_KEYS = ("pythonClassName", "python_class_name", "type")
 
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """A split of a data set on this machine; its name says the version too."""
+    """A prepared split of a data set; `name` includes the version."""
 
     name: str
     rows: int
@@ -33,7 +33,7 @@ class Description:
 
 
 def _parse(path: str) -> tuple[str, str]:
-    """The data set and the split that `tfds:NAME@SPLIT` names."""
+    """Returns the data set and the split of `tfds:NAME@SPLIT`."""
     name, _, split = path.removeprefix(PREFIX).partition("@")
     if not name:
         raise UserError(
@@ -45,7 +45,7 @@ def _parse(path: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps back warnings that are for the authors of data sets."""
+    """Suppresses absl warnings addressed to the authors of data sets."""
     before = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)
     try:
@@ -54,11 +54,11 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def _cannot(path: str, error: Exception | str) -> UserError:
-    # What follows the first line is a list of all data sets, or a trace.
+def _unavailable(path: str, error: Exception | str) -> UserError:
+    # Later lines list all data sets, or are a traceback.
     reason = str(error).strip().split("\n")[0].rstrip(".")[:200]
     return UserError(
-        f"`inputs`={path}: TensorFlow Datasets cannot give it ({reason}); "
+        f"`inputs`={path}: TensorFlow Datasets cannot load it ({reason}); "
         "prepare it where there is a connection, with `tfds build` or "
         "tfds.load, and set TFDS_DATA_DIR to its folder, or write "
         "tfds:FOLDER, the folder of the prepared version."
@@ -66,7 +66,7 @@ def _cannot(path: str, error: Exception | str) -> UserError:
 
 
 def _class_names(value: Any) -> Iterator[str]:
-    """The Python classes that a features.json names, at any depth."""
+    """Yields the Python classes named at any depth of a features.json."""
     if isinstance(value, list):
         for each in value:
             yield from _class_names(each)
@@ -75,22 +75,20 @@ def _class_names(value: Any) -> Iterator[str]:
             if key in _CLASS_KEYS and isinstance(each, str):
                 yield each
             yield from _class_names(each)
-    # Files of early versions hold messages as text.
+    # Early versions store nested messages as JSON strings.
     elif isinstance(value, str) and value.lstrip().startswith("{"):
         with contextlib.suppress(ValueError):
             yield from _class_names(json.loads(value))
 
 
 def _refuse_foreign_classes(folder: str, path: str) -> None:
-    """Refuses a folder whose features are classes of other packages.
+    """Raises `UserError` if features.json names classes of other packages.
 
     TensorFlow Datasets imports the module of every class that features.json
-    names, which runs whatever that module is.
+    names, which would execute arbitrary code.
     """
     file = pathlib.Path(folder, "features.json")
-    if not file.exists():
-        return
-    for name in _class_names(read_json_object(file)):
+    for name in _class_names(read_json_object(file) if file.exists() else {}):
         if not name.startswith("tensorflow_datasets."):
             raise UserError(
                 f"`inputs`={path}: {file} names the Python class "
@@ -101,7 +99,7 @@ def _refuse_foreign_classes(folder: str, path: str) -> None:
 
 @functools.cache
 def _builder(name: str, path: str) -> Any:
-    """The builder of a data set that is on this machine, prepared."""
+    """Returns the builder of a data set, downloaded and prepared if needed."""
     import requests
     import tensorflow_datasets as tfds
 
@@ -112,51 +110,51 @@ def _builder(name: str, path: str) -> Any:
                 return tfds.builder_from_directory(name)
             builder = tfds.builder(name, try_gcs=False)
             if not builder.is_prepared():
-                # The download itself takes minutes to give up.
-                requests.head(_SOURCE, timeout=_SECONDS_TO_ANSWER)
+                # Without a connection the download takes minutes to fail.
+                requests.head(_SOURCE, timeout=_TIMEOUT_SECONDS)
                 builder.download_and_prepare()
             return builder
     except requests.RequestException:
-        raise _cannot(path, f"{_SOURCE} does not answer") from None
+        raise _unavailable(path, f"{_SOURCE} does not answer") from None
     except UserError:
         raise
-    # Each library below it has errors of its own.
+    # The libraries underneath raise many types of errors.
     except Exception as error:
-        raise _cannot(path, error) from None
+        raise _unavailable(path, error) from None
 
 
 def describe(path: str) -> Description:
-    """Describes `tfds:NAME@SPLIT`, and prepares it if need be."""
+    """Describes `tfds:NAME@SPLIT`; prepares the data set if needed."""
     name, split = _parse(path)
     builder = _builder(name, path)
-    there = list(builder.info.splits)
-    if split not in there:
+    splits = builder.info.splits
+    if split not in list(splits):
         raise UserError(
             f"`inputs`={path}: has no split {split!r}; its splits: "
-            f"{', '.join(there)}."
+            f"{', '.join(splits)}."
         )
-    info = builder.info.splits[split]
+    info = splits[split]
     rows, size = int(info.num_examples), int(info.num_bytes)
     return Description(f"{builder.info.full_name}@{split}", rows, size)
 
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-    """A split of a data set; a line end in a text ends a paragraph."""
+    """A split of a data set; a line end inside a text ends a paragraph."""
 
     path: str
     text_field: str
     encoding_errors: str
 
-    def documents(self, start: Position) -> Iterator[RawDocument]:
-        """See `DocumentReader`; rows are entered by their number."""
+    def documents(self, start: Position) -> Iterator[Document]:
+        """See `DocumentReader`; a position is a row number."""
         import tensorflow_datasets as tfds
 
         described = describe(self.path)
         name, split = _parse(self.path)
         builder = _builder(name, self.path)
         self._check_field(builder.info.features)
-        # Of one file after the other, in one order.
+        # Reads the files one after the other, in a fixed order.
         order = tfds.ReadConfig(interleave_cycle_length=1)
         rest = f"{split}[{start.offset}:]" if start.offset else split
         try:
@@ -169,22 +167,22 @@ class DataSet:
             for row, values in enumerate(
                 rows.as_numpy_iterator(), start=start.offset + 1
             ):
-                yield RawDocument(
+                yield Document(
                     values[self.text_field],
                     row,
                     Position(start.file, row, row),
                     described.size * row // max(described.rows, 1),
                 )
         except (OSError, ValueError) as error:
-            raise _cannot(self.path, error) from None
+            raise _unavailable(self.path, error) from None
 
     def _check_field(self, features: Any) -> None:
         import tensorflow as tf
 
-        there = dict(features) if hasattr(features, "keys") else {}
+        columns = dict(features) if hasattr(features, "keys") else {}
         texts = [
             name
-            for name, feature in there.items()
+            for name, feature in columns.items()
             if feature.shape == () and feature.tf_dtype == tf.string
         ]
         if self.text_field not in texts:
@@ -194,7 +192,7 @@ class DataSet:
                 "; pass one as `text_field`."
             )
 
-    def paragraphs(self, document: RawDocument) -> list[str]:
+    def paragraphs(self, document: Document) -> list[str]:
         """See `DocumentReader`."""
         try:
             text = document.content.decode("utf-8", self.encoding_errors)

@@ -1,7 +1,8 @@
-"""The documents of files in any format as sentences, in order.
+"""Reads the documents of files of any format as sentences, in order.
 
-Documents are found in this process and split into sentences in worker
-processes (this module, run); what comes out depends on the files alone.
+Documents are found in the calling process and split into sentences by worker
+processes (this module, run as a program). The result depends on the files
+only, not on the number of workers.
 """
 
 import collections
@@ -29,9 +30,9 @@ from bert_tf.corpora.sources import CorpusFile
 from bert_tf.corpora.streams import (
     DOCUMENT_BYTES,
     ByteStream,
+    Document,
     DocumentReader,
     Position,
-    RawDocument,
     decode,
 )
 from bert_tf.corpora.wikipedia import WikipediaDump
@@ -39,7 +40,6 @@ from bert_tf.errors import UserError, excerpt
 from bert_tf.files import json_object, whole_text
 from bert_tf.processes import WorkerPool, serve
 
-# Documents are sent to a worker in batches of about this size.
 _BATCH_BYTES = 1 << 18
 _BATCHES_PER_WORKER = 3
 _BLANK_LINES = re.compile(r"\n\s*\n")
@@ -48,20 +48,20 @@ _KEYS_SHOWN = 8
 
 @dataclasses.dataclass(frozen=True)
 class PlainText:
-    """A file of text; sentences may go over line ends, not over blank lines."""
+    """A text file; sentences may span lines, but not blank lines."""
 
     path: str
     document_end: str
     encoding_errors: str
 
-    def documents(self, start: Position) -> Iterator[RawDocument]:
-        """See `DocumentReader`; blank documents are left out."""
+    def documents(self, start: Position) -> Iterator[Document]:
+        """See `DocumentReader`; blank documents are skipped."""
         with ByteStream(pathlib.Path(self.path), start) as stream:
             lines: list[bytes] = []
             size, offset, number = 0, start.offset, start.line
 
-            def document(cut: bool) -> RawDocument:
-                return RawDocument(
+            def document(cut: bool) -> Document:
+                return Document(
                     b"".join(lines),
                     number - len(lines) + 1,
                     stream.position(start.file, offset, number),
@@ -69,9 +69,7 @@ class PlainText:
                     cut,
                 )
 
-            for line in stream.short_lines(start.line):
-                offset += len(line)
-                number += 1
+            for line, offset, number in stream.bounded_lines():  # noqa: B007
                 blank = not line.strip()
                 if lines or not blank:
                     lines.append(line)
@@ -86,7 +84,7 @@ class PlainText:
             if lines:
                 yield document(cut=False)
 
-    def paragraphs(self, document: RawDocument) -> list[str]:
+    def paragraphs(self, document: Document) -> list[str]:
         """See `DocumentReader`."""
         text = decode(
             document.content, self.path, document.line, self.encoding_errors
@@ -97,28 +95,25 @@ class PlainText:
 
 @dataclasses.dataclass(frozen=True)
 class JsonLines:
-    """A file of JSON lines; a line end in a text ends a paragraph."""
+    """A file of JSON lines; a line end inside a text ends a paragraph."""
 
     path: str
     text_field: str
     encoding_errors: str
 
-    def documents(self, start: Position) -> Iterator[RawDocument]:
-        """See `DocumentReader`; blank lines are left out."""
+    def documents(self, start: Position) -> Iterator[Document]:
+        """See `DocumentReader`; blank lines are skipped."""
         with ByteStream(pathlib.Path(self.path), start) as stream:
-            offset, number = start.offset, start.line
-            for line in stream.short_lines(start.line):
-                offset += len(line)
-                number += 1
+            for line, offset, number in stream.bounded_lines():
                 if line.strip():
-                    yield RawDocument(
+                    yield Document(
                         line,
                         number,
                         stream.position(start.file, offset, number),
                         stream.disk_bytes(offset),
                     )
 
-    def paragraphs(self, document: RawDocument) -> list[str]:
+    def paragraphs(self, document: Document) -> list[str]:
         """See `DocumentReader`."""
         line = decode(
             document.content, self.path, document.line, self.encoding_errors
@@ -141,27 +136,8 @@ class JsonLines:
         return whole_text(text, where, self.encoding_errors).split("\n")
 
 
-@dataclasses.dataclass(frozen=True)
-class Document:
-    """A document of whole sentences.
-
-    Attributes:
-      sentences: without surrounding blanks, none empty.
-      line: the line or row of the file that it begins on, counted from 1.
-      end: the place after it.
-      disk_bytes: bytes of the file that were read up to there.
-      cut: whether it was too long and continues as another one.
-    """
-
-    sentences: list[str]
-    line: int
-    end: Position
-    disk_bytes: int
-    cut: bool
-
-
 def reader_of(file: CorpusFile, recipe: CorpusRecipe) -> DocumentReader:
-    """The reader for a file of any format but sentences."""
+    """Returns the reader of a file of any format except `sentences`."""
     errors = recipe.encoding_errors
     if file.format == TEXT:
         return PlainText(file.path, recipe.document_end, errors)
@@ -171,22 +147,22 @@ def reader_of(file: CorpusFile, recipe: CorpusRecipe) -> DocumentReader:
         return WikipediaDump.open(file.path, errors)
     if file.format == TFDS:
         return DataSet(file.path, recipe.text_field, errors)
-    raise ValueError(f"{file.format} is no format of documents")
+    raise ValueError(f"unknown format of documents: {file.format}")
 
 
-def sentences_of(reader: DocumentReader, raw: RawDocument) -> list[str]:
-    """The sentences of a document."""
-    return [
+def _split(reader: DocumentReader, document: Document) -> Document:
+    sentences = [
         sentence
-        for paragraph in reader.paragraphs(raw)
+        for paragraph in reader.paragraphs(document)
         for sentence in split_sentences(paragraph)
     ]
+    return dataclasses.replace(document, content=b"", sentences=sentences)
 
 
 class DocumentSplitter:
-    """Splits documents into sentences, in processes that start when needed.
+    """Splits documents into sentences in worker processes, started on demand.
 
-    With one worker it is done in this process.
+    With one worker, this process splits them.
     """
 
     def __init__(self, workers: int) -> None:
@@ -197,29 +173,31 @@ class DocumentSplitter:
     def documents(
         self, reader: DocumentReader, start: Position
     ) -> Iterator[Document]:
-        """The documents of a file from a place on, in order."""
+        """Yields the documents of a file from a position on, split."""
         if self._workers == 1:
-            for raw in reader.documents(start):
-                yield _document(raw, sentences_of(reader, raw))
+            for document in reader.documents(start):
+                yield _split(reader, document)
             return
         if self._pool is None:
             self._pool = self._started.enter_context(
                 WorkerPool("bert_tf.corpora.reading", None, self._workers)
             )
-        pending: collections.deque[
-            tuple[list[RawDocument], concurrent.futures.Future]
-        ] = collections.deque()
+        pending: collections.deque[concurrent.futures.Future] = (
+            collections.deque()
+        )
+
+        def results(limit: int) -> Iterator[Document]:
+            while len(pending) > limit:
+                yield from pending.popleft().result()
+
         for batch in _batches(reader.documents(start)):
             if isinstance(batch, Exception):
-                # What stands before the damage comes first.
-                yield from _answered(pending, 0)
+                # Documents before the damaged place are yielded first.
+                yield from results(0)
                 raise batch
-            future = self._pool.submit((reader, batch))
-            waiting = [dataclasses.replace(raw, content=b"") for raw in batch]
-            pending.append((waiting, future))
-            left = _BATCHES_PER_WORKER * self._workers - 1
-            yield from _answered(pending, left)
-        yield from _answered(pending, 0)
+            pending.append(self._pool.submit((reader, batch)))
+            yield from results(_BATCHES_PER_WORKER * self._workers - 1)
+        yield from results(0)
 
     def __enter__(self) -> Self:
         return self
@@ -228,51 +206,34 @@ class DocumentSplitter:
         self._started.close()
 
 
-def _document(raw: RawDocument, sentences: list[str]) -> Document:
-    return Document(sentences, raw.line, raw.end, raw.disk_bytes, raw.cut)
-
-
 def _batches(
-    raws: Iterator[RawDocument],
-) -> Iterator[list[RawDocument] | Exception]:
-    """Batches of documents; an error when reading comes as the last one."""
-    batch: list[RawDocument] = []
+    documents: Iterator[Document],
+) -> Iterator[list[Document] | Exception]:
+    """Yields batches of documents; an error while reading is the last item."""
+    batch: list[Document] = []
     size = 0
+    failed = None
     try:
-        for raw in raws:
-            batch.append(raw)
-            size += len(raw.content)
+        for document in documents:
+            batch.append(document)
+            size += len(document.content)
             if size >= _BATCH_BYTES:
                 yield batch
                 batch, size = [], 0
     except Exception as error:
-        if batch:
-            yield batch
-        yield error
-        return
+        failed = error
     if batch:
         yield batch
+    if failed:
+        yield failed
 
 
-def _answered(
-    pending: collections.deque[
-        tuple[list[RawDocument], concurrent.futures.Future]
-    ],
-    left: int,
-) -> Iterator[Document]:
-    """The documents of the oldest batches, until `left` batches remain."""
-    while len(pending) > left:
-        batch, future = pending.popleft()
-        for raw, sentences in zip(batch, future.result(), strict=True):
-            yield _document(raw, sentences)
-
-
-def _answer(
-    question: tuple[DocumentReader, list[RawDocument]],
-) -> list[list[str]]:
-    reader, batch = question
-    return [sentences_of(reader, raw) for raw in batch]
+def _split_batch(
+    task: tuple[DocumentReader, list[Document]],
+) -> list[Document]:
+    reader, batch = task
+    return [_split(reader, document) for document in batch]
 
 
 if __name__ == "__main__":
-    serve(lambda settings: _answer)
+    serve(lambda settings: _split_batch)

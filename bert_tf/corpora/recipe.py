@@ -15,15 +15,15 @@ DOCUMENT_ENDS = (BLANK_LINE, FILE, LINE)
 
 @dataclasses.dataclass(frozen=True)
 class CorpusRecipe(Settings):
-    """How text is read and what share of each corpus is taken."""
+    """How text is read and how corpora are mixed."""
 
     input_format: str = setting(
         AUTO,
-        "what the input files hold: sentences (one a line, a blank line "
-        "between documents), text (sentences are split), wikipedia (an XML "
-        "dump), jsonl (an object with a text a line, in which a line end ends "
-        "a paragraph), or auto: by the name, .xml and .jsonl (.gz and .bz2 "
-        "behind them too), else sentences",
+        "format of the input files: sentences (one per line, a blank line "
+        "between documents), text (split into sentences), wikipedia (an XML "
+        "dump), jsonl (one object with a text per line; a line end in the text "
+        "ends a paragraph), or auto: by file name, .xml and .jsonl (also "
+        "with .gz or .bz2), otherwise sentences",
         choices=INPUT_FORMATS,
     )
     document_end: str = setting(
@@ -45,8 +45,8 @@ class CorpusRecipe(Settings):
     )
     smoothing: float = setting(
         1.0,
-        "exponent on the share of each named corpus: 1 takes them as they "
-        "are, 0.7 is multilingual BERT's, 0 takes the same amount of each",
+        "exponent on the share of each named corpus: 1 keeps the shares, 0.7 "
+        "is multilingual BERT's, 0 samples every corpus equally",
         at_least=0,
         at_most=1,
     )

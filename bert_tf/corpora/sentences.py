@@ -1,32 +1,32 @@
-"""Splitting running text into sentences, in any language that marks their end.
+"""Splits running text into sentences, in any language with punctuation.
 
 A sentence ends
-- after a stop of a script that writes no blanks or has stops of its own (。！？
-  । ؟ ۔ and others), with the closing quotes and brackets behind it; after ！ or
-  ？ in quotes only if no letter follows at once, as the quoting sentence goes
-  on;
-- after . ! ? … and ; in Greek, with what closes behind it, if a blank follows
-  and then no small letter, leaving opening quotes, brackets and dashes aside;
-  so not in a decimal, in "he said", or in an ellipsis inside a sentence.
-A full stop does not end one
+- after a stop of a script without spaces or with its own stops (。！？ । ؟ ۔
+  ...) and the closing quotes and brackets after it; after a quoted ！ or ？
+  only if no letter follows directly, since the quoting sentence continues;
+- after . ! ? … (and ; in Greek) and closing punctuation, if a space follows and
+  then no lower-case letter, ignoring opening quotes, brackets and dashes; so
+  not in a decimal, in "he said", or in an ellipsis inside a sentence.
+A full stop does not end a sentence
 - after a single letter (initials) or letters with full stops between (U.S.,
   z.B., т.е.);
-- after a word in small letters without vowels (Mr, Dr, bzw, Hrsg, млрд);
-- after a number from 1 to 31 before a letter: ordinals and days, as many
-  languages write them;
-- after the abbreviations listed below, which have vowels.
-In doubt nothing is split: a long sentence does less harm than two halves.
+- after a lower-case word without vowels (Mr, Dr, bzw, Hrsg, млрд);
+- after a number from 1 to 31 before a letter: ordinals and dates in many
+  languages;
+- after the abbreviations with vowels listed below.
+In doubt the text is not split: a long sentence does less harm than two halves.
 """
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
 
-# A sentence of more characters is cut at its blanks: a language that does not
-# mark the ends of sentences, or no running text.
+# Longer sentences are cut at spaces: the language does not mark the ends of
+# sentences, or it is no running text.
 LONGEST_SENTENCE = 1000
 
-# Stops after which no blank needs to follow. Full-width, Indic, Arabic,
+# Stops that need no space after them. Full-width, Indic, Arabic,
 # Armenian, Ethiopic, Tibetan, Khmer, Burmese and others, from the characters
 # with the property Sentence_Terminal of Unicode.
 _OWN_STOPS = (
@@ -41,14 +41,14 @@ _STOPS = re.compile(
     rf"[{_OWN_STOPS}]+[{_OWN_STOPS}{_LATIN_STOPS}]*[{_CLOSING}]*"
     rf"|[{_LATIN_STOPS}]+"
     rf"(?:[{_OWN_STOPS}][{_OWN_STOPS}{_LATIN_STOPS}]*[{_CLOSING}]*"
-    # « Quoi ? » has a blank before what closes.
+    # « Quoi ? » has a space before the closing quote.
     rf"|[{_CLOSING_AFTER_LATIN}]*(?: [»›](?=[ .,;:!?…]|$))*"
-    # Marks of footnotes, as web pages have them.
+    # Footnote marks of web pages.
     r"(?:\[[^\s\[\]][^\[\]]{0,40}\])*)"
 )
 _IS_OWN = re.compile(rf"[{_OWN_STOPS}]")
 _QUOTED_CALL = re.compile(rf"[！？﹗][{_CLOSING}]+$")
-# A letter or digit of any script that has words of letters.
+# A letter or digit of any script that separates words.
 _LETTER = (
     r"[^\W_\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff"
     r"\U00020000-\U0003ffff]"
@@ -59,7 +59,7 @@ _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}")
 _DAY = re.compile(r"[1-9]|[12]\d|3[01]")
 _VOWELS = frozenset("aeiouyæøœıаеиоуыэюяєіїўαεηιουω")
 
-# With vowels, so that the rule above does not find them. Before a name:
+# Abbreviations with vowels. Before a name:
 _TITLES = frozenset(
     "prof gen col capt rev hon gov sen rep adm maj fr sra srta dra mme mlle "
     "ing lic univ св им ул акад проф тов".split()
@@ -74,42 +74,37 @@ _NUMBERED = frozenset(
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits one paragraph into sentences.
+    """Splits a paragraph into sentences.
 
-    No character but blanks is lost, sentences have single blanks, and a
-    sentence is not split any further when given again.
+    Only white space changes, to single spaces, and splitting a returned
+    sentence again returns it unchanged.
 
     Args:
-      text: the paragraph; line ends in it are blanks.
+      text: the paragraph; line ends in it are white space.
     """
     text = " ".join(text.split())
-    found = []
-    start = 0
-    for end in _ends(text):
-        found.extend(_pieces(text[start:end].strip()))
-        start = end
-    rest = text[start:].strip()
-    if rest:
-        found.extend(_pieces(rest))
-    return found
+    bounds = [0, *_ends(text), len(text)]
+    return [
+        piece
+        for start, end in itertools.pairwise(bounds)
+        for piece in _pieces(text[start:end].strip())
+    ]
 
 
 def _pieces(sentence: str) -> list[str]:
-    """A sentence, or what is left of it when it is too long."""
+    """Cuts a sentence that is too long, and splits the parts."""
+    if not sentence:
+        return []
     if len(sentence) <= LONGEST_SENTENCE:
         return [sentence]
     cut = sentence.rfind(" ", 0, LONGEST_SENTENCE + 1)
     if cut <= 0:
         cut = LONGEST_SENTENCE
-    # What stands behind the cut may end sentences now.
-    return [
-        *split_sentences(sentence[:cut]),
-        *split_sentences(sentence[cut:]),
-    ]
+    return split_sentences(sentence[:cut]) + split_sentences(sentence[cut:])
 
 
 def _ends(text: str) -> Iterator[int]:
-    """The places in a text at which a sentence ends and another one follows."""
+    """Yields the offsets where a sentence ends and another one follows."""
     for match in _STOPS.finditer(text):
         if match.end() == len(text):
             return
@@ -149,28 +144,20 @@ def _latin_stop_ends(text: str, match: re.Match) -> bool:
     if stop != "." or not before:
         return True
     if _DAY.fullmatch(before[0]):
-        # A day or an ordinal stands right before its noun.
+        # A day or an ordinal comes directly before its noun.
         return not (following.isalpha() and text[match.end() + 1] == following)
     return not _is_abbreviation(before[0], following)
 
 
 def _is_abbreviation(word: str, following: str) -> bool:
-    """Whether the full stop after a word belongs to it."""
-    if len(word) == 1 and word.isalpha():
-        return True
-    if _DOTTED.fullmatch(word):
+    if _DOTTED.fullmatch(word) or (len(word) == 1 and word.isalpha()):
         return True
     lower = word.lower()
     if lower in _NUMBERED:
         return following.isdigit()
     if lower in _ANYWHERE or (lower in _TITLES and following.isalpha()):
         return True
-    in_small = word[1:].islower() or word.islower()
-    return word.isalpha() and in_small and not _has_vowel(lower)
-
-
-def _has_vowel(word: str) -> bool:
-    """Whether a word of a cased script has a vowel."""
-    return any(
-        unicodedata.normalize("NFD", letter)[0] in _VOWELS for letter in word
+    is_lower = word[1:].islower() or word.islower()
+    return (word.isalpha() and is_lower) and not any(
+        unicodedata.normalize("NFD", letter)[0] in _VOWELS for letter in lower
     )

@@ -1,4 +1,4 @@
-"""Inputs by name: files and data sets, in named corpora or in none, mixed."""
+"""Input files and data sets, in named corpora that are mixed, or unnamed."""
 
 import dataclasses
 import glob
@@ -34,17 +34,18 @@ MAX_REPEATS = 10_000
 _NAMED = re.compile(
     r"(?P<name>[^\W\d][\w-]*)(:(?P<weight>[^=/]*))?=(?P<rest>.*)"
 )
+_Expand = Callable[[str], Sequence[str | pathlib.Path]]
 
 
 @dataclasses.dataclass(frozen=True)
 class CorpusFile:
-    """A file of text, or a data set.
+    """A text file or a data set.
 
     Attributes:
-      path: where it lies; of a data set, how it is named.
-      format: what it holds.
-      corpus: name of its corpus; empty if the corpora have none.
-      weight: how often a document of its corpus is taken, before smoothing.
+      path: absolute path or URL of the file, or `tfds:` name of the data set.
+      format: one of the formats of `bert_tf.corpora.recipe`.
+      corpus: name of its corpus; empty if corpora are unnamed.
+      weight: how often a document of its corpus is used, before smoothing.
     """
 
     path: str
@@ -53,14 +54,19 @@ class CorpusFile:
     weight: float = 1.0
 
     def size(self) -> int:
-        """Bytes that reading it counts up to."""
+        """Returns the bytes that `Document.disk_bytes` counts up to."""
         if self.format == TFDS:
             return data_sets.describe(self.path).size
         return pathlib.Path(self.path).stat().st_size
 
 
 def format_of(path: str, input_format: str = AUTO) -> str:
-    """What a file holds, by its name unless that is given."""
+    """Returns the format of a file, by its name unless it is given.
+
+    Raises:
+      UserError: the file is of a kind that is not read, or its name does not
+        imply a format.
+    """
     name = pathlib.Path(path).name.lower()
     packed = _UNREADABLE.search(name)
     if packed:
@@ -84,41 +90,39 @@ def format_of(path: str, input_format: str = AUTO) -> str:
 def files_of(
     paths: Sequence[str | pathlib.Path | CorpusFile], recipe: CorpusRecipe
 ) -> tuple[CorpusFile, ...]:
-    """Completes paths and `tfds:` names to files of a corpus without a name."""
-    found = []
+    """Converts paths and `tfds:` names to files of an unnamed corpus."""
+    files = []
     for path in paths:
         if isinstance(path, CorpusFile):
-            found.append(path)
+            files.append(path)
         elif str(path).startswith(data_sets.PREFIX):
-            found.append(CorpusFile(str(path), TFDS))
+            files.append(CorpusFile(str(path), TFDS))
         else:
             kind = format_of(str(path), recipe.input_format)
-            found.append(CorpusFile(str(pathlib.Path(path).absolute()), kind))
-    return tuple(found)
+            files.append(CorpusFile(str(pathlib.Path(path).absolute()), kind))
+    return tuple(files)
 
 
 def parse_inputs(
-    text: str,
-    recipe: CorpusRecipe,
-    expand: Callable[[str], Sequence[str | pathlib.Path]] = expand_inputs,
+    text: str, recipe: CorpusRecipe, expand: _Expand = expand_inputs
 ) -> tuple[CorpusFile, ...]:
-    """Reads a list of inputs, separated by commas.
+    """Parses a comma-separated list of inputs.
 
-    Each is a path or glob, or `tfds:DATA_SET[@SPLIT]`; with NAME= or
-    NAME:WEIGHT= before it, it belongs to the corpus of that name.
+    Each is a path or glob, or `tfds:DATA_SET[@SPLIT]`; NAME= or NAME:WEIGHT=
+    before it adds it to the corpus of that name.
 
     Args:
       text: the list.
       recipe: how the files are read.
-      expand: finds the files that some paths and globs name, separated by
-        commas. Paths that are strings are taken as they are.
+      expand: expands comma-separated paths and globs to files; strings it
+        returns are URLs and stay as they are.
 
     Returns:
       The files, sorted by corpus and path.
 
     Raises:
-      UserError: an input that is not there or cannot be read, a weight that
-        is no number, names for some inputs only, or one file in two corpora.
+      UserError: an input does not exist or cannot be read, a weight is not a
+        number, only some inputs are named, or a file is in two corpora.
     """
     items = [item.strip() for item in text.split(",") if item.strip()]
     if not items:
@@ -138,25 +142,26 @@ def parse_inputs(
             f"`inputs`={members[''][0]}: has no name and others have one; "
             "write NAME=PATH for each input, or for none."
         )
-    found: dict[str, CorpusFile] = {}
+    files: dict[str, CorpusFile] = {}
     for name in sorted(members):
-        for file in _corpus(name, weights[name], members[name], recipe, expand):
-            there = found.setdefault(file.path, file)
-            if there.corpus != file.corpus:
+        for path, kind in _expand_members(members[name], recipe, expand):
+            file = CorpusFile(path, kind, name, weights[name])
+            other = files.setdefault(path, file).corpus
+            if other != name:
                 raise UserError(
-                    f"`inputs`: {file.path} is in {there.corpus} and in "
-                    f"{file.corpus}; name it in one corpus."
+                    f"`inputs`: {path} is in {other} and in {name}; name it in "
+                    "one corpus."
                 )
     if recipe.smoothing != 1 and len(members) == 1:
         raise UserError(
             f"smoothing is {recipe.smoothing:g}, and there is one corpus; "
             f"name the corpora, for example `inputs`=en=a.txt,de=b.txt."
         )
-    return tuple(found.values())
+    return tuple(files.values())
 
 
 def _parse_item(item: str) -> tuple[str, float, str]:
-    """Splits an item into the corpus' name, its weight and the path."""
+    """Returns corpus name, weight and path of an item."""
     match = _NAMED.fullmatch(item)
     # A folder of a partitioned data set may be called lang=en.
     if not match or glob.glob(item, recursive=True):
@@ -173,48 +178,44 @@ def _parse_item(item: str) -> tuple[str, float, str]:
     if not (math.isfinite(weight) and 0 < weight <= MAX_REPEATS):
         raise UserError(
             f"`inputs`={item}: the weight {weight_text!r} is no number above 0 "
-            f"and up to 10,000; write for example {name}:3=PATH to take each "
+            f"and up to 10,000; write for example {name}:3=PATH to use each "
             "document three times."
         )
     return name, weight, rest
 
 
-def _corpus(
-    name: str,
-    weight: float,
-    members: Sequence[str],
-    recipe: CorpusRecipe,
-    expand: Callable[[str], Sequence[str | pathlib.Path]],
-) -> list[CorpusFile]:
-    """The files of one corpus, sorted by their paths."""
+def _expand_members(
+    members: Sequence[str], recipe: CorpusRecipe, expand: _Expand
+) -> list[tuple[str, str]]:
+    """Returns path and format of each file of a corpus."""
     data = [item for item in members if item.startswith(data_sets.PREFIX)]
-    patterns = [item for item in members if item not in data]
-    files = [CorpusFile(item, TFDS, name, weight) for item in data]
-    for path in expand(",".join(patterns)) if patterns else ():
-        found = format_of(str(path), recipe.input_format)
+    patterns = ",".join(item for item in members if item not in data)
+    files = [(item, TFDS) for item in data]
+    for path in expand(patterns) if patterns else ():
+        kind = format_of(str(path), recipe.input_format)
         place = path if isinstance(path, str) else str(path.absolute())
-        files.append(CorpusFile(place, found, name, weight))
+        files.append((place, kind))
     return files
 
 
 def sampling_rates(
     sizes: Mapping[str, int], weights: Mapping[str, float], smoothing: float
 ) -> dict[str, float]:
-    """How often, on average, a document of each corpus is taken.
+    """Computes how often, on average, a document of each corpus is used.
 
-    The share q of a corpus in the text becomes q^s / sum(q^s), with s the
-    smoothing, and the amount of text stays: multilingual BERT's exponentially
-    smoothed weighting (google-research/bert, multilingual.md, with 0.7). That
-    is multiplied by the weight, so with s = 1 the weight is how often each
-    document is taken, and with s = 0 weights are the shares.
+    The share q of a corpus becomes q^s / sum(q^s), where s is the smoothing,
+    and the total amount of text stays: multilingual BERT's exponentially
+    smoothed weighting (google-research/bert, multilingual.md, s = 0.7). The
+    result is multiplied by the weight. Hence, with s = 1, the weight is how
+    often each document is used; with s = 0, weights are the shares.
 
     Args:
       sizes: tokens or words of each corpus.
-      weights: of each corpus.
+      weights: the weight of each corpus.
       smoothing: s, from 0 to 1.
 
     Raises:
-      UserError: a small corpus would be repeated beyond all reason.
+      UserError: a corpus would be repeated more than `MAX_REPEATS` times.
     """
     total = sum(sizes.values())
     if smoothing == 1 or not total:
@@ -228,7 +229,7 @@ def sampling_rates(
     for name, rate in rates.items():
         if rate > MAX_REPEATS:
             raise UserError(
-                f"`inputs`: {name} would be taken {rate:,.0f} times; give it "
-                "more text or a smaller weight, or raise `smoothing`."
+                f"`inputs`: {name} would be repeated {rate:,.0f} times; give "
+                "it more text or a smaller weight, or raise `smoothing`."
             )
     return dict.fromkeys(sizes, 0.0) | rates

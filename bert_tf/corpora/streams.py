@@ -1,4 +1,4 @@
-"""The bytes of plain, .gz and .bz2 files, and documents as they stand there."""
+"""The text of plain, .gz and .bz2 files as bytes, from any position on."""
 
 import bisect
 import bz2
@@ -16,23 +16,22 @@ from bert_tf.files import decode_line, refuse_carriage_return
 from bert_tf.foreign_files import BoundedLines, GzipReader
 
 _READ_BYTES = 1 << 18
-# A document of more text than this is cut, so that memory stays bounded.
+# A longer document is cut, so that memory stays bounded.
 DOCUMENT_BYTES = 32 << 20
-# No line and no page of text is as long as this; a file of another kind has
-# them.
+# No line or wiki page of text is this long; binary files have such lines.
 MAX_LINE_BYTES = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-    """A place in a corpus, between two documents or lines.
+    """A position in a corpus, between two documents or lines.
 
     Attributes:
-      file: number of the file.
-      offset: bytes of its text before the place; in a data set, rows.
-      line: lines before the place.
-      stream: byte of the .bz2 file at which the compressed stream that holds
-        the place begins, so that it can be entered there.
+      file: index of the file.
+      offset: bytes of the file's text before the position; rows in a data set.
+      line: lines before the position.
+      stream: byte of the .bz2 file where the compressed stream around the
+        position begins; reading can start there.
       stream_offset: bytes of text before that stream.
     """
 
@@ -44,7 +43,7 @@ class Position:
 
 
 class _Bz2Reader(io.RawIOBase):
-    """Reads one or more bz2 streams, remembering where each begins."""
+    """Reads concatenated bz2 streams and records where each begins."""
 
     def __init__(self, path: pathlib.Path, start: Position) -> None:
         self._path = path
@@ -53,7 +52,7 @@ class _Bz2Reader(io.RawIOBase):
         self.starts = [(start.stream_offset, start.stream)]
         self._offset = start.stream_offset
         self._decompressor = bz2.BZ2Decompressor()
-        self._fed = False
+        self._has_input = False
 
     def readable(self) -> bool:
         return True
@@ -82,11 +81,11 @@ class _Bz2Reader(io.RawIOBase):
                 self.starts.append((self._offset, at))
             elif self._decompressor.needs_input:
                 data = self.disk.read(_READ_BYTES)
-                if not data and self._fed:
+                if not data and self._has_input:
                     raise self._damaged("it ends in the middle of its data")
                 if not data:
                     return 0
-            self._fed = True
+            self._has_input = True
             try:
                 text = self._decompressor.decompress(data, len(buffer))
             except OSError as error:
@@ -106,7 +105,7 @@ class _Bz2Buffer(BoundedLines, io.BufferedReader):
 
 
 class ByteStream:
-    """A file's text as bytes, opened at a place."""
+    """The text of a file as bytes, opened at a position."""
 
     def __init__(self, path: pathlib.Path, start: Position) -> None:
         self._path = path
@@ -139,20 +138,22 @@ class ByteStream:
             ) from None
 
     def line_batches(self) -> Iterator[list[bytes]]:
-        """The lines from here on, with their ends, many at a time."""
+        """Yields the lines from the position on, line ends included."""
         with self._translate_damage():
             line = self._start.line
             while lines := self._file.readlines(_READ_BYTES):
-                self._check_line_end(lines[0], line + 1)
+                if not line:
+                    refuse_carriage_return(lines[0], self._path, 1)
                 line += len(lines)
                 yield lines
 
-    def short_lines(self, line: int) -> Iterator[bytes]:
-        """The lines from here on, for files that may hold none.
+    def bounded_lines(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yields each line with the offset and line number after it.
 
-        Args:
-          line: lines before the place, for the error.
+        Raises:
+          UserError: a line exceeds `MAX_LINE_BYTES`.
         """
+        offset, line = self._start.offset, self._start.line
         with self._translate_damage():
             while data := self._file.readline(MAX_LINE_BYTES):
                 line += 1
@@ -162,34 +163,27 @@ class ByteStream:
                         f"{MAX_LINE_BYTES >> 20} MB; is it a file of "
                         "another kind?"
                     )
-                self._check_line_end(data, line)
-                yield data
-
-    def _check_line_end(self, data: bytes, line: int) -> None:
-        """Refuses a file whose lines end in carriage returns."""
-        if line == 1:
-            refuse_carriage_return(data, self._path, line)
+                if line == 1:
+                    refuse_carriage_return(data, self._path, line)
+                offset += len(data)
+                yield data, offset, line
 
     def read(self, size: int) -> bytes:
-        """The next bytes, empty at the end."""
+        """Returns the next bytes, empty at the end of the file."""
         with self._translate_damage():
             return self._file.read(size)
 
     def disk_bytes(self, offset: int) -> int:
-        """Bytes of the file on the disk that were read.
-
-        Args:
-          offset: bytes of the text that were taken, which may be fewer.
-        """
+        """Returns the bytes read from disk, given the text bytes consumed."""
         return offset if self._file is self._disk else self._disk.tell()
 
     def position(self, file: int, offset: int, line: int) -> Position:
-        """A place that was read already, to be entered again."""
+        """Returns a position that was read already, to resume from later."""
         if self._bz2 is None:
             return Position(file, offset, line)
         starts = self._bz2.starts
         found = bisect.bisect_right(starts, offset, key=lambda s: s[0]) - 1
-        # Earlier ones are not needed again.
+        # Positions only move forward, so earlier streams are not needed.
         del starts[:found]
         return Position(file, offset, line, starts[0][1], starts[0][0])
 
@@ -202,7 +196,7 @@ class ByteStream:
 
 
 def decode(content: bytes, path: str, first_line: int, errors: str) -> str:
-    """Decodes one or more lines of UTF-8; an error names the line."""
+    """Decodes lines of UTF-8; an error names the line."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -214,15 +208,16 @@ def decode(content: bytes, path: str, first_line: int, errors: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class RawDocument:
-    """A document before it is split into sentences.
+class Document:
+    """A document, as bytes of its file or as sentences.
 
     Attributes:
-      content: its bytes.
-      line: the line or row it begins on, counted from 1.
-      end: the place after it.
-      disk_bytes: bytes of the file that were read up to there.
-      cut: whether it was too long and continues as another one.
+      content: its bytes; empty once it is split into sentences.
+      line: line or row of the file where it begins, counted from 1.
+      end: the position after it.
+      disk_bytes: bytes of the file read up to there.
+      cut: whether it was too long and continues as the next document.
+      sentences: its sentences, stripped, none empty.
     """
 
     content: bytes
@@ -230,22 +225,23 @@ class RawDocument:
     end: Position
     disk_bytes: int
     cut: bool = False
+    sentences: list[str] = dataclasses.field(default_factory=list)
 
 
 class DocumentReader(Protocol):
-    """A file in one format; it can be pickled.
+    """Reads files of one format; picklable.
 
-    Finding documents is cheap and is done in order; splitting them is not, and
-    can be done anywhere.
+    Finding documents is cheap and sequential; extracting their paragraphs is
+    expensive and runs in worker processes.
     """
 
-    def documents(self, start: Position) -> Iterator[RawDocument]:
-        """The documents from a place on."""
+    def documents(self, start: Position) -> Iterator[Document]:
+        """Yields the documents from a position on, not yet split."""
 
-    def paragraphs(self, document: RawDocument) -> list[str]:
-        """The text of a document, of which a sentence is in one paragraph.
+    def paragraphs(self, document: Document) -> list[str]:
+        """Returns the text of a document; no sentence spans two paragraphs.
 
         Raises:
-          UserError: the document has no text, or bytes that are not UTF-8;
-            it names the line.
+          UserError: the document has no text field, or is not UTF-8; the
+            message names the line.
         """

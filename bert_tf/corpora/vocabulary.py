@@ -1,4 +1,4 @@
-"""Learning a vocabulary from corpora of every kind, mixed or not."""
+"""Learns a vocabulary from corpora of any format, mixed or not."""
 
 import collections
 import itertools
@@ -45,36 +45,36 @@ def train_vocab(
     tokenize_chinese_chars: bool = True,
     extend: str | pathlib.Path | None = None,
 ) -> TrainedVocabulary:
-    """Learns a WordPiece vocabulary of exactly the size asked for.
+    """Learns a WordPiece vocabulary of a given size.
 
-    Words are counted as BERT splits them while the files stream by; pieces
-    are then joined by the `tokenizers` library, most frequent pair first, and
-    the same text gives the same vocabulary in every run. Memory depends on
-    the number of different words, which `max_unique_words` bounds.
+    Words are counted in one pass over the files; the `tokenizers` library then
+    merges pieces, most frequent pair first. The same text gives the same
+    vocabulary in every run. Memory depends on the number of different words,
+    which `max_unique_words` bounds.
 
     Args:
       input_files: paths or globs; in a single string, comma-separated. Names
         ending in .gz are decompressed.
       vocab_size: V, the number of tokens.
-      lower_case: whether to lower-case, and to strip accents unless
-        `strip_accents` says otherwise.
-      google_layout: whether to leave Google's 994 [unused] slots.
-      min_frequency: how often a piece must occur to be joined.
+      lower_case: whether to lower-case the text, and to strip accents if
+        `strip_accents` is None.
+      google_layout: whether to reserve Google's 994 [unused] tokens.
+      min_frequency: how often a pair of pieces must occur to be merged.
       character_coverage: the share of all characters that the alphabet must
-        cover; words with the rarest characters, beyond it, become [UNK].
+        cover; words with rarer characters become [UNK].
       held_out: the share of lines that only the report uses.
       encoding_errors: "strict", or "replace" for U+FFFD, which BERT drops.
-      max_unique_words: how many different words to remember at a time.
+      max_unique_words: how many different words to count at a time.
       progress: whether to show a progress bar on standard error.
-      strip_accents: whether to strip accents; None does as `lower_case`.
-      tokenize_chinese_chars: whether every ideograph is a word of its own.
-      extend: a vocabulary file whose tokens all keep their ids, [unused] ones
-        apart. What the text needs besides, letters and the words that save
-        the most pieces, takes their places and follows behind.
+      strip_accents: whether to strip accents; None is `lower_case`.
+      tokenize_chinese_chars: whether every ideograph becomes a word.
+      extend: a vocabulary file whose tokens keep their ids, except [unused]
+        ones. New letters, and the words that save the most pieces, replace
+        the [unused] tokens and are appended.
 
     Raises:
-      UserError: unreadable input, impossible values, or a text that does not
-        give that many tokens; the message says how many it gives.
+      UserError: unreadable input, invalid values, or a text that yields fewer
+        tokens; the message says how many.
     """
     if not isinstance(input_files, str):
         input_files = ",".join(map(str, input_files))
@@ -109,19 +109,18 @@ def train_corpus_vocab(
     workers: int = 0,
     progress: bool = False,
 ) -> TrainedVocabulary:
-    """Learns a vocabulary as `train_vocab` does, from any corpora.
+    """Learns a vocabulary like `train_vocab`, from files of any format.
 
     Args:
-      files: what to read.
-      recipe: how it is read and mixed.
+      files: the files of all corpora.
+      recipe: how they are read and mixed.
       settings, progress: see `train_vocab`.
       config: how text is split into words.
-      workers: processes that split documents into sentences; 0 takes one for
-        each processor. The vocabulary does not depend on it.
+      workers: processes that split documents into sentences; 0 is one per
+        processor. The vocabulary does not depend on it.
 
     Raises:
-      UserError: unreadable input, impossible values, or a text that does not
-        give that many tokens.
+      UserError: see `train_vocab`.
     """
     started = time.monotonic()
     size = sum(file.size() for file in files)
@@ -153,27 +152,27 @@ def count_words(
     workers: int = 1,
     advance: Callable[[int], object] = lambda size: None,
 ) -> CorpusCounts:
-    """Counts the words of corpora, a few megabytes at a time.
+    """Counts the words of corpora, a few megabytes of text at a time.
 
-    With several corpora, the words of each are counted alone and their counts
-    multiplied by how often its documents are taken (see `sampling_rates`).
+    With several corpora, the counts of each are multiplied by how often its
+    documents are used (see `sampling_rates`).
 
     Args:
-      files: what to read.
-      recipe: how it is read and mixed.
+      files: the files of all corpora.
+      recipe: how they are read and mixed.
       config: how text is split into words.
       held_out: the share of lines to hold out; see `count_chunks`.
-      max_unique_words: the bound of memory (see `WordCounts`).
+      max_unique_words: bounds the memory; see `WordCounts`.
       workers: see `train_corpus_vocab`.
-      advance: is called with the bytes read from the files at each step.
+      advance: called at each step with the bytes read from the files.
     """
     weights = {file.corpus: file.weight for file in files}
     counted = {}
     with DocumentSplitter(workers or os.cpu_count() or 1) as splitter:
         for name in sorted(weights):
-            mine = [file for file in files if file.corpus == name]
+            members = [file for file in files if file.corpus == name]
             counted[name] = count_chunks(
-                corpus_chunks(mine, recipe, splitter, advance),
+                _chunks(members, recipe, splitter, advance),
                 config,
                 held_out,
                 max(max_unique_words // len(weights), 1),
@@ -183,20 +182,17 @@ def count_words(
     return mixed_counts(counted, rates)
 
 
-def corpus_chunks(
+def _chunks(
     files: Sequence[CorpusFile],
     recipe: CorpusRecipe,
     splitter: DocumentSplitter,
     advance: Callable[[int], object],
 ) -> Iterator[list[str]]:
-    """The sentences of files of any format, a few megabytes at a time.
-
-    `advance` receives the bytes read from the files, a step at a time.
-    """
+    """Yields the sentences of the files, a few megabytes at a time."""
     for file in files:
         lines: list[str] = []
         size = reported = 0
-        for sentences, disk_bytes in _steps(file, recipe, splitter):
+        for sentences, disk_bytes in _sentences(file, recipe, splitter):
             lines += sentences
             size += sum(map(len, sentences))
             if size >= CHUNK_CHARACTERS:
@@ -209,10 +205,10 @@ def corpus_chunks(
         advance(file.size() - reported)
 
 
-def _steps(
+def _sentences(
     file: CorpusFile, recipe: CorpusRecipe, splitter: DocumentSplitter
 ) -> Iterator[tuple[list[str], int]]:
-    """The sentences of a file, with the bytes of it that were read."""
+    """Yields sentences and how many bytes of the file were read for them."""
     if file.format != SENTENCES:
         reader = reader_of(file, recipe)
         for document in splitter.documents(reader, Position()):
@@ -231,7 +227,7 @@ def _steps(
 def mixed_counts(
     counted: Mapping[str, CorpusCounts], rates: Mapping[str, float]
 ) -> CorpusCounts:
-    """The counts of several corpora in one, each times its rate, rounded."""
+    """Sums the counts of corpora, each multiplied by its rate, rounded."""
     if len(counted) == 1 and set(rates.values()) == {1.0}:
         return next(iter(counted.values()))
     return CorpusCounts(
@@ -248,12 +244,12 @@ def _mixed(
     for name, words in counted.items():
         for word, count in words.counts.items():
             sums[word] += count * rates[name]
-    whole = collections.Counter(
+    rounded = collections.Counter(
         {word: round(count) for word, count in sums.items() if count >= 0.5}
     )
     return WordCounts(
         max(words.max_unique_words for words in counted.values()),
-        whole,
-        whole.total(),
+        rounded,
+        rounded.total(),
         max(words.forgotten_below for words in counted.values()),
     )

@@ -1,14 +1,16 @@
-"""Articles out of a MediaWiki XML dump.
+"""Extracts the text of articles from a MediaWiki XML dump.
 
-A dump is one `<mediawiki>` with a `<siteinfo>` and a `<page>` for each page, in
-which "<" occurs as markup alone. Pages are found by that, and each is parsed
-as XML of its own.
+A dump is one `<mediawiki>` element with a `<siteinfo>` and a `<page>` element
+for each page. Inside them "<" occurs only as markup, so pages are found by
+their tags and each is parsed as XML separately.
 
-As in the paper (section 3.1) only the passages of an article are kept:
-templates, tables, lists, headers, references, files, formulas, code and
-comments are left out, and of links, bold type and HTML the text alone stays.
+As in the paper (Devlin et al. 2019, section 3.1) only the text passages of an
+article are kept: templates, tables, lists, headers, references, files,
+formulas, code and comments are removed; links, bold type and HTML are reduced
+to their text.
 """
 
+import contextlib
 import dataclasses
 import html
 import pathlib
@@ -19,24 +21,24 @@ from xml.etree import ElementTree
 from bert_tf.corpora.streams import (
     MAX_LINE_BYTES,
     ByteStream,
+    Document,
     Position,
-    RawDocument,
     decode,
 )
 from bert_tf.errors import UserError
 
 _READ_BYTES = 1 << 20
-# <mediawiki> stands before this, behind an XML declaration at most.
+# <mediawiki> begins before this, after at most an XML declaration.
 _HEAD_BYTES = 1 << 16
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _ARTICLES = "0"
 _WIKITEXT = "wikitext"
 # Namespaces of files, categories and media: their links show no text.
-_UNSHOWN = ("6", "14", "-2")
-_UNSHOWN_IN_ENGLISH = ("file", "image", "category", "media")
+_HIDDEN = ("6", "14", "-2")
+_HIDDEN_IN_ENGLISH = ("file", "image", "category", "media")
 
 _COMMENTS = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-# Elements that go with all that they hold.
+# Elements that are removed with their content.
 _DROPPED = (
     "ref|references|math|chem|ce|gallery|timeline|table|source|"
     "syntaxhighlight|pre|score|imagemap|hiero|graph|mapframe|maplink|"
@@ -51,12 +53,12 @@ _ELEMENTS = re.compile(
 _NOWIKI = re.compile(
     r"<nowiki\s*/>|<nowiki\s*>(.*?)</nowiki\s*>", re.IGNORECASE | re.DOTALL
 )
-# No XML holds these characters. The first two stand around the number of a
-# literal text, the third where something was cut out: without it, what
-# follows would look like a line that begins with a blank, which is code.
+# XML never contains these characters. The first two enclose the number of a
+# literal text; the third replaces removed markup: without it, the text after it
+# would look like a line that begins with a space, which is code.
 _NO_MARKS = str.maketrans("", "", "\x01\x02\x03")
 _CUT = "\x03"
-_PLACES = re.compile(r"\x01(\d+)\x02")
+_LITERALS = re.compile(r"\x01(\d+)\x02")
 _BREAKS = re.compile(
     r"</?(?:br|p|div|blockquote|poem|center|hr|tr|td|th|h[1-6])\b[^<>]*>",
     re.IGNORECASE,
@@ -75,13 +77,13 @@ _MAIL = re.compile(r"\[mailto:[^\s\[\]]*(?:\s+([^\[\]\n]*))?\]", re.IGNORECASE)
 _QUOTES = re.compile(r"'{2,}")
 _MAGIC_WORDS = re.compile(r"__[A-Z]{3,}__")
 _VARIANTS = re.compile(r"-\{([^{}]*)\}-")
-# A link to the same article in another language stands on a line of its own.
+# A link to the same article in another language is on a separate line.
 _LANGUAGE_LINKS = re.compile(
     r"^\s*\[\[(?:[a-z]{2,3}(?:-[a-z]+)*|simple):[^\[\]|]*\]\]\s*$", re.MULTILINE
 )
 _STRAY = re.compile(r"\{\{+|\}\}+|\[\[+|\]\]+|\{\||\|\}")
 _HEADER = re.compile(r"=.*=\s*$")
-# Lists, indented lines and definitions; rows that a broken table left; rules.
+# Lists, indented lines and definitions; rows of broken tables; rules.
 _NO_PASSAGE = (*"*#:;|!", "----")
 _EMPTY_PARENTHESES = re.compile(r"\([\s,;:–—/-]*\)|（[\s，；、,;:-]*）|\[\s*\]")
 _REPEATED_COMMAS = re.compile(r"([,;])(?:\s*[,;])+")
@@ -91,19 +93,21 @@ _BEFORE_COMMA = re.compile(r" (?=[,.;:!)](?:\s|$))")
 
 @dataclasses.dataclass(frozen=True)
 class WikipediaDump:
-    """A dump, of which the articles are taken.
+    """A dump, of which only the articles are read.
 
-    `unshown` are the lower-case names of the namespaces whose links show no
-    text.
+    Attributes:
+      path: the file.
+      hidden: lower-case names of the namespaces whose links show no text.
+      encoding_errors: see `CorpusRecipe`.
     """
 
     path: str
-    unshown: frozenset[str]
+    hidden: frozenset[str]
     encoding_errors: str
 
     @classmethod
     def open(cls, path: str, encoding_errors: str) -> "WikipediaDump":
-        """Reads the names of a dump's namespaces."""
+        """Reads the names of the namespaces from the head of a dump."""
         head = b""
         with ByteStream(pathlib.Path(path), Position()) as stream:
             while b"</siteinfo>" not in head and b"<page>" not in head:
@@ -122,10 +126,10 @@ class WikipediaDump:
                 "download a file NAME-pages-articles.xml.bz2, or pass "
                 "`input_format` if it holds something else."
             )
-        return cls(path, _unshown(head), encoding_errors)
+        return cls(path, _hidden_namespaces(head), encoding_errors)
 
-    def documents(self, start: Position) -> Iterator[RawDocument]:
-        """See `DocumentReader`; every page, articles or not."""
+    def documents(self, start: Position) -> Iterator[Document]:
+        """See `DocumentReader`; every page is a document."""
         with ByteStream(pathlib.Path(self.path), start) as stream:
             text, at = b"", 0
             offset, line = start.offset, start.line
@@ -136,13 +140,21 @@ class WikipediaDump:
                     data = stream.read(_READ_BYTES)
                     if not data:
                         break
-                    text, at = self._more(text[at:], data, line), 0
+                    text, at = text[at:], 0
+                    if len(text) > MAX_LINE_BYTES:
+                        raise UserError(
+                            f"{self.path}: the page after line {line + 1} has "
+                            f"more than {MAX_LINE_BYTES >> 20} MB; dumps with "
+                            "the history of every page are not read, download "
+                            "pages-articles."
+                        )
+                    text += data
                     continue
                 end += len(b"</page>")
                 page_line = line + text.count(b"\n", at, begin) + 1
                 line += text.count(b"\n", at, end)
                 offset += end - at
-                yield RawDocument(
+                yield Document(
                     text[begin:end],
                     page_line,
                     stream.position(start.file, offset, line),
@@ -165,8 +177,8 @@ class WikipediaDump:
             )
         return text + data
 
-    def paragraphs(self, document: RawDocument) -> list[str]:
-        """See `DocumentReader`; none unless the page is an article."""
+    def paragraphs(self, document: Document) -> list[str]:
+        """See `DocumentReader`; empty unless the page is an article."""
         text = decode(
             document.content, self.path, document.line, self.encoding_errors
         )
@@ -177,54 +189,76 @@ class WikipediaDump:
                 f"{self.path}, line {document.line}: the page that begins "
                 f"there is not XML ({error})."
             ) from None
-        if page.findtext("ns", _ARTICLES).strip() != _ARTICLES:
-            return []
-        if page.find("redirect") is not None:
-            return []
         revisions = page.findall("revision")
-        if not revisions:
+        if (
+            not revisions
+            or page.find("redirect") is not None
+            or page.findtext("ns", _ARTICLES).strip() != _ARTICLES
+        ):
             return []
         latest = revisions[-1]
         if latest.findtext("model", _WIKITEXT).strip() != _WIKITEXT:
             return []
-        return passages(latest.findtext("text", ""), self.unshown)
+        return passages(latest.findtext("text", ""), self.hidden)
 
 
-def _unshown(head: bytes) -> frozenset[str]:
-    """The namespaces of a dump's head that show no text, in its language."""
-    names = {*_UNSHOWN_IN_ENGLISH}
+def _hidden_namespaces(head: bytes) -> frozenset[str]:
+    """Returns the names in English and in the language of the dump."""
+    names = {*_HIDDEN_IN_ENGLISH}
     begin, end = head.find(b"<namespaces>"), head.find(b"</namespaces>")
     if 0 <= begin < end:
-        try:
-            found = ElementTree.fromstring(
-                head[begin : end + len(b"</namespaces>")]
+        # Without valid XML, only the names in the dump's language are missing.
+        with contextlib.suppress(ElementTree.ParseError):
+            names.update(
+                (space.text or "").strip().lower()
+                for space in ElementTree.fromstring(
+                    head[begin : end + len(b"</namespaces>")]
+                )
+                if space.get("key") in _HIDDEN
             )
-        except ElementTree.ParseError:
-            # Only the names in this language are lost.
-            return frozenset(names)
-        names.update(
-            (space.text or "").strip().lower()
-            for space in found
-            if space.get("key") in _UNSHOWN
-        )
     return frozenset(names - {""})
 
 
-def passages(source: str, unshown: frozenset[str]) -> list[str]:
-    """The paragraphs of a page in MediaWiki's markup as plain text."""
+def passages(source: str, hidden: frozenset[str]) -> list[str]:
+    """Converts MediaWiki markup to paragraphs of plain text.
+
+    Args:
+      source: the markup of a page.
+      hidden: lower-case names of the namespaces whose links show no text.
+    """
     text = _COMMENTS.sub("", source.translate(_NO_MARKS))
     literals: list[str] = []
-    text = _NOWIKI.sub(lambda match: _keep(match, literals), text)
+
+    def literal(match: re.Match) -> str:
+        """Replaces <nowiki> text, which holds no markup, by a placeholder."""
+        if not match[1]:
+            return ""
+        literals.append(_TAGS.sub("", match[1]))
+        return f"\x01{len(literals) - 1}\x02"
+
+    text = _NOWIKI.sub(literal, text)
     text = _EMPTY_ELEMENTS.sub(_CUT, text)
-    # The innermost elements first.
-    dropped = 1
-    while dropped:
-        text, dropped = _ELEMENTS.subn(_CUT, text)
+    # Each pass removes the innermost elements.
+    removed = 1
+    while removed:
+        text, removed = _ELEMENTS.subn(_CUT, text)
     text = _VARIANTS.sub(lambda match: _first_variant(match[1]), text)
-    text = _without_templates(text)
-    text = _without_tables(text)
+    text = _without(
+        text,
+        (
+            (m.start(), m.end(), len(m[0]) if m[0][0] == "{" else -len(m[0]))
+            for m in _BRACES.finditer(text)
+        ),
+    )
+    text = _without(
+        text,
+        (
+            (m.start(), m.end(), 1 if m["open"] else -1)
+            for m in _TABLE_MARKS.finditer(text)
+        ),
+    )
     text = _LANGUAGE_LINKS.sub("\n", text)
-    text = _with_link_texts(text, unshown)
+    text = _with_link_texts(text, hidden)
     text = _STRAY.sub("", text)
     text = _EXTERNAL.sub(lambda match: match[1] or "", text)
     text = _MAIL.sub(lambda match: match[1] or "", text)
@@ -234,7 +268,7 @@ def passages(source: str, unshown: frozenset[str]) -> list[str]:
     text = _TAGS.sub("", text)
     found = []
     for paragraph in _paragraphs(text):
-        plain = _PLACES.sub(lambda match: literals[int(match[1])], paragraph)
+        plain = _LITERALS.sub(lambda match: literals[int(match[1])], paragraph)
         plain = html.unescape(plain)
         plain = _REPEATED_COMMAS.sub(r"\1", plain).lstrip(" ,;:")
         plain = _EMPTY_PARENTHESES.sub("", plain)
@@ -245,30 +279,21 @@ def passages(source: str, unshown: frozenset[str]) -> list[str]:
     return found
 
 
-def _keep(match: re.Match, literals: list[str]) -> str:
-    """A placeholder for the text of <nowiki>, which holds no markup."""
-    if not match[1]:
-        return ""
-    literals.append(_TAGS.sub("", match[1]))
-    return f"\x01{len(literals) - 1}\x02"
-
-
 def _first_variant(text: str) -> str:
-    """The text of -{zh-hans:...;zh-hant:...}-: the first, or all of it."""
+    """Returns the first text of -{zh-hans:...;zh-hant:...}-, or all of it."""
     first, colon, rest = text.partition(":")
     if colon and re.fullmatch(r"[\w|-]+", first):
         return rest.partition(";")[0]
     return "" if "=>" in text else text.rpartition("|")[2]
 
 
-def _spans(
-    text: str, marks: Iterator[tuple[int, int, int]]
-) -> list[tuple[int, int]]:
-    """The outermost pairs of nested marks; an open one goes to its line's end.
+def _without(text: str, marks: Iterator[tuple[int, int, int]]) -> str:
+    """Removes nested pairs of marks and their content.
 
     Args:
-      text: what the marks are in.
-      marks: start, end and depth of each: positive if it opens.
+      text: the text.
+      marks: start, end and depth of each mark, positive if it opens; an
+        unclosed one extends to the end of its line.
     """
     opened: list[list[int]] = []
     found: list[tuple[int, int]] = []
@@ -291,38 +316,15 @@ def _spans(
             start, before = outermost.pop()
             end = max(end, before)
         outermost.append((start, end))
-    return outermost
-
-
-def _cut(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text without some spans, their places marked."""
-    kept, end = [], 0
-    for start, stop in spans:
-        kept.append(text[end:start])
-        end = stop
-    return _CUT.join([*kept, text[end:]])
-
-
-def _without_templates(text: str) -> str:
-    """Drops {{...}}, with what is nested in it."""
-    marks = (
-        (m.start(), m.end(), len(m[0]) if m[0][0] == "{" else -len(m[0]))
-        for m in _BRACES.finditer(text)
+    ends = [0, *(end for _, end in outermost)]
+    starts = [*(start for start, _ in outermost), len(text)]
+    return _CUT.join(
+        text[end:start] for end, start in zip(ends, starts, strict=True)
     )
-    return _cut(text, _spans(text, marks))
 
 
-def _without_tables(text: str) -> str:
-    """Drops {|...|}, with what is nested in it."""
-    marks = (
-        (m.start(), m.end(), 1 if m["open"] else -1)
-        for m in _TABLE_MARKS.finditer(text)
-    )
-    return _cut(text, _spans(text, marks))
-
-
-def _with_link_texts(text: str, unshown: frozenset[str]) -> str:
-    """Puts the text that is shown in the place of [[...]]."""
+def _with_link_texts(text: str, hidden: frozenset[str]) -> str:
+    """Replaces every [[...]] by the text that it shows."""
     opened: list[list[str]] = [[]]
     end = 0
     for match in _BRACKETS.finditer(text):
@@ -332,18 +334,18 @@ def _with_link_texts(text: str, unshown: frozenset[str]) -> str:
             opened.append([])
         elif len(opened) > 1:
             inside = "".join(opened.pop())
-            opened[-1].append(_link_text(inside, unshown))
+            opened[-1].append(_link_text(inside, hidden))
     opened[-1].append(text[end:])
     return "".join(part for parts in opened for part in parts)
 
 
-def _link_text(inside: str, unshown: frozenset[str]) -> str:
-    """What a link shows, of whose brackets the inner links are replaced."""
+def _link_text(inside: str, hidden: frozenset[str]) -> str:
+    """Returns the text of a link whose nested links are replaced already."""
     target, bar, shown = inside.partition("|")
     target = target.strip()
     space, colon, _ = target.partition(":")
     space = space.strip().replace("_", " ").lower()
-    if colon and space in unshown:
+    if colon and space in hidden:
         return _CUT
     if bar:
         return shown.strip() and shown.rpartition("|")[2]
@@ -351,7 +353,7 @@ def _link_text(inside: str, unshown: frozenset[str]) -> str:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Runs of lines that are no header, list, table or code."""
+    """Yields runs of lines that are not headers, lists, tables or code."""
     lines: list[str] = []
     for line in [*text.split("\n"), ""]:
         is_code = line.startswith(" ")
