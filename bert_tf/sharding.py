@@ -1,26 +1,22 @@
-"""Which part of the work is a worker's own."""
+"""Divides work evenly among workers."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One of several even parts.
+    """One of several equal parts.
 
     Attributes:
-      index: which one, counted from 0.
-      count: how many there are.
+      index: index of the part, counted from 0.
+      count: number of parts.
     """
 
     index: int = 0
     count: int = 1
 
     def part(self, size: int) -> slice:
-        """Its stretch of `size` things; the stretches of all cover them once.
-
-        Args:
-          size: how many things are shared out.
-        """
+        """Returns this part of `size` items; the parts cover them once."""
         return slice(
             self.index * size // self.count,
             (self.index + 1) * size // self.count,

@@ -1,9 +1,8 @@
 """Batches of pre-training records, read by tf.data.
 
-The order of training records is a function of the seed alone
-(`reading_order.py`), so a run can begin at any batch. Batches run over the
-ends of epochs. Masks of records without them are drawn from (seed, number of
-the batch, stream), so every epoch has new ones.
+The order of training records is a function of the seed (`reading_order.py`), so
+reading can begin at any batch. Batches may span two epochs. Records without
+masks get masks drawn from (seed, batch number, stream), new ones in each epoch.
 """
 
 import contextlib
@@ -38,15 +37,15 @@ __all__ = [
     "training_batches",
 ]
 
-# Stretches of records parsed and masked at a time.
+# Number of parallel calls that parse and mask records.
 _PARALLEL_CALLS = 4
 
-# Batches are made several at a time, of about this many rows: an operation on a
-# small batch costs more than its arithmetic.
+# Batches are made several at a time, of about this many rows: the overhead of
+# an operation on a small batch exceeds its arithmetic.
 _ROWS_AT_ONCE = 1024
 
-# Held-out masks are drawn for this many records at a time, whatever the batch
-# size, so that all evaluations of the same records are comparable.
+# Held-out masks are drawn for this many records at a time for every batch size,
+# so that all evaluations of the same records are comparable.
 _HELD_OUT_ROWS = 64
 _HELD_OUT_SEED = 20_181_011
 _LABELS = "next_sentence_labels"
@@ -55,7 +54,7 @@ Rows = dict[str, tf.Tensor]
 
 
 def _parse_static(records: tf.Tensor, folder: RecordFolder) -> Rows:
-    """Rows of records that hold their masks."""
+    """Parses records with masks."""
     sizes = {
         "BS": [folder.max_seq_length],
         "BP": [folder.max_predictions_per_seq],
@@ -78,9 +77,9 @@ def _parse_static(records: tf.Tensor, folder: RecordFolder) -> Rows:
 
 
 def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
-    """Rows of records of one sequence, without masks."""
-    # Stands behind the end of a row; no id of a vocabulary.
-    behind = tf.int32.min
+    """Parses records of one sequence, without masks."""
+    # Pads rows before [PAD] does; not an id of a vocabulary.
+    absent = tf.int32.min
 
     def numbers(padding: int) -> tf.io.FixedLenSequenceFeature:
         return tf.io.FixedLenSequenceFeature(
@@ -90,7 +89,7 @@ def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
     parsed = tf.io.parse_example(
         records,
         {
-            "input_ids": numbers(behind),
+            "input_ids": numbers(absent),
             "segment_ids": numbers(0),
             "next_sentence_labels": tf.io.FixedLenFeature([], tf.int64),
         },
@@ -98,12 +97,12 @@ def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
     parsed = {name: tf.cast(v, tf.int32) for name, v in parsed.items()}
 
     def widened(rows: tf.Tensor, padding: int) -> tf.Tensor:
-        """Rows of the length S; these are as wide as the longest."""
+        """Pads rows from the longest length of the batch to S."""
         missing = folder.max_seq_length - tf.shape(rows)[1]
         return tf.pad(rows, [[0, 0], [0, missing]], constant_values=padding)
 
-    tokens = widened(parsed["input_ids"], behind)
-    is_token = tokens != behind
+    tokens = widened(parsed["input_ids"], absent)
+    is_token = tokens != absent
     return {
         "input_ids": tf.where(
             is_token, tokens, folder.vocabulary.packing.pad_id
@@ -115,11 +114,10 @@ def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
 
 
 def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
-    """Rows of packed records, string [B], without masks.
+    """Parses packed records, string [B].
 
     Returns:
-      What `bert_tf.features.PACKED_PRETRAINING_FEATURES` has, but for the
-      masks.
+      `bert_tf.features.PACKED_PRETRAINING_FEATURES` without the masks.
     """
     ragged = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int32)
     names = (
@@ -135,24 +133,24 @@ def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
     width, most = folder.max_seq_length, folder.packing.most_sequences
 
     def in_rows(values: tf.Tensor, padding: int = 0) -> tf.Tensor:
-        """Values of all tokens, in padded rows [B, S]."""
+        """Converts values of all tokens to padded rows, [B, S]."""
         return tokens.with_values(values).to_tensor(
             padding, shape=[None, width]
         )
 
     def of_sequences(values: tf.RaggedTensor, unused: int = 0) -> tf.Tensor:
-        """Values of the sequences of each row, padded, [B, K]."""
+        """Pads values of the sequences of each row, [B, K]."""
         return values.to_tensor(default_value=unused, shape=[None, most])
 
     numbers = tf.ragged.range(1, lengths.row_lengths() + 1).values
-    places = tf.ragged.range(lengths.values).values
+    position_ids = tf.ragged.range(lengths.values).values
     starts = tf.cumsum(of_sequences(lengths), axis=1, exclusive=True)
     labels = of_sequences(parsed["next_sentence_labels"], unused=-1)
     return {
         "input_ids": in_rows(tokens.values, folder.vocabulary.packing.pad_id),
         "input_mask": in_rows(tf.ones_like(tokens.values)),
         "segment_ids": in_rows(parsed["segment_ids"].values),
-        "position_ids": in_rows(places),
+        "position_ids": in_rows(position_ids),
         "sequence_ids": in_rows(tf.repeat(numbers, lengths.values)),
         "cls_positions": tf.where(labels >= 0, starts, 0),
         "next_sentence_labels": labels,
@@ -160,14 +158,10 @@ def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
 
 
 def _next_tokens(rows: Rows) -> Rows:
-    """The predictions of left-to-right language modelling.
+    """Returns the labels of left-to-right language modelling.
 
-    Args:
-      rows: of whole tokens, as the functions above give them.
-
-    Returns:
-      masked_lm_positions, masked_lm_ids and masked_lm_weights, [B, S - 1]; the
-      p-th is of position p, or unused.
+    They are masked_lm_positions, masked_lm_ids and masked_lm_weights,
+    [B, S - 1]; the p-th is for position p, or padding.
     """
     sequences = rows.get("sequence_ids", rows["input_mask"])
     used = (sequences[:, 1:] > 0) & (sequences[:, 1:] == sequences[:, :-1])
@@ -178,18 +172,18 @@ def _next_tokens(rows: Rows) -> Rows:
     }
 
 
-# Traced once, however many data sets read the folder.
+# Traced once for all datasets of a folder.
 @functools.lru_cache(maxsize=8)
-def _maker(
+def _row_function(
     folder: RecordFolder, batches: int
 ) -> Callable[[tf.Tensor, tf.Tensor], Rows]:
-    """Makes the function from records to the concatenated rows of some batches.
+    """Returns the function from records to rows of several batches.
 
-    It is given serialised records, the same number for each batch, and the
-    seed of the masks of each batch, int64 [batches, 2].
+    Its arguments are serialised records, the same number for each batch, and
+    the seed of the masks of each batch, int64 [batches, 2].
     """
 
-    def make(records: tf.Tensor, seeds: tf.Tensor) -> Rows:
+    def to_rows(records: tf.Tensor, seeds: tf.Tensor) -> Rows:
         if folder.static:
             return _parse_static(records, folder)
         parse = _parse_plain if folder.packing is None else parse_packed
@@ -219,7 +213,7 @@ def _maker(
         return rows | mask_rows(rows["input_ids"], lengths, noise, rule)
 
     return tf.function(
-        make,
+        to_rows,
         input_signature=[
             tf.TensorSpec([None], tf.string),
             tf.TensorSpec([batches, 2], tf.int64),
@@ -246,11 +240,11 @@ def _with_static_shapes(
 
 
 def _finished(batches: tf.data.Dataset, count: int) -> tf.data.Dataset:
-    """Prefetches, and sets the number of batches that tf.data reports.
+    """Prefetches batches, and sets the cardinality of the dataset.
 
-    Parallelism is fixed: tf.data's own tuning competes with the training
-    step for the processors of a small machine, and can hold up the end of a
-    run for most of a minute (TensorFlow 2.21).
+    Autotuning is disabled: it competes with the training step for the
+    processors of a small machine, and can delay the end of a run for most of a
+    minute (TensorFlow 2.21).
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -266,45 +260,45 @@ def training_batches(
     streams: int = 1,
     shard: Shard = WHOLE,
 ) -> tf.data.Dataset:
-    """Endless training batches; batch k is the same wherever one starts.
+    """Returns infinite training batches; batch k is the same from any start.
 
     Args:
       folder: the records.
       batch_size: B, over all workers.
-      seed: decides the order of the records and the masks.
+      seed: determines the order of the records and the masks.
       start_batch: the number of the first batch, counted from 0.
-      streams: even parts that an epoch is read in, side by side; each gives
-        the same number of rows to every batch.
-      shard: which of the workers this is; it reads its own streams alone.
+      streams: equal parts of an epoch that are read in parallel; each
+        contributes the same number of rows to every batch.
+      shard: index and number of workers; a worker reads only its own streams.
 
     Returns:
-      A data set of dicts: the names, axes and dtypes of
-      `bert_tf.features.PRETRAINING_FEATURES`, or of packed records those of
-      `PACKED_PRETRAINING_FEATURES`, with static shapes; B is the worker's
-      part. The batches of all workers, concatenated, are the
-      batches of a single one.
+      A dataset of dicts with the names, axes and dtypes of
+      `bert_tf.features.PRETRAINING_FEATURES`, or
+      `PACKED_PRETRAINING_FEATURES` if packed, with static shapes; B is the
+      worker's part. The batches of all workers, concatenated, are the batches
+      of a single worker.
 
     Raises:
-      UserError: the folder holds too few training records, or batches,
-        streams and workers do not divide.
+      UserError: there are fewer training records than streams, the batch size
+        is not a multiple of the streams, or these are not one of the workers.
     """
     check_streams(folder, batch_size, streams, shard)
     size = batch_size // streams
     together = max(_ROWS_AT_ONCE // size, 1)
-    make = _maker(folder, together)
+    to_rows = _row_function(folder, together)
     own = range(streams)[shard.part(streams)]
     calls = max(_PARALLEL_CALLS // len(own), 1)
 
     def batches_of(stream: int) -> tf.data.Dataset:
         @as_written
-        def to_rows(number: tf.Tensor, records: tf.Tensor) -> Rows:
+        def masked(number: tf.Tensor, records: tf.Tensor) -> Rows:
             first = start_batch + number * together
             seeds = tf.map_fn(
                 lambda batch: mask_seed(seed, batch, stream),
                 first + tf.range(together, dtype=tf.int64),
                 fn_output_signature=tf.TensorSpec([2], tf.int64),
             )
-            rows = make(records, seeds)
+            rows = to_rows(records, seeds)
             return _with_static_shapes(rows, folder, size * together)
 
         records = shuffled_records(
@@ -312,7 +306,7 @@ def training_batches(
         )
         records = records.rebatch(size * together, drop_remainder=True)
         rows = records.enumerate().map(
-            to_rows, num_parallel_calls=calls, deterministic=True
+            masked, num_parallel_calls=calls, deterministic=True
         )
         return rows.rebatch(size, drop_remainder=True)
 
@@ -332,7 +326,7 @@ def training_batches(
 def check_streams(
     folder: RecordFolder, batch_size: int, streams: int, shard: Shard
 ) -> None:
-    """Raises `UserError` where `training_batches` would."""
+    """Raises the `UserError` of `training_batches`."""
     if streams % shard.count:
         raise UserError(
             f"data_streams={streams}: is not a multiple of the {shard.count} "
@@ -355,25 +349,24 @@ def check_streams(
 def held_out_batches(
     folder: RecordFolder, batch_size: int, shard: Shard = WHOLE
 ) -> tf.data.Dataset:
-    """Every held-out record once, in order, always with the same masks.
+    """Returns all held-out records once, in order, with fixed masks.
 
     Args:
       folder: the records.
       batch_size: B, over all workers.
-      shard: which of the workers this is; it gets its part of each batch.
+      shard: index and number of workers; each gets its part of every batch.
 
     Returns:
-      A data set of dicts as `training_batches` gives. The last batch is
-      filled up with rows that count for nothing: their weights are 0 and
-      their next_sentence_labels -1.
+      A dataset like that of `training_batches`. The last batch is padded with
+      rows whose masked_lm_weights are 0 and next_sentence_labels -1.
     """
-    make = _maker(folder, batches=1)
+    to_rows = _row_function(folder, batches=1)
     part = shard.part(batch_size)
 
     @as_written
     def to_batch(number: tf.Tensor, records: tf.Tensor) -> Rows:
         seed = mask_seed(_HELD_OUT_SEED, number)
-        return _with_static_shapes(make(records, seed[None]), folder, None)
+        return _with_static_shapes(to_rows(records, seed[None]), folder, None)
 
     @as_written
     def own_rows(batch: Rows) -> Rows:
@@ -403,10 +396,10 @@ def held_out_batches(
 
 @contextlib.contextmanager
 def reading_errors(*folders: RecordFolder) -> Iterator[None]:
-    """Turns a damaged record file, met while iterating, into a UserError.
+    """Converts errors of damaged record files while iterating to UserErrors.
 
     Args:
-      *folders: what is being read; searched to name the file and the record.
+      *folders: the folders being read, searched for the damaged record.
     """
     try:
         yield

@@ -1,11 +1,10 @@
-"""Masks drawn while records are read: the rule of `masking` in TensorFlow.
+"""Masks tokens while records are read: `masking` in TensorFlow.
 
-Where no whole words are masked, every group is one token, and the groups taken
-are those with the smallest noise: a partial sort finds them. Whole words take
-the general way; it too looks at the groups with the smallest noise alone, and
-at all of them only where these do not suffice. `masking.noise_keys` says how
-noise and place become one number, all different, so that a bound parts the
-smallest from the others.
+Unless whole words are masked, every group is one token, and a partial sort
+selects those with the smallest noise. For whole words it selects the groups
+with the smallest noise first, and considers all groups only if these are not
+enough. Noise and position form one distinct integer (see
+`masking.noise_keys`), so that a threshold separates the smallest from the rest.
 """
 
 from typing import NamedTuple
@@ -21,11 +20,11 @@ from bert_tf.records.masking import (
 
 
 class MaskingNoise(NamedTuple):
-    """All that chance decides of the masks of some rows.
+    """The random numbers that mask a batch.
 
     Attributes:
-      order: float32 [B, S] in [0, 1); groups are tried in its order.
-      action: float32 [B, P] in [0, 1); decides mask, keep or random.
+      order: float32 [B, S] in [0, 1), the order in which groups are selected.
+      action: float32 [B, P] in [0, 1): mask, keep or random.
       random_ids: int32 [B, P] in [0, V).
     """
 
@@ -40,9 +39,9 @@ def draw_noise(
     seed: tf.Tensor,
     rule: MaskingRule,
 ) -> MaskingNoise:
-    """Draws what the masks of a batch depend on, by a seed, int64 [2]."""
+    """Draws the random numbers of a batch from a seed, int64 [2]."""
     predictions = [rows, rule.max_predictions_per_seq]
-    # Other devices have other numbers.
+    # Other devices draw different numbers.
     with tf.device("CPU"):
         seeds = tf.random.split(seed, 3)
         return MaskingNoise(
@@ -60,10 +59,7 @@ def choose_tokens(
     order_noise: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
-    """Chooses the tokens to predict, int32 [B, P].
-
-    See `masking.choose_tokens`.
-    """
+    """Selects the tokens to predict, int32 [B, P]; see `masking`."""
     candidate = tf.sequence_mask(lengths, tf.shape(input_ids)[1])
     for special in np.flatnonzero(rule.is_special):
         candidate &= input_ids != int(special)
@@ -75,14 +71,13 @@ def choose_tokens(
 
 
 def _noise_keys(order_noise: tf.Tensor, rule: MaskingRule) -> tf.Tensor:
-    """See `masking.noise_keys`."""
     noise = tf.cast(order_noise * float(1 << rule.noise_bits), tf.int32)
-    place = tf.range(tf.shape(order_noise)[1])
-    return tf.bitwise.left_shift(noise, KEY_BITS - rule.noise_bits) + place
+    position = tf.range(tf.shape(order_noise)[1])
+    return tf.bitwise.left_shift(noise, KEY_BITS - rule.noise_bits) + position
 
 
 def _smallest(keys: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-    """Which of different keys, int32 [B, n], are the smallest of each row."""
+    """Returns which of distinct keys are the smallest of a row, bool [B, n]."""
     bound = tf.raw_ops.NthElement(input=keys, n=count - 1)
     return keys <= bound[:, None]
 
@@ -93,19 +88,19 @@ def _choose_single_tokens(
     keys: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
-    """`choose_tokens` where every candidate is a group."""
+    """`choose_tokens` if every candidate is a group."""
     counts = tf.reduce_sum(tf.cast(candidate, tf.int32), axis=1)
     keys = tf.where(candidate, keys, keys + NO_GROUP)
-    # One bound finds equally many keys in each row: where fewer are needed, the
-    # others are smaller keys that stand for nothing, to the right of all.
+    # The threshold selects the same number of keys in each row; rows that need
+    # fewer get fillers, smaller keys to the right of all positions.
     rows, width = tf.unstack(tf.shape(keys))
     predictions = rule.max_predictions_per_seq
     number = tf.range(predictions)
-    others = predictions - tf.minimum(num_to_take, counts)
-    fillers = tf.where(number < others[:, None], -1 - number, NO_GROUP)
+    num_fillers = predictions - tf.minimum(num_to_take, counts)
+    fillers = tf.where(number < num_fillers[:, None], -1 - number, NO_GROUP)
     chosen = _smallest(tf.concat([keys, fillers], axis=1), predictions)
-    places = tf.cast(tf.where(chosen)[:, 1], tf.int32)
-    return tf.minimum(tf.reshape(places, [rows, predictions]), width)
+    positions = tf.cast(tf.where(chosen)[:, 1], tf.int32)
+    return tf.minimum(tf.reshape(positions, [rows, predictions]), width)
 
 
 def _choose_words(
@@ -115,20 +110,21 @@ def _choose_words(
     keys: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
-    """`choose_tokens` where groups may have several tokens.
+    """`choose_tokens` if groups are words.
 
-    Candidates, and words, are numbered through all rows: a word is a range of
+    Candidates and words are numbered across all rows; a word is a range of
     candidates.
     """
     rows, width = tf.unstack(tf.shape(input_ids))
-    places = tf.cast(tf.where(tf.reshape(candidate, [-1]))[:, 0], tf.int32)
+    flat_positions = tf.where(tf.reshape(candidate, [-1]))[:, 0]
+    flat_positions = tf.cast(flat_positions, tf.int32)
     first_candidates = tf.cumsum(
         tf.reduce_sum(tf.cast(candidate, tf.int32), axis=1), exclusive=True
     )
-    ids = tf.gather(tf.reshape(input_ids, [-1]), places)
+    ids = tf.gather(tf.reshape(input_ids, [-1]), flat_positions)
     begins = ~tf.gather(tf.constant(rule.joins_previous), ids)
-    # The first token of a row begins a word, whatever it looks like; one more
-    # ends the last word.
+    # The first candidate of a row always begins a word; one more entry ends the
+    # last word.
     begins = tf.tensor_scatter_nd_update(
         tf.concat([begins, [True]], axis=0),
         first_candidates[:, None],
@@ -143,11 +139,11 @@ def _choose_words(
     numbers = (1 << KEY_BITS - rule.noise_bits) - 1
 
     def take_among(count: int | tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Takes among the first `count` words.
+        """Selects from the first `count` words.
 
         Returns:
-          The candidates taken, how many of each row, and False if more of them
-          may fit.
+          The selected candidates, their number by row, and whether no further
+          word fits.
         """
         first_keys = tf.boolean_mask(keys, _smallest(keys, count))
         first_keys = tf.sort(tf.reshape(first_keys, [rows, count]))
@@ -169,23 +165,23 @@ def _choose_words(
             tf.reduce_all(all_tried),
         )
 
-    # Of few words many are skipped.
+    # Enough for most batches: only few words are skipped.
     few = tf.minimum(rule.max_predictions_per_seq * 5 // 4, width)
     *taken, enough = take_among(few)
     candidates, counts = tf.cond(
         enough, lambda: taken, lambda: list(take_among(width)[:2])
     )
     chosen = tf.RaggedTensor.from_row_lengths(
-        tf.gather(places, candidates), counts, validate=False
+        tf.gather(flat_positions, candidates), counts, validate=False
     ).to_tensor(rows * width, shape=[None, rule.max_predictions_per_seq])
     row_begins = tf.range(rows)[:, None] * width
     return tf.minimum(tf.sort(chosen) - row_begins, width)
 
 
 def _running_sums(values: tf.Tensor) -> tf.Tensor:
-    """Sums of whole numbers, float32 [B, n], up to each place.
+    """Computes cumulative sums of integers, float32 [B, n].
 
-    A product with ones, which is faster than tf.cumsum for few numbers.
+    A matrix product is faster than tf.cumsum for small n.
     """
     size = tf.shape(values)[1]
     return tf.matmul(values, tf.linalg.band_part(tf.ones([size, size]), 0, -1))
@@ -194,15 +190,15 @@ def _running_sums(values: tf.Tensor) -> tf.Tensor:
 def _take_groups(
     sizes: tf.Tensor, num_to_take: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Takes groups from left to right; what exceeds the rest is skipped.
+    """Selects groups from left to right; skips those that exceed the rest.
 
     Args:
-      sizes: whole numbers, float32 [B, G]; 0 is no group.
-      num_to_take: tokens to take of each row, float32 [B].
+      sizes: tokens of each group, float32 [B, G]; 0 is no group.
+      num_to_take: tokens to select in each row, float32 [B].
 
     Returns:
-      Which groups are taken, bool [B, G], and how many tokens are still
-      to be taken, float32 [B].
+      Whether each group is selected, bool [B, G], and the number of tokens
+      that remain to be selected, float32 [B].
     """
 
     def still_fit(sizes: tf.Tensor, remaining: tf.Tensor) -> tf.Tensor:
@@ -232,10 +228,10 @@ def replace_tokens(
     random_ids: tf.Tensor,
     rule: MaskingRule,
 ) -> dict[str, tf.Tensor]:
-    """Replaces the chosen tokens; see `masking.replace_tokens`."""
+    """Replaces the selected tokens; see `masking.replace_tokens`."""
     rows, width = tf.unstack(tf.shape(input_ids))
     used = positions < width
-    # Unused predictions point at position 0 and change nothing there.
+    # Padding predicts position 0 with weight 0 and changes nothing there.
     positions = tf.where(used, positions, 0)
     labels = tf.gather(input_ids, positions, batch_dims=1)
     replaced = tf.where(
@@ -243,10 +239,10 @@ def replace_tokens(
         rule.mask_id,
         tf.where(action_noise < 1 - rule.random_token_rate, labels, random_ids),
     )
-    places = positions + tf.range(rows)[:, None] * width
+    flat_positions = positions + tf.range(rows)[:, None] * width
     masked = tf.tensor_scatter_nd_add(
         tf.reshape(input_ids, [-1]),
-        tf.reshape(places, [-1, 1]),
+        tf.reshape(flat_positions, [-1, 1]),
         tf.reshape(tf.where(used, replaced - labels, 0), [-1]),
     )
     return {
@@ -263,17 +259,17 @@ def mask_rows(
     noise: MaskingNoise,
     rule: MaskingRule,
 ) -> dict[str, tf.Tensor]:
-    """Masks rows by noise that was drawn for them.
+    """Masks sequences.
 
     Args:
-      input_ids: int32 [B, S], any ids after the sequence's end.
-      lengths: sequence lengths with specials, int32 [B].
-      noise: what `draw_noise` gives, for one batch or several concatenated.
+      input_ids: int32 [B, S], any ids after the end of a sequence.
+      lengths: sequence lengths with special tokens, int32 [B].
+      noise: the result of `draw_noise`, for one batch or several concatenated.
       rule: the masking rule.
 
     Returns:
-      input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights, as
-      `bert_tf.features` has them.
+      input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights; see
+      `bert_tf.features`.
     """
     positions = choose_tokens(input_ids, lengths, noise.order, rule)
     return replace_tokens(
@@ -284,36 +280,36 @@ def mask_rows(
 def mask_packed_rows(
     rows: dict[str, tf.Tensor], noise: MaskingNoise, rule: MaskingRule
 ) -> dict[str, tf.Tensor]:
-    """Masks each sequence of packed rows as if it were alone.
+    """Masks each sequence of packed rows independently.
 
     Args:
-      rows: what `parse_packed` gives.
-      noise: of the rows; of each token the noise of its place in the row.
+      rows: the result of `parse_packed`.
+      noise: random numbers of the rows, by position in the row.
       rule: the masking rule of a sequence.
 
     Returns:
-      A batch, as `bert_tf.features.PACKED_PRETRAINING_FEATURES` has it.
+      A batch; see `bert_tf.features.PACKED_PRETRAINING_FEATURES`.
     """
     is_token = rows["input_mask"] > 0
     used = rows["next_sentence_labels"] >= 0
     starts = tf.boolean_mask(rows["cls_positions"], used)
     row = tf.cast(tf.where(used)[:, 0], tf.int32)
-    # Every sequence begins where a token is the first of its own positions.
+    # A sequence begins at each token with position id 0.
     begins = tf.boolean_mask(rows["position_ids"], is_token) == 0
     begins = tf.cast(tf.where(begins)[:, 0], tf.int32)
 
-    def alone(values: tf.Tensor) -> tf.Tensor:
-        """Values [B, S] of the tokens, one sequence a row."""
+    def unpacked(values: tf.Tensor) -> tf.Tensor:
+        """Converts values of tokens, [B, S], to one sequence a row."""
         values = tf.boolean_mask(values, is_token)
         return tf.RaggedTensor.from_row_starts(
             values, begins, validate=False
         ).to_tensor()
 
-    mask = alone(rows["input_mask"])
+    mask = unpacked(rows["input_mask"])
     chosen = choose_tokens(
-        alone(rows["input_ids"]),
+        unpacked(rows["input_ids"]),
         tf.reduce_sum(mask, axis=1),
-        alone(noise.order),
+        unpacked(noise.order),
         rule,
     )
     is_chosen = chosen < tf.shape(mask)[1]
@@ -321,7 +317,7 @@ def mask_packed_rows(
         tf.reduce_sum(tf.cast(is_chosen, tf.int32), axis=1), row
     )
     width = tf.shape(rows["input_ids"])[1]
-    # Sequences follow each other in a row, and so do their predictions.
+    # Predictions are in the order of the sequences of a row.
     positions = tf.RaggedTensor.from_row_lengths(
         tf.boolean_mask(chosen + starts[:, None], is_chosen),
         counts,

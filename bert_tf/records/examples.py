@@ -1,7 +1,6 @@
-"""Sentence pairs as tf.train.Examples: alone, several a record, or masked.
+"""Encodes sentence pairs as tf.train.Examples: plain, packed or masked.
 
-`pack_rows` says which sequences stand together in a record, so that little of
-the row is padding.
+`pack_rows` groups sequences into records with little padding.
 """
 
 import dataclasses
@@ -22,17 +21,17 @@ from bert_tf.records.record_file import (
 )
 from bert_tf.text.token_table import Packing, TokenTable
 
-# Rows that are worked on together: lists of all would take much memory.
+# Rows processed at a time; lists of all rows would take much memory.
 _ROWS_AT_ONCE = 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class PackedRows:
-    """Which sequences stand in which row.
+    """Sequences grouped into rows.
 
     Attributes:
-      sequences: numbers of all sequences, row after row, int64 [n].
-      row_starts: where each row begins in them and the end, int64 [r + 1].
+      sequences: indices of the sequences, row after row, int64 [n].
+      row_starts: the first of them in each row, and the end, int64 [rows + 1].
     """
 
     sequences: np.ndarray
@@ -42,11 +41,7 @@ class PackedRows:
         return len(self.row_starts) - 1
 
     def largest_sum(self, values: np.ndarray) -> int:
-        """The largest sum over the sequences of a row; 0 without rows.
-
-        Args:
-          values: of each sequence, by its number, int [n].
-        """
+        """Returns the maximum over rows of the sum of values, int [n]."""
         ends = np.concatenate([[0], np.cumsum(values[self.sequences])])
         return int(np.diff(ends[self.row_starts]).max(initial=0))
 
@@ -55,15 +50,15 @@ def pack_rows(lengths: np.ndarray, row_length: int, seed: str) -> PackedRows:
     """Packs sequences into rows, shuffled.
 
     Args:
-      lengths: of each sequence, int64 [n], from 1 to row_length.
-      row_length: places of a row.
-      seed: decides the order of the rows.
+      lengths: length of each sequence, int64 [n], from 1 to row_length.
+      row_length: number of positions of a row.
+      seed: determines the order of the rows.
 
     Returns:
-      The rows; the sequences of each in the order of their numbers.
+      The rows, each with its sequences in increasing order.
     """
     rows, num_rows = _best_fit(lengths, row_length)
-    # Best fit makes the rows of long sequences first.
+    # Best fit fills rows of long sequences first.
     rng = np.random.Generator(np.random.PCG64(list(seed.encode("utf-8"))))
     row = rng.permutation(num_rows)[rows]
     sizes = np.bincount(row, minlength=num_rows)
@@ -73,25 +68,24 @@ def pack_rows(lengths: np.ndarray, row_length: int, seed: str) -> PackedRows:
 
 
 def _best_fit(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, int]:
-    """The row of each sequence, int64 [n], and the number of rows.
+    """Returns the row of each sequence, int64 [n], and the number of rows.
 
-    Each sequence goes where it leaves the least room, the longest first. All
-    sequences of a length are placed together, as with the histograms of Krell
-    et al. 2021 ("Efficient Sequence Packing without Cross-contamination"), so
-    that the work hardly grows with the number of sequences.
+    Best-fit decreasing: each sequence, the longest first, goes to the row with
+    the least sufficient room. Sequences of equal length are placed together,
+    like the histograms of Krell et al. 2021 (Efficient Sequence Packing without
+    Cross-contamination), so the time hardly depends on their number.
     """
     row_of = np.empty(len(lengths), dtype=np.int64)
-    # Of equal lengths the first comes first.
     order = np.argsort(-lengths, kind="stable")
     placed = num_rows = 0
-    # Rows by the room left in them, in pieces.
+    # Rows by the room left in them, as lists of arrays.
     rows_with: list[list[np.ndarray]] = [[] for _ in range(row_length + 1)]
 
     def place(missing: int, length: int, rows: np.ndarray, room: int) -> int:
-        """Fills rows of equal room; the number of sequences that are left."""
+        """Fills rows of equal room; returns how many sequences are left."""
         nonlocal placed
-        # A row that took one has less room than the others, so it is the best
-        # for the next one too as long as there is room.
+        # A row that got a sequence has the least room, so it is the best fit
+        # for the next sequences too, until it is full.
         each = room // length
         used = min(len(rows), -(-missing // each))
         numbers = np.full(used, each)
@@ -128,8 +122,8 @@ def _encoded_pairs(
     order: np.ndarray,
     packing: Packing,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The varints of input_ids and of segment_ids of instances, in an order."""
-    # The tokens are encoded once; every sequence copies ranges of bytes.
+    """Yields input_ids and segment_ids of instances as varints."""
+    # Tokens are encoded once; sequences copy ranges of the bytes.
     encoded, offsets = encode_varints(ids)
     begin, middle, end = (
         encode_varints(np.array(special, np.int64))[0]
@@ -161,10 +155,15 @@ def _encoded_pairs(
 def plain_records(
     ids: np.ndarray, instances: Instances, packing: Packing
 ) -> Iterator[bytes]:
-    """Encodes instances of tokens, [t], without masks and without padding.
+    """Encodes instances without masks and without padding.
 
-    Features: input_ids, segment_ids and next_sentence_labels (0 = B follows A,
-    1 = B is random).
+    Features: input_ids, segment_ids and next_sentence_labels (0: B follows A,
+    1: B is random).
+
+    Args:
+      ids: the token ids that the instances are ranges of, [T].
+      instances: the sentence pairs.
+      packing: the special tokens of a sequence.
     """
     order = np.arange(len(instances))
     labels = instances.is_random.astype(np.uint8).tobytes()
@@ -187,9 +186,9 @@ def packed_records(
 ) -> Iterator[bytes]:
     """Encodes packed rows without masks and without padding.
 
-    Features: input_ids and segment_ids of the sequences concatenated,
-    sequence_lengths, and next_sentence_labels (0 = B follows A, 1 = B is
-    random) of each sequence.
+    Features: input_ids and segment_ids, concatenated over the sequences of a
+    row; sequence_lengths and next_sentence_labels of each sequence. See
+    `plain_records`.
     """
     order = rows.sequences
     lengths, offsets = encode_varints(instances.lengths()[order])
@@ -219,17 +218,17 @@ def _gather_rows(
     max_seq_length: int,
     packing: Packing,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The input_ids and segment_ids of some instances, int32 [rows, S]."""
+    """Returns input_ids and segment_ids of instances, int32 [rows, S]."""
     a_start, b_start = instances.a_start[rows], instances.b_start[rows]
     end_a = instances.a_end[rows] - a_start + len(packing.begin)
     begin_b = end_a + len(packing.middle)
     end_b = begin_b + instances.b_end[rows] - b_start
-    numbers, place = np.arange(len(a_start)), np.arange(max_seq_length)
-    in_second = place >= begin_b[:, None]
+    row, position = np.arange(len(a_start)), np.arange(max_seq_length)
+    in_second = position >= begin_b[:, None]
     begin_a = a_start - len(packing.begin)
     source = np.where(in_second, (b_start - begin_b)[:, None], begin_a[:, None])
-    source += place
-    # Places of no text are written over, or past the end of the row.
+    source += position
+    # Positions outside the texts are overwritten below.
     input_ids = ids.take(source, mode="clip").astype(np.int32)
     for start, special in (
         (np.zeros_like(end_a), packing.begin),
@@ -237,8 +236,8 @@ def _gather_rows(
         (end_b, packing.end),
     ):
         for number, token in enumerate(special):
-            input_ids[numbers, start + number] = token
-    in_sequence = place < end_b[:, None] + len(packing.end)
+            input_ids[row, start + number] = token
+    in_sequence = position < end_b[:, None] + len(packing.end)
     input_ids[~in_sequence] = packing.pad_id
     in_second &= in_sequence
     return input_ids, packing.second_segment * in_second.astype(np.int32)
@@ -251,11 +250,18 @@ def static_records(
     vocabulary: TokenTable,
     seed: str,
 ) -> Iterator[bytes]:
-    """Encodes instances with masks, as google-research/bert writes them.
+    """Encodes instances with masks, in the layout of google-research/bert.
 
     Features: input_ids, input_mask, segment_ids, masked_lm_positions,
-    masked_lm_ids and next_sentence_labels (int64), masked_lm_weights (float),
-    input_ids padded by [PAD], the others by 0.
+    masked_lm_ids and next_sentence_labels (int64), masked_lm_weights (float);
+    input_ids are padded by [PAD], the others by 0.
+
+    Args:
+      ids: the token ids that the instances are ranges of, [T].
+      instances: the sentence pairs.
+      recipe: the settings of the masks.
+      vocabulary: the vocabulary of the ids.
+      seed: determines the masks.
     """
     width, predictions = recipe.max_seq_length, recipe.max_predictions_per_seq
     layout = FixedExamples(

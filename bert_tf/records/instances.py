@@ -1,10 +1,10 @@
-"""Sentence pairs as ranges of tokens, by the rule of google-research/bert.
+"""Makes sentence pairs by the algorithm of google-research/bert.
 
-The rule is create_instances_from_document of create_pretraining_data.py, whose
-chance of a random text B is `random_next_prob`, one half. With 0, the paper's
-"No NSP" (section 5.1 of Devlin et al. 2019), B follows A in every pair. The
-sentences of a document stand one after the other in memory, so text A and text
-B are each one range of tokens and nothing is copied.
+It is create_instances_from_document of create_pretraining_data.py; text B is
+random with probability `random_next_prob`, there 0.5. With 0, the paper's "No
+NSP" (Devlin et al. 2019, section 5.1), B follows A in every pair. The sentences
+of a document are contiguous in memory, so texts A and B are ranges of tokens
+and nothing is copied.
 """
 
 import bisect
@@ -21,14 +21,14 @@ from bert_tf.text.truncation import truncated_lengths
 
 @dataclasses.dataclass(frozen=True)
 class Instances:
-    """Sentence pairs, A and B.
+    """Sentence pairs of texts A and B.
 
     Attributes:
       a_start, a_end, b_start, b_end: token ranges of A and B, int64 [n].
       is_random: whether B is from another document, bool [n].
-      num_special: special tokens of a pair's row.
-      tokens_cut: tokens that truncation left out, or that stood alone where
-        no random text may join them.
+      num_special: number of special tokens of a pair.
+      tokens_cut: tokens lost by truncation, and sentences of one token, which
+        cannot be divided.
     """
 
     a_start: np.ndarray
@@ -43,13 +43,13 @@ class Instances:
         return len(self.a_start)
 
     def lengths(self) -> np.ndarray:
-        """Sequence lengths with specials, int64 [n]."""
+        """Returns sequence lengths with special tokens, int64 [n]."""
         text = self.a_end - self.a_start + self.b_end - self.b_start
         return text + self.num_special
 
 
 class _PairMaker:
-    """Makes the pairs of one pool of documents."""
+    """Makes the pairs of documents, one document after the other."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class _PairMaker:
         num_special: int,
         seed: str,
     ) -> None:
-        # Lists: reading one number of an array takes several times as long.
+        # Lists: indexing an array takes several times as long.
         self.sentences = documents.sentence_starts.tolist()
         self.documents = documents.document_starts.tolist()
         self.max_tokens = recipe.max_seq_length - num_special
@@ -72,7 +72,7 @@ class _PairMaker:
         return int(self.rng.random() * bound)
 
     def _random_text(self, document: int, length: int) -> tuple[int, int]:
-        """Sentences of another document, at least one, up to a length."""
+        """Draws sentences of another document, at least one, up to a length."""
         other = self._below(len(self.documents) - 2)
         other += other >= document
         first, last = self.documents[other], self.documents[other + 1]
@@ -80,7 +80,7 @@ class _PairMaker:
         return start, self._sentence_reaching(start, last, length)
 
     def _sentence_reaching(self, start: int, last: int, length: int) -> int:
-        """The end of the shortest run from `start` of `length` tokens."""
+        """Returns the end of the shortest run of `length` tokens."""
         target = self.sentences[start] + length
         return bisect.bisect_left(self.sentences, target, start + 1, last)
 
@@ -94,8 +94,8 @@ class _PairMaker:
                 length_a, length_b, self.max_tokens, min, max
             )
             drop_a, drop_b = length_a - kept_a, length_b - kept_b
-            # Each token goes from the front or from the back with even
-            # chances, so the number from the front is binomial.
+            # Each token is dropped from the front or from the back with equal
+            # probability, so the number from the front is binomial.
             front_a = self.rng.getrandbits(drop_a).bit_count()
             front_b = self.rng.getrandbits(drop_b).bit_count()
             a_start, a_end = a_start + front_a, a_end - drop_a + front_a
@@ -104,7 +104,7 @@ class _PairMaker:
         self.pairs.append((a_start, a_end, b_start, b_end, other))
 
     def _add_divided(self, start: int, end: int) -> None:
-        """Adds the tokens of one sentence as both texts of a pair."""
+        """Adds the tokens of one sentence as texts A and B."""
         if end - start == 1:
             self.tokens_cut += 1
             return
@@ -112,7 +112,7 @@ class _PairMaker:
         self._add(start, middle, middle, end, False)
 
     def add_document(self, document: int) -> None:
-        """Makes all pairs whose text A is in one document."""
+        """Adds all pairs whose text A is in a document."""
         rng, sentences = self.rng, self.sentences
         target = self.max_tokens
         if rng.random() < self.short_seq_prob:
@@ -138,7 +138,7 @@ class _PairMaker:
                 self._add(
                     start, middle, sentences[first], sentences[after], True
                 )
-                # The chunk's other sentences are put back.
+                # The other sentences of the chunk are used again.
                 sentence = a_last
             else:
                 self._add(start, middle, middle, end, False)
@@ -155,14 +155,14 @@ def make_instances(
     """Makes sentence pairs, shuffled.
 
     Args:
-      documents: documents without empty sentences, at least two where a
-        random text B may be needed; one that is to be used several times gets
-        new pairs each time.
-      own: text A is taken from the first `own` documents; a random text B may
-        come from any other document.
-      recipe: lengths, passes and shares.
-      num_special: special tokens of a pair's row.
-      seed: decides every choice.
+      documents: documents without empty sentences, at least two unless
+        `random_next_prob` is 0; one that is used several times gets new pairs
+        each time.
+      own: text A is from the first `own` documents; a random text B may be from
+        any other document.
+      recipe: lengths, passes and probabilities.
+      num_special: number of special tokens of a pair.
+      seed: determines all random choices.
     """
     maker = _PairMaker(documents, recipe, num_special, seed)
     used = np.arange(own)
@@ -175,13 +175,9 @@ def make_instances(
     numbers = itertools.chain.from_iterable(maker.pairs)
     columns = np.fromiter(numbers, np.int64, 5 * len(maker.pairs))
     a_start, a_end, b_start, b_end, is_random = columns.reshape(-1, 5).T
-    is_random = is_random.astype(bool)
     return Instances(
-        a_start,
-        a_end,
-        b_start,
-        b_end,
-        is_random,
+        *(a_start, a_end, b_start, b_end),
+        is_random.astype(bool),
         num_special,
         maker.tokens_cut,
     )

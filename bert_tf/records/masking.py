@@ -1,13 +1,13 @@
-"""Which tokens are masked, and by what: the rule, and its NumPy form.
+"""Selects and replaces masked tokens, in NumPy.
 
-The rule is create_masked_lm_predictions of google-research/bert
+The algorithm is create_masked_lm_predictions of google-research/bert
 (create_pretraining_data.py) and section 3.1 of Devlin et al. 2019. Tokens form
-groups: single tokens, or whole words. Groups are tried in random order; one
-that would exceed the number of predictions is skipped. A chosen token
-becomes [MASK] with 80 %, stays with 10 % and becomes any entry of the
-vocabulary with 10 %, or by other shares, as in table 8 of the paper
-(`mask_token_rate`, `random_token_rate`). `dynamic_masking` is the same rule in
-TensorFlow.
+groups: single tokens, or whole words. Groups are selected in random order; one
+that would exceed the number of predictions is skipped. Of the selected tokens
+80 % are replaced by [MASK], 10 % are kept and 10 % are replaced by random
+tokens of the vocabulary, or other shares, as in table 8 of the paper
+(`mask_token_rate`, `random_token_rate`). `dynamic_masking` implements the same
+algorithm in TensorFlow.
 """
 
 import dataclasses
@@ -19,15 +19,15 @@ import numpy as np
 from bert_tf.records.recipe import SHORTEST_SEQUENCE, RecordsRecipe
 from bert_tf.text.token_table import TokenTable
 
-# Keys that order the groups are below this many bits; what is no group
-# comes after all of them.
+# Sort keys of groups have this many bits; the keys of other positions are
+# larger.
 KEY_BITS = 30
 NO_GROUP = 1 << KEY_BITS
 
 
 def predictions_by_length(recipe: RecordsRecipe) -> np.ndarray:
-    """How many tokens of a sequence are predicted, by length, int32 [S + 1]."""
-    # Python's round is the original's: half goes to the even number.
+    """Returns the number of predictions by sequence length, int32 [S + 1]."""
+    # Rounds halves to even, as the original does.
     counts = [
         max(1, round(length * recipe.masked_lm_prob))
         for length in range(recipe.max_seq_length + 1)
@@ -37,9 +37,9 @@ def predictions_by_length(recipe: RecordsRecipe) -> np.ndarray:
 
 
 def most_predictions(recipe: RecordsRecipe, sequences: int) -> int:
-    """A bound on the predictions of a row that holds so many sequences."""
-    # Rounding adds up to a half to the share of a sequence, and to a share
-    # below a half what is missing to one.
+    """Returns a bound on the predictions of a row of several sequences."""
+    # Rounding adds up to 0.5 to the share of a sequence; a share below 0.5 is
+    # raised to 1.
     added = max(0.5, 1 - SHORTEST_SEQUENCE * recipe.masked_lm_prob)
     share = recipe.max_seq_length * recipe.masked_lm_prob
     return min(
@@ -51,18 +51,18 @@ def most_predictions(recipe: RecordsRecipe, sequences: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class MaskingRule:
-    """What the choice of masks depends on, besides chance.
+    """How tokens are masked.
 
     Attributes:
       max_predictions_per_seq: P.
-      vocab_size: V, random tokens are drawn from 0 to V - 1.
+      vocab_size: V; random tokens are drawn from 0 to V - 1.
       mask_id: the id of [MASK].
-      mask_token_rate: share of the chosen tokens that become [MASK].
-      random_token_rate: share of them that become any token; others stay.
-      num_to_predict: number of predictions by sequence length, specials
-        included; int32 [S + 1].
-      is_special: tokens that are never masked ([CLS] and [SEP]); bool [V].
-      joins_previous: tokens that belong to the word before them; bool [V], all
+      mask_token_rate: share of the selected tokens replaced by [MASK].
+      random_token_rate: share of them replaced by random tokens.
+      num_to_predict: number of predictions by sequence length, special tokens
+        included, int32 [S + 1].
+      is_special: tokens that are never masked ([CLS] and [SEP]), bool [V].
+      joins_previous: tokens that continue the word before them, bool [V]; all
         false unless whole words are masked.
     """
 
@@ -77,15 +77,15 @@ class MaskingRule:
 
     @property
     def noise_bits(self) -> int:
-        """Bits of the noise that count; the others of a key are the place."""
+        """Bits of a sort key that are noise; the others are the position."""
         return KEY_BITS - len(self.num_to_predict).bit_length()
 
     @classmethod
     def from_recipe(cls, recipe: RecordsRecipe, vocabulary: TokenTable) -> Self:
-        """The rule of a recipe over a vocabulary.
+        """Returns the rule of a recipe for a vocabulary.
 
         Raises:
-          UserError: the vocabulary has no mask.
+          UserError: the vocabulary has no [MASK].
         """
         vocabulary.require_mask()
         is_special = np.zeros(len(vocabulary), dtype=bool)
@@ -117,15 +117,14 @@ class MaskedRows:
 
 
 def noise_keys(order_noise: np.ndarray, rule: MaskingRule) -> np.ndarray:
-    """Noise and place in one number: all differ, and sort fast.
+    """Combines noise and position to distinct integers, which sort fast.
 
     Returns:
-      int32 [B, S], below 2**KEY_BITS, in the order of the noise; of equal
-      noise the place on the left comes first.
+      int32 [B, S], below 2**KEY_BITS, ordered by noise, then by position.
     """
     noise = (order_noise * np.float32(1 << rule.noise_bits)).astype(np.int32)
-    place = np.arange(order_noise.shape[1], dtype=np.int32)
-    return (noise << KEY_BITS - rule.noise_bits) + place
+    position = np.arange(order_noise.shape[1], dtype=np.int32)
+    return (noise << KEY_BITS - rule.noise_bits) + position
 
 
 def choose_tokens(
@@ -134,18 +133,18 @@ def choose_tokens(
     order_noise: np.ndarray,
     rule: MaskingRule,
 ) -> np.ndarray:
-    """Chooses the tokens to predict.
+    """Selects the tokens to predict.
 
     Args:
-      input_ids: int32 [B, S], any ids after the sequence's end.
-      lengths: sequence lengths with specials, int [B].
-      order_noise: float32 [B, S] in [0, 1); groups are tried in its order: a
-        token has the noise of its place, a whole word that of its number,
-        counted from the left.
+      input_ids: int32 [B, S], any ids after the end of a sequence.
+      lengths: sequence lengths with special tokens, int [B].
+      order_noise: float32 [B, S] in [0, 1), the order in which groups are
+        selected: that of a token is at its position, that of the n-th word of a
+        sequence at position n.
       rule: the masking rule.
 
     Returns:
-      The positions of the tokens to be predicted in increasing order, then S;
+      The positions of the selected tokens in increasing order, padded by S,
       int64 [B, P].
     """
     width = input_ids.shape[1]
@@ -169,16 +168,16 @@ def _choose_single_tokens(
     keys: np.ndarray,
     rule: MaskingRule,
 ) -> np.ndarray:
-    """`choose_tokens` where every candidate is a group."""
+    """`choose_tokens` if every candidate is a group."""
     width = candidate.shape[1]
     predictions = min(rule.max_predictions_per_seq, width)
     counts = np.sum(candidate, axis=1)
     keys = np.where(candidate, keys, np.iinfo(keys.dtype).max)
     if predictions < width:
         keys = np.partition(keys, predictions - 1, axis=1)[:, :predictions]
-    places = np.sort(keys, axis=1) % (1 << KEY_BITS - rule.noise_bits)
+    positions = np.sort(keys, axis=1) % (1 << KEY_BITS - rule.noise_bits)
     taken = np.arange(predictions) < np.minimum(num_to_take, counts)[:, None]
-    return np.sort(np.where(taken, places, width), axis=1).astype(np.int64)
+    return np.sort(np.where(taken, positions, width), axis=1).astype(np.int64)
 
 
 def _choose_words(
@@ -188,9 +187,9 @@ def _choose_words(
     keys: np.ndarray,
     rule: MaskingRule,
 ) -> np.ndarray:
-    """`choose_tokens` where tokens that start no word join the one before."""
+    """`choose_tokens` if groups are words; `starts` are first tokens."""
     rows, width = candidate.shape
-    # A first token has no word before it, whatever it looks like.
+    # The first candidate always starts a word.
     first = candidate & (np.cumsum(candidate, axis=1) == 1)
     starts = candidate & (first | starts)
     group = np.maximum(np.cumsum(starts, axis=1) - 1, 0)
@@ -203,9 +202,9 @@ def _choose_words(
     remaining = num_to_take
     taken = np.zeros_like(candidate)
     while True:
-        # Groups too large for what remains are skipped for good, since
-        # what remains only shrinks; of the others the longest run of groups
-        # that fits is taken at once.
+        # A group that exceeds the remaining number is skipped for good, since
+        # that only decreases; the longest run of the others that fits is taken
+        # at once.
         open_groups = (sizes > 0) & (sizes <= remaining[:, None]) & ~taken
         if not open_groups.any():
             break
@@ -216,8 +215,8 @@ def _choose_words(
     taken_group = np.zeros_like(taken)
     np.put_along_axis(taken_group, order, taken, axis=1)
     chosen = candidate & np.take_along_axis(taken_group, group, axis=1)
-    places = np.where(chosen, np.arange(width), width)
-    return np.sort(places, axis=1)[:, : rule.max_predictions_per_seq]
+    positions = np.where(chosen, np.arange(width), width)
+    return np.sort(positions, axis=1)[:, : rule.max_predictions_per_seq]
 
 
 def replace_tokens(
@@ -227,17 +226,17 @@ def replace_tokens(
     random_ids: np.ndarray,
     rule: MaskingRule,
 ) -> MaskedRows:
-    """Replaces the chosen tokens and gathers what is to be predicted.
+    """Replaces the selected tokens and gathers the labels.
 
     Args:
       input_ids: int32 [B, S].
-      positions: what `choose_tokens` gives, int64 [B, P].
-      action_noise: float32 [B, P] in [0, 1); decides mask, keep or random.
+      positions: the result of `choose_tokens`, int64 [B, P].
+      action_noise: float32 [B, P] in [0, 1): mask, keep or random.
       random_ids: int32 [B, P] in [0, V).
       rule: the masking rule.
     """
     used = positions < input_ids.shape[1]
-    # Unused predictions point at position 0.
+    # Padding predicts position 0 with weight 0.
     positions = np.where(used, positions, 0)
     labels = np.take_along_axis(input_ids, positions, axis=1)
     replaced = np.where(
@@ -265,7 +264,7 @@ def mask_rows(
     rule: MaskingRule,
     rng: np.random.Generator,
 ) -> MaskedRows:
-    """Draws masks for sequences; see `choose_tokens`."""
+    """Masks sequences at random; see `choose_tokens` for the arguments."""
     shape = (len(input_ids), rule.max_predictions_per_seq)
     order_noise = rng.random(input_ids.shape, dtype=np.float32)
     chosen = choose_tokens(input_ids, lengths, order_noise, rule)

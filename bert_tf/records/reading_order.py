@@ -1,10 +1,10 @@
-"""In which order training records are read, from any row on.
+"""The order in which training records are read, from any row on.
 
-The order is a function of the seed alone: epoch e reads the files in an order
-drawn from (seed, e), and shuffles the records of a file, in windows, by (seed,
-e, file, window). A stream is an even part of that order, the same part in
-every epoch, so that several streams together read every record once an
-epoch, however many files there are.
+The order is a function of the seed: epoch e reads the files in an order drawn
+from (seed, e), and shuffles the records of a file within windows by (seed, e,
+file, window). A stream is an equal part of that order, the same part in every
+epoch, so all streams together read every record once per epoch, whatever the
+number of files.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ import tensorflow as tf
 from bert_tf.records.folder import RecordFolder
 from bert_tf.sharding import Shard
 
-# Records shuffled together: the whole of a file that create_pretraining_data
-# made with its own number of shards.
+# Number of records shuffled together: with the default number of shards, a
+# whole file of create_pretraining_data.
 WINDOW = 16_384
 
-# Rewriting functions for control flow that they do not have takes seconds.
+# AutoGraph takes seconds, and these functions have no control flow.
 as_written = tf.autograph.experimental.do_not_convert
 
-# Names for the independent uses of one seed.
+# Independent uses of one seed.
 _FILE_ORDER, _ROW_ORDER, _MASKS = range(3)
 
 
@@ -32,8 +32,8 @@ class Span(NamedTuple):
 
     Attributes:
       epoch: counted from 0.
-      file: the file's number in the folder.
-      begin, end: places in the file's order of that epoch.
+      file: index of the file in the folder.
+      begin, end: positions in the file's order of that epoch.
     """
 
     epoch: int
@@ -43,8 +43,8 @@ class Span(NamedTuple):
 
 
 def _seed_for(seed: int | tf.Tensor, *uses: int | tf.Tensor) -> tf.Tensor:
-    """An independent seed, int64 [2], for each combination of uses."""
-    # Other devices have other numbers.
+    """Derives an independent seed for each tuple of uses, int64 [2]."""
+    # Other devices draw different numbers.
     with tf.device("CPU"):
         result = tf.stack([tf.cast(seed, tf.int64), tf.constant(0, tf.int64)])
         for use in uses:
@@ -53,12 +53,12 @@ def _seed_for(seed: int | tf.Tensor, *uses: int | tf.Tensor) -> tf.Tensor:
 
 
 def mask_seed(seed: int, *uses: int | tf.Tensor) -> tf.Tensor:
-    """The seed of the masks of the batch with these `uses`, int64 [2]."""
+    """Derives the seed of the masks of a batch, int64 [2]."""
     return _seed_for(seed, _MASKS, *uses)
 
 
 def _shuffled_range(size: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """The numbers below `size` in an order drawn from the seed, int32."""
+    """Returns the integers below `size` in a random order, int32."""
     with tf.device("CPU"):
         noise = tf.random.stateless_uniform(
             [size], seed, minval=None, maxval=None, dtype=tf.int64
@@ -69,13 +69,13 @@ def _shuffled_range(size: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 def spans(
     folder: RecordFolder, seed: int, stream: Shard, start_row: int
 ) -> Iterator[Span]:
-    """A stream's ranges of files, without end.
+    """Yields the ranges of files that a stream reads, infinitely.
 
     Args:
-      folder: the records; at least as many as there are streams.
-      seed: decides the order.
-      stream: which stream, of how many.
-      start_row: the first row, counted through all epochs.
+      folder: the records, at least as many as there are streams.
+      seed: determines the order.
+      stream: index and number of streams.
+      start_row: the first row, counted over all epochs.
     """
     counts = np.array([file.records for file in folder.training_files])
     part = stream.part(folder.num_records)
@@ -97,10 +97,10 @@ def spans(
 def shuffled_records(
     folder: RecordFolder, seed: int, stream: Shard, start_row: int
 ) -> tf.data.Dataset:
-    """A stream's serialised records from a row on, without end; see `spans`.
+    """Returns the serialised records of a stream, infinitely; see `spans`.
 
     Returns:
-      A data set of strings [any number].
+      A dataset of batches of any size, string [B].
     """
     paths = tf.constant([str(file.path) for file in folder.training_files])
 

@@ -10,28 +10,28 @@ from bert_tf.recipe import setting
 SHORTEST_SEQUENCE = 5
 LONG_LINES = ("refuse", "cut")
 
-# Fields that files and fingerprints have only where they are not the default:
-# those of before the fields existed stay valid.
+# Fields that recipe files have only if they are not the default, so that files
+# written before these fields existed stay valid.
 _ADDED_LATER = ("mask_token_rate", "random_token_rate", "random_next_prob")
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordsRecipe(CorpusRecipe):
-    """Everything but the text and the vocabulary that decides the records.
+    """All settings of pre-training records.
 
-    Names and defaults are those of google-research/bert's
-    create_pretraining_data.py where it has them.
+    Names and defaults follow create_pretraining_data.py of
+    google-research/bert.
     """
 
     max_seq_length: int = setting(
         128,
-        "longest sequence, specials included",
+        "maximum sequence length, special tokens included",
         at_least=SHORTEST_SEQUENCE,
         at_most=1 << 20,
     )
     max_predictions_per_seq: int = setting(
         20,
-        "most masked tokens in a sequence, be it alone in a row or packed",
+        "maximum number of masked tokens in a sequence, packed or not",
         at_least=1,
         at_most=lambda recipe: recipe.max_seq_length,
         why="`max_seq_length`",
@@ -41,16 +41,16 @@ class RecordsRecipe(CorpusRecipe):
     )
     mask_token_rate: float = setting(
         0.8,
-        "share of the chosen tokens that become [MASK]; those that become "
-        "neither [MASK] nor random stay as they are",
+        "share of the selected tokens replaced by [MASK]; those replaced "
+        "neither by [MASK] nor by random tokens are kept",
         at_least=0,
-        # Rounded, so that 0.1 and 0.9 are 1 together.
+        # Rounded, so that 0.1 + 0.9 is 1.
         at_most=lambda recipe: round(1 - recipe.random_token_rate, 9),
         why="what `random_token_rate`={random_token_rate:g} leaves",
     )
     random_token_rate: float = setting(
         0.1,
-        "share of the chosen tokens that become any token of the vocabulary",
+        "share of the selected tokens replaced by random tokens",
         at_least=0,
         at_most=1,
     )
@@ -60,13 +60,13 @@ class RecordsRecipe(CorpusRecipe):
     static_masking: bool = setting(
         False,
         "draw the masks now and write the features of google-research/bert; "
-        "otherwise records hold plain ids and a new mask is drawn whenever "
-        "they are read",
+        "otherwise records hold plain ids, and new masks are drawn in every "
+        "epoch",
     )
     packing: bool = setting(
         False,
         "fill each row of max_seq_length with several whole sequences, which "
-        "do not see each other, instead of padding",
+        "do not attend to each other, instead of padding",
         excludes="static_masking",
         why="records in the layout of google-research/bert hold one sequence "
         "each",
@@ -86,30 +86,30 @@ class RecordsRecipe(CorpusRecipe):
     )
     random_next_prob: float = setting(
         0.5,
-        "chance that the second text is random, from another document, instead "
-        "of what follows the first; a sentence that stands alone always gets a "
-        "random one, except with 0: it is then divided between two of its "
-        "tokens, so that every second text follows",
+        "probability that text B is random, from another document, instead of "
+        "what follows text A; a single sentence always gets a random text B, "
+        "except with 0: it is then divided between two of its tokens, so that "
+        "every text B follows",
         at_least=0,
         at_most=1,
     )
     seed: int = setting(
-        12345, "seed of every random choice", at_least=0, at_most=2**31 - 1
+        12345, "seed of all random choices", at_least=0, at_most=2**31 - 1
     )
     lower_case: bool = setting(
-        True, "lower-case and strip accents, as an uncased vocabulary needs"
+        True, "lower-case and strip accents, for an uncased vocabulary"
     )
     held_out: float = setting(
         0.01,
-        "share of documents kept for evaluation, in files of their own",
+        "share of documents held out for evaluation, in separate files",
         at_least=0,
         at_most=0.5,
     )
     near_duplicates: float = setting(
         0.0,
-        "drop documents that share this much with an earlier one, as the "
-        "estimated Jaccard similarity of their runs of five tokens; 0 keeps "
-        "all, 0.8 is common",
+        "drop documents whose estimated Jaccard similarity to an earlier one, "
+        "over runs of five tokens, is at least this; 0 keeps all, 0.8 is "
+        "common",
         at_least=0.3,
         at_most=1,
         or_exactly=0,
@@ -117,18 +117,18 @@ class RecordsRecipe(CorpusRecipe):
     long_lines: str = setting(
         "refuse",
         "lines of more than 10,000 characters, of which a record keeps only "
-        "the beginning or the end: refuse stops and names it, cut continues",
+        "a part: refuse stops and names the line, cut continues",
         choices=LONG_LINES,
     )
     num_shards: int = setting(
         0,
-        "record files to write; 0 takes one for each 16 MB of text and pass",
+        "number of record files; 0 is one per 16 MB of text and pass",
         at_least=0,
         at_most=99_999,
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name; those added later only if not the default."""
+        """Returns the fields; those added later only if not the default."""
         values = super().to_dict()
         for name in _ADDED_LATER:
             if values[name] == getattr(RecordsRecipe, name):
@@ -136,7 +136,7 @@ class RecordsRecipe(CorpusRecipe):
         return values
 
     def warnings(self) -> list[str]:
-        """Settings that are allowed and probably not meant, one line each."""
+        """Returns a line for each valid but probably unintended setting."""
         full = round(self.max_seq_length * self.masked_lm_prob)
         if 2 * self.max_predictions_per_seq < full:
             return [

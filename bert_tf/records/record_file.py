@@ -1,10 +1,10 @@
-"""TFRecord files of tf.train.Example messages, without TensorFlow.
+"""Reads and writes TFRecord files of tf.train.Example, without TensorFlow.
 
 A TFRecord is uint64 length, uint32 masked CRC-32C of the length, the bytes,
 uint32 masked CRC-32C of the bytes (tensorflow/core/lib/io/record_writer.h). An
-Example is a map from feature name to a list of int64, float or bytes
-(tensorflow/core/example/example.proto); it is encoded here with its features
-in alphabetical order, so that equal values give equal bytes.
+Example maps feature names to lists of int64, float or bytes
+(tensorflow/core/example/example.proto); features are encoded in alphabetical
+order, so that equal values give equal bytes.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _FOOTER = struct.Struct("<I")
 # Field numbers of tf.train.Feature: float_list = 2, int64_list = 3.
 FLOAT_LIST, INT64_LIST = 2, 3
 
-# Keeps the temporary arrays small beside the result.
+# Limits the size of temporary arrays.
 _VARINTS_AT_ONCE = 1 << 16
 _MAX_VARINT_BYTES = 5
 
@@ -36,29 +36,25 @@ _CRC_MASK = np.uint32(0xA282EAD8)
 _FRAMES_AT_ONCE = 256
 
 
-def _varint(value: int) -> bytes:
-    """One unsigned number in protobuf's base-128 form."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
+def _length_delimited(field: int, length: int) -> bytes:
+    """Returns the tag and length before a length-delimited field."""
+    encoded = bytearray([field << 3 | 2])
+    while length > 0x7F:
+        encoded.append(length & 0x7F | 0x80)
+        length >>= 7
+    encoded.append(length)
     return bytes(encoded)
 
 
-def _length_delimited(field: int, length: int) -> bytes:
-    return _varint(field << 3 | 2) + _varint(length)
-
-
 def encode_varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Encodes many non-negative numbers in protobuf's base-128 form.
+    """Encodes non-negative integers as protobuf varints.
 
     Args:
       values: integers below 2**35, [n].
 
     Returns:
-      The bytes, and the offset of each number in them and of the end, int32
-      [n + 1], or int64 where that could be too small.
+      The bytes, and the offset of each integer in them and of the end, [n + 1],
+      int32 if that is large enough, else int64.
     """
     values = np.asarray(values).reshape(-1)
     small = values.size <= np.iinfo(np.int32).max // _MAX_VARINT_BYTES
@@ -66,14 +62,14 @@ def encode_varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
     parts = []
     for start in range(0, values.size, _VARINTS_AT_ONCE):
         end = min(start + _VARINTS_AT_ONCE, values.size)
-        encoded, sizes = _encode_some(values[start:end].astype(np.int64))
+        encoded, sizes = _encode_chunk(values[start:end].astype(np.int64))
         offsets[start + 1 : end + 1] = offsets[start] + np.cumsum(sizes)
         parts.append(encoded)
     return b"".join(parts), offsets
 
 
-def _encode_some(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """The bytes of the numbers, and how many each takes."""
+def _encode_chunk(values: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """Returns the bytes of the integers, and the size of each."""
     sizes = np.ones(values.shape, dtype=np.int64)
     if values.max(initial=0) < 128:
         return values.astype(np.uint8).tobytes(), sizes
@@ -91,7 +87,7 @@ def _encode_some(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _feature_header(name: str, kind: int, payload_bytes: int) -> bytes:
-    """All that stands before the packed values of one feature."""
+    """Encodes everything before the packed values of a feature."""
     values = _length_delimited(1, payload_bytes)
     feature = _length_delimited(kind, len(values) + payload_bytes) + values
     key = name.encode("utf-8")
@@ -106,7 +102,7 @@ def _feature_header(name: str, kind: int, payload_bytes: int) -> bytes:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _example_header(size: int) -> bytes:
-    """What stands before the features of an Example, `size` bytes."""
+    """Encodes what precedes the features of an Example, `size` bytes."""
     return _length_delimited(1, size)
 
 
@@ -115,7 +111,7 @@ def encode_example(features: Mapping[str, tuple[int, bytes]]) -> bytes:
 
     Args:
       features: by name, in alphabetical order: INT64_LIST or FLOAT_LIST, and
-        the packed values (varints, or little-endian float32); none is empty.
+        the packed values (varints, or little-endian float32), not empty.
     """
     parts = []
     for name, (kind, payload) in features.items():
@@ -130,9 +126,9 @@ class FixedFeature:
     """A feature with the same number of values in every record.
 
     Attributes:
-      name: of the feature.
+      name: name of the feature.
       values: number of values, at least one.
-      limit: integers are below it; None for float32 values.
+      limit: upper bound of integers, exclusive; None for float32 values.
     """
 
     name: str
@@ -141,25 +137,24 @@ class FixedFeature:
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of each value."""
+        """Bytes per value."""
         if self.limit is None:
             return 4
         return max(-(-(self.limit - 1).bit_length() // 7), 1)
 
     def header(self) -> bytes:
-        """All that stands before the values."""
+        """Encodes everything before the values."""
         kind = FLOAT_LIST if self.limit is None else INT64_LIST
         return _feature_header(self.name, kind, self.values * self.value_bytes)
 
 
 class FixedExamples:
-    """Encodes many Examples of one layout as one array of bytes.
+    """Encodes Examples of one layout as one array of bytes.
 
-    Where every feature has a fixed number of values and every value a fixed
-    number of bytes, all records have the same bytes but for the values. Small
-    numbers get the bytes of large ones: a varint may carry digits of zero
-    before its end (protobuf's encoding, "Base 128 varints"), and every reader
-    of protobuf takes them. Features stand in alphabetical order.
+    Every feature has a fixed number of values and every value a fixed number of
+    bytes, so records differ only in the values. Small integers are padded to
+    the size of large ones: a varint may end in zero digits (protobuf's
+    encoding, "Base 128 Varints"). Features are in alphabetical order.
     """
 
     def __init__(self, features: Sequence[FixedFeature]) -> None:
@@ -179,25 +174,25 @@ class FixedExamples:
             self._template[f"before {feature.name}"] = np.void(header)
 
     def encode(self, columns: Mapping[str, np.ndarray]) -> list[bytes]:
-        """Encodes some records.
+        """Encodes records.
 
         Args:
-          columns: by feature name, integers below the feature's limit and not
-            negative, or float32; [n, values].
+          columns: values by feature name, non-negative integers below the
+            limit, or float32, [n, values].
         """
         rows = len(columns[self._features[0].name])
         block = np.full(rows, self._template)
         for feature in self._features:
-            values, place = columns[feature.name], block[feature.name]
+            values, target = columns[feature.name], block[feature.name]
             if feature.limit is None:
                 values = np.ascontiguousarray(values, "<f4")
-                place[...] = values.view(np.uint8).reshape(place.shape)
+                target[...] = values.view(np.uint8).reshape(target.shape)
                 continue
             last = feature.value_bytes - 1
             for digit in range(last):
-                place[..., digit] = (values >> 7 * digit).astype(np.uint8)
-                place[..., digit] |= 0x80
-            place[..., last] = values >> 7 * last if last else values
+                target[..., digit] = (values >> 7 * digit).astype(np.uint8)
+                target[..., digit] |= 0x80
+            target[..., last] = values >> 7 * last if last else values
         size, encoded = block.itemsize, block.tobytes()
         return [
             encoded[start : start + size]
@@ -242,7 +237,7 @@ def write_frames(file: BinaryIO, records: Iterable[bytes]) -> tuple[int, int]:
 def write_records(
     path: str | pathlib.Path, records: Iterable[bytes]
 ) -> tuple[int, int]:
-    """Writes a TFRecord file and waits until it is on the disk.
+    """Writes a TFRecord file and flushes it to disk.
 
     Returns:
       The number of records and of bytes written.
@@ -257,20 +252,20 @@ def write_records(
 def _record_lengths(
     file: BinaryIO, path: str | pathlib.Path
 ) -> Iterator[tuple[int, int]]:
-    """The number of each record and its length, with the file at its start."""
+    """Yields number and length of each record, with the file at its start."""
     number = 0
     while header := file.read(_HEADER.size):
         number += 1
         if len(header) < _HEADER.size:
-            raise UserError(_truncated(path, number))
+            raise _truncated(path, number)
         length, _ = _HEADER.unpack(header)
         if header != _frame_header(length):
-            raise UserError(_damaged(path, number))
+            raise _damaged(path, number)
         yield number, length
 
 
 def read_records(path: str | pathlib.Path) -> Iterator[bytes]:
-    """Reads the records of a TFRecord file, checking every checksum.
+    """Reads the records of a TFRecord file and verifies all checksums.
 
     Raises:
       UserError: the file is truncated or damaged.
@@ -281,17 +276,17 @@ def read_records(path: str | pathlib.Path) -> Iterator[bytes]:
             record = file.read(length)
             footer = file.read(_FOOTER.size)
             if len(footer) < _FOOTER.size:
-                raise UserError(_truncated(path, number))
+                raise _truncated(path, number)
             if footer != _FOOTER.pack(_masked_crc(record)):
-                raise UserError(_damaged(path, number))
+                raise _damaged(path, number)
             yield record
 
 
 def count_records(path: str | pathlib.Path) -> int:
-    """Counts the records of a TFRecord file by their lengths alone.
+    """Counts the records of a TFRecord file; reads only their lengths.
 
     Raises:
-      UserError: the file is truncated, or is no TFRecord file.
+      UserError: the file is truncated, or is not a TFRecord file.
     """
     count = 0
     demand_regular(path)
@@ -300,19 +295,19 @@ def count_records(path: str | pathlib.Path) -> int:
         for count, length in _record_lengths(file, path):  # noqa: B007
             file.seek(length + _FOOTER.size, os.SEEK_CUR)
             if file.tell() > size:
-                raise UserError(_truncated(path, count))
+                raise _truncated(path, count)
     return count
 
 
-def _truncated(path: str | pathlib.Path, number: int) -> str:
-    return (
+def _truncated(path: str | pathlib.Path, number: int) -> UserError:
+    return UserError(
         f"{path}: truncated in record {number}; make the file again, or copy "
         "it again from where it is whole."
     )
 
 
-def _damaged(path: str | pathlib.Path, number: int) -> str:
-    return (
+def _damaged(path: str | pathlib.Path, number: int) -> UserError:
+    return UserError(
         f"{path}: record {number} is damaged (wrong checksum) or the file is "
         "no TFRecord file; make it again, or copy it again from where it is "
         "whole."
@@ -321,17 +316,17 @@ def _damaged(path: str | pathlib.Path, number: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class RecordFile:
-    """A file of records, its number of records and of bytes."""
+    """A file of records, with its number of records and of bytes."""
 
     path: pathlib.Path
     records: int
     size: int
 
     def check(self) -> None:
-        """Compares the file with what was written, by size alone.
+        """Compares the size of the file with the size when it was written.
 
         Raises:
-          UserError: the file is missing, truncated or another one.
+          UserError: the file is missing, or its size differs.
         """
         if not self.path.is_file():
             raise UserError(
@@ -349,12 +344,11 @@ class RecordFile:
 
 
 def example_lengths(record: bytes) -> dict[str, int]:
-    """The number of values of each numeric feature of an Example.
+    """Returns the number of values of each numeric feature of an Example.
 
-    Returns:
-      Feature name to number of values, by name; empty for what is no Example.
+    It is empty if the record is not an Example.
     """
-    # Here, as workers that write records do without it.
+    # Workers that write records run without TensorFlow.
     import tensorflow as tf
     from google.protobuf.message import DecodeError
 

@@ -1,4 +1,4 @@
-"""Files wherever Apache Beam reaches: on a disk, gs://, s3://, hdfs://."""
+"""Files on a disk or in remote storage: gs://, s3://, hdfs://."""
 
 import contextlib
 import dataclasses
@@ -24,15 +24,15 @@ _Result = TypeVar("_Result")
 
 
 def is_remote(path: str | pathlib.Path) -> bool:
-    """Whether a path names a file that only Beam can open."""
+    """Returns whether a path is a URL that only Beam can open."""
     return "://" in str(path) and not str(path).startswith(PREFIX)
 
 
 def _matches(pattern: str, argument: str) -> list[tuple[str, int, float]]:
-    """Path, bytes and time of what a remote path or glob names, sorted."""
+    """Returns path, bytes and time of the files of a remote path or glob."""
     try:
         (found,) = FileSystems.match([pattern])
-    # A scheme of which the library is missing is a ValueError.
+    # A ValueError if the library of the scheme is not installed.
     except (BeamIOError, ValueError) as error:
         reason = str(error).split("\n")[0].rstrip(".")
         raise UserError(f"`{argument}`={pattern}: {reason}.") from None
@@ -43,18 +43,17 @@ def _matches(pattern: str, argument: str) -> list[tuple[str, int, float]]:
 
 
 def expand(patterns: str) -> list[str | pathlib.Path]:
-    """As `expand_inputs`, for remote paths and globs too.
+    """Expands comma-separated paths, URLs and globs; see `expand_inputs`.
 
     Raises:
       UserError: a pattern matches nothing, or only empty files.
     """
     every = [p.strip() for p in patterns.split(",") if p.strip()]
-    remote = [pattern for pattern in every if is_remote(pattern)]
-    local = [pattern for pattern in every if pattern not in remote]
+    local = [pattern for pattern in every if not is_remote(pattern)]
     files: list[str | pathlib.Path] = []
     if local:
         files += expand_inputs(",".join(local))
-    for pattern in remote:
+    for pattern in filter(is_remote, every):
         found = _matches(pattern, "inputs")
         if not found:
             raise UserError(f"`inputs`={pattern}: no such file.")
@@ -65,7 +64,7 @@ def expand(patterns: str) -> list[str | pathlib.Path]:
 
 
 def describe(file: CorpusFile) -> InputFile:
-    """Describes a file as it is now, wherever it lies."""
+    """Reads size and time of modification of a local or remote file."""
     if not is_remote(file.path):
         return InputFile.of(file)
     ((_, size, modified),) = _matches(file.path, "inputs")
@@ -75,16 +74,16 @@ def describe(file: CorpusFile) -> InputFile:
 
 
 def size_of(path: str) -> int | None:
-    """Bytes of a file; None if it is not there."""
+    """Returns the bytes of a file, or None if it does not exist."""
     if not is_remote(path):
-        there = pathlib.Path(path)
-        return there.stat().st_size if there.is_file() else None
+        file = pathlib.Path(path)
+        return file.stat().st_size if file.is_file() else None
     found = _matches(path, "output_dir")
     return found[0][1] if found else None
 
 
 def read_bytes(path: str) -> bytes:
-    """The content of a file, as it is."""
+    """Reads a file."""
     if not is_remote(path):
         return pathlib.Path(path).read_bytes()
     with FileSystems.open(path, compression_type=_RAW) as file:
@@ -93,12 +92,12 @@ def read_bytes(path: str) -> bytes:
 
 @contextlib.contextmanager
 def local_copies(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Copies of remote files on this machine's disk, for as long as needed.
+    """Copies remote files to a temporary folder.
 
-    A `UserError` about a copy names the file that it was made from.
+    A `UserError` raised inside names the remote file instead of its copy.
 
     Yields:
-      The copies, under their own names; local files stay where they are.
+      The paths of the copies, and of the local files as they are.
     """
     copies = list(paths)
     with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder:
@@ -125,7 +124,7 @@ def local_copies(paths: Sequence[str]) -> Iterator[list[str]]:
 def local_files(
     files: Sequence[CorpusFile],
 ) -> Iterator[tuple[CorpusFile, ...]]:
-    """As `local_copies`, for the files of a corpus."""
+    """`local_copies` for the files of a corpus."""
     remote = [file.path for file in files if is_remote(file.path)]
     with local_copies(remote) as copies:
         places = dict(zip(remote, copies, strict=True))
@@ -138,23 +137,26 @@ def local_files(
 def write_whole(
     folder: str, name: str, write: Callable[[BinaryIO], _Result]
 ) -> _Result:
-    """Writes a file of a folder of records, whole or not at all.
+    """Writes a file of a folder of records, atomically.
 
-    Two workers that write the same file at once do no harm.
+    Several workers may write the same file at the same time.
 
     Args:
       folder: the folder of the records.
-      name: of the file in it.
-      write: writes the content; what it returns is returned.
+      name: the name of the file.
+      write: writes the content.
+
+    Returns:
+      The result of `write`.
     """
     target = join(folder, name)
-    # Renamed from beside its place, as a rename keeps to one file system.
+    # In the same folder: files are not renamed across file systems.
     beside = join(folder, WORK_FOLDER, f"{uuid.uuid4().hex}.partial")
     try:
         if is_remote(folder):
             with FileSystems.create(beside, compression_type=_RAW) as file:
                 result = write(file)
-            # Not every file system replaces a file by a renamed one.
+            # Not every file system overwrites a file by renaming.
             if FileSystems.exists(target):
                 FileSystems.delete([target])
             FileSystems.rename([beside], [target])
@@ -174,12 +176,12 @@ def write_whole(
 
 
 def join(folder: str, *names: str) -> str:
-    """The path of a file in a folder; both may be remote."""
+    """Joins a folder, which may be a URL, and names."""
     return "/".join([folder.rstrip("/"), *names])
 
 
 def remove(path: str) -> None:
-    """Removes a file that may be there."""
+    """Removes a file if it exists."""
     if not is_remote(path):
         pathlib.Path(path).unlink(missing_ok=True)
     elif FileSystems.exists(path):
@@ -187,10 +189,10 @@ def remove(path: str) -> None:
 
 
 def remove_work_folder(folder: str) -> None:
-    """Removes the remote folder of unfinished work, and what lies in it."""
+    """Removes the remote folder of unfinished work."""
     work = join(folder, WORK_FOLDER)
     left = [path for path, _, _ in _matches(f"{work}/*", "output_dir")]
     if left:
         FileSystems.delete(left)
-    # Where folders are more than the beginning of names.
+    # Some file systems have folders, not only prefixes of names.
     remove(work)

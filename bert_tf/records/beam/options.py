@@ -1,4 +1,4 @@
-"""Options of Apache Beam as one string, checked before anything is started."""
+"""Parses Apache Beam's options from one string, before a pipeline starts."""
 
 import argparse
 import difflib
@@ -11,14 +11,14 @@ from bert_tf.errors import UserError
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-# Of the one machine; DirectRunner first tries to download another.
+# Runs on this machine; DirectRunner first tries to download another engine.
 _DEFAULT_RUNNER = "FnApiRunner"
 
 
 def require_beam() -> None:
-    """Raises `UserError` where Apache Beam is not installed."""
+    """Raises `UserError` if Apache Beam is not installed."""
     try:
-        # It warns of what is missing for clouds, needed or not.
+        # It warns about missing cloud libraries, needed or not.
         with quiet():
             import apache_beam  # noqa: F401
     except ImportError as error:
@@ -29,17 +29,17 @@ def require_beam() -> None:
 
 
 def parse_options(text: str) -> "PipelineOptions":
-    """Splits options as a shell does, and refuses what Beam does not know.
+    """Parses options like a shell and sets them for Beam's file systems.
 
     Args:
-      text: as on a command line of Beam.
+      text: the options as on the command line.
 
     Returns:
-      The options, with a runner among them; Beam's file systems use them.
+      The options, with a default runner.
 
     Raises:
-      UserError: Beam is not installed, does not have an option, or cannot
-        take its value.
+      UserError: Beam is not installed, does not have an option, or rejects its
+        value.
     """
     require_beam()
     from apache_beam.io.filesystems import FileSystems
@@ -54,7 +54,7 @@ def parse_options(text: str) -> "PipelineOptions":
         fail(str(error).lower())
 
     def check(parser: argparse.ArgumentParser) -> None:
-        # argparse's own way is to print the usage and to exit.
+        # By default argparse prints the usage and exits.
         parser.error = fail  # type: ignore[method-assign]
         _, unknown = parser.parse_known_args(words)
         if unknown:
