@@ -7,7 +7,6 @@ import statistics
 import time
 from collections.abc import Callable
 
-import numpy as np
 import tensorflow as tf
 
 from benchmarks import reference_records as reference
@@ -16,13 +15,14 @@ from bert_tf.corpora.streams import Position
 from bert_tf.records.corpus import read_blocks
 from bert_tf.records.examples import plain_records, static_records
 from bert_tf.records.instances import make_instances
+from bert_tf.records.plan import RecordsTask
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import count_records, write_records
 from bert_tf.records.token_blocks import Documents
 from bert_tf.records.tokenized_corpus import tokenize_block
-from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPiece
 
 _RECORDS_READ = 20_000
 
@@ -47,17 +47,10 @@ class Sample:
 def tokenized(inputs: list[pathlib.Path], vocabulary: Vocabulary) -> Documents:
     """The first block of a corpus, tokenised."""
     recipe = RecordsRecipe()
-    files = files_of(inputs, recipe)
-    blocks = read_blocks(files, Position(), 0, recipe)
-    block = next(blocks)
-    ids, lengths = tokenize_block(
-        block, CorpusTokenizer(vocabulary, TokenizerConfig.of())
-    )
-    return Documents(
-        ids,
-        np.concatenate([[0], np.cumsum(lengths)]),
-        np.append(block.document_starts, len(lengths)),
-    ).without_empty()
+    tokenizer = WordPiece(vocabulary, TokenizerConfig.of())
+    task = RecordsTask.of(recipe, tokenizer, files_of(inputs, recipe))
+    block = next(read_blocks(task.files, Position(), 0, recipe))
+    return tokenize_block(block, tokenizer.worker(), task)[0]
 
 
 def as_lists(documents: Documents) -> list[list[list[int]]]:

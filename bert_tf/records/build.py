@@ -1,14 +1,14 @@
 """Builds a folder of pre-training records from text, on this machine.
 
-First the text is tokenised, block by block, and its documents are dealt to
-pools by chance; then every pool becomes one file of records. Both stages keep
-what is finished in `output_dir/.work`, so a run that was killed is resumed
-where it stopped. What is written depends on the text, the vocabulary and the
-recipe alone, not on the number of workers.
+In stage 1 the text is tokenised, block by block, and its documents are assigned
+to pools at random; in stage 2 every pool becomes one file of records. Both
+stages keep finished files in `output_dir/.work`, so a killed run is resumed
+where it stopped. The records depend on the text, the vocabulary and the recipe
+only, not on the number of workers.
 
-The life of the folder is the same for every runner (`make_records`): it is
-locked while it is built, marked as finished by its manifest, and with
-`overwrite` built beside the old one and renamed.
+All runners manage the folder in the same way (`make_records`): it is locked
+while it is built, marked as finished by its manifest, and with `overwrite`
+built next to the old one and renamed.
 """
 
 import contextlib
@@ -28,47 +28,31 @@ from bert_tf.checkpoints.tokenizers import (
 )
 from bert_tf.corpora.sources import CorpusFile, files_of
 from bert_tf.errors import UserError, whole_number
-from bert_tf.files import locked, remove_partials, write_text
+from bert_tf.files import locked, remove_partials, write_text, written_beside
 from bert_tf.progress import Progress
 from bert_tf.recipe import read_json_object
+from bert_tf.records.allocation import Allocation, allocate
 from bert_tf.records.folder import (
     MANIFEST_FILE,
     RECIPE_FILE,
     STATE_FILE,
     WORK_FOLDER,
-    InputFile,
     Manifest,
 )
-from bert_tf.records.plan import RecordsPlan, held_out_warnings, plan_jobs
+from bert_tf.records.plan import RecordsPlan, RecordsTask
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.repeats import decide_repeats
-from bert_tf.records.report import (
-    RecordsReport,
-    check_documents,
-    first_warnings,
-    manifest_of,
-)
+from bert_tf.records.report import RecordsReport, manifest_of
 from bert_tf.records.shards import ShardBuilder, ShardResult, build_shards
-from bert_tf.records.token_blocks import ShardJob, block_path, pool_documents
-from bert_tf.records.tokenized_corpus import (
+from bert_tf.records.token_blocks import (
     BlockSummary,
-    BlockWriter,
-    finished_blocks,
-    tokenize_corpus,
+    block_path,
+    document_tokens,
+    repeats_path,
 )
-from bert_tf.text.tokenizer_protocol import TokenizerData
+from bert_tf.records.tokenized_corpus import BlockWriter, tokenize_corpus
 
 _LOCK_FILE = "lock"
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordsTask:
-    """Records that are to be made; `log` prints what is no result."""
-
-    plan: RecordsPlan
-    files: tuple[CorpusFile, ...]
-    tokenizer: TokenizerData
-    log: Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def create_records(
@@ -78,84 +62,92 @@ def create_records(
     recipe: RecordsRecipe,
     workers: int = 0,
     overwrite: bool = False,
-    log: Callable[[str], None] = print,
+    log: Log = print,
 ) -> RecordsReport:
-    """Makes pre-training records from text, or what is missing of them.
+    """Builds pre-training records from text; resumes an unfinished build.
 
     Args:
-      inputs: files of text (plain, .gz or .bz2) in the format that the recipe
-        or their names tell, or what `parse_inputs` gives.
+      inputs: text files (plain, .gz or .bz2) in the format that the recipe or
+        their names give, or the result of `parse_inputs`.
       vocab_file: the vocabulary of a tokenizer.
-      output_dir: where the records go.
+      output_dir: the folder of the records.
       recipe: how they are made.
-      workers: parallel workers; 0 takes one for each processor. The records do
-        not depend on it.
-      overwrite: replaces records of another recipe that are in output_dir.
-      log: prints a line that is no result: a warning, or what happens.
+      workers: parallel processes; 0 is one per processor. The records do not
+        depend on it.
+      overwrite: replaces records of another recipe in `output_dir`.
+      log: prints warnings and progress messages.
 
     Returns:
       What the folder holds.
 
     Raises:
       UserError: input, vocabulary or folder cannot be used.
-      OSError: the disk is full, or another error of the system; what was
-        finished is kept for the next run.
+      OSError: the disk is full, or another system error; finished parts are
+        kept for the next run.
     """
     whole_number("workers", workers, 0)
     tokenizer = read_vocabulary_file(vocab_file, recipe.lower_case)
-    files = files_of(inputs, recipe)
-    described = tuple(InputFile.of(file) for file in files)
-    plan = RecordsPlan.of(recipe, tokenizer, described)
-    task = RecordsTask(plan, files, tokenizer, log)
-    workers = workers or os.cpu_count() or 1
+    task = RecordsTask.of(recipe, tokenizer, files_of(inputs, recipe))
+    build = _LocalBuild(task, workers or os.cpu_count() or 1, log)
     return make_records(
-        task,
-        pathlib.Path(output_dir),
-        overwrite,
-        lambda folder, work_dir: _Stages(task, folder, work_dir, workers).run(),
+        task, pathlib.Path(output_dir), overwrite, build.run, log
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class _Stages:
-    """One run of the two stages on this machine."""
+class _LocalBuild:
+    """Both stages of a build, on this machine."""
 
     task: RecordsTask
-    output_dir: pathlib.Path
-    work_dir: pathlib.Path
     workers: int
+    log: Log
 
-    def run(self) -> Manifest:
-        """Does what is missing."""
-        plan, log = self.task.plan, self.task.log
-        blocks = self._tokenize()
-        if plan.recipe.near_duplicates:
-            log(f"{self.output_dir}: looking for near-duplicates.")
-        corpora = decide_repeats(self.work_dir, blocks, plan)
-        # Documents of each pool, the held-out one last.
-        counts = np.zeros(plan.num_shards + 1, dtype=np.int64)
-        for number in range(len(blocks)):
-            counts += pool_documents(block_path(self.work_dir, number))
-        check_documents(plan.recipe, self.task.files, blocks, counts)
-        jobs = plan_jobs(plan, counts)
-        for warning in held_out_warnings(plan, jobs, counts):
-            log(f"warning: {warning}")
-        results = self._build_shards(jobs, len(blocks), int(counts.sum()))
-        return manifest_of(plan, blocks, corpora, results)
+    def run(self, output_dir: pathlib.Path, work_dir: pathlib.Path) -> Manifest:
+        """Builds what is missing and returns the manifest."""
+        blocks = self._tokenize(output_dir, work_dir)
+        if self.task.plan.recipe.near_duplicates:
+            self.log(f"{output_dir}: looking for near-duplicates.")
+        paths = [block_path(work_dir, number) for number in range(len(blocks))]
 
-    def _tokenize(self) -> list[BlockSummary]:
-        """The first stage: every block of text as a file of tokens."""
-        task, plan = self.task, self.task.plan
-        blocks = finished_blocks(self.work_dir)
+        # A block file holds its documents by pool, not in corpus order.
+        def file_order(number: int) -> np.ndarray:
+            pools = self.task.plan.assign_pools(
+                blocks[number].documents, number
+            )
+            return np.argsort(pools, kind="stable")
+
+        allocation = allocate(
+            self.task,
+            blocks,
+            lambda: [
+                document_tokens(path)[np.argsort(file_order(number))]
+                for number, path in enumerate(paths)
+            ],
+            work_dir,
+        )
+        for number, repeats in enumerate(allocation.repeats or ()):
+            with written_beside(repeats_path(paths[number])) as beside:
+                repeats[file_order(number)].astype("<u2").tofile(beside)
+        for warning in allocation.warnings:
+            self.log(f"warning: {warning}")
+        results = self._build_shards(output_dir, work_dir, allocation)
+        return manifest_of(self.task.plan, allocation, results)
+
+    def _tokenize(
+        self, output_dir: pathlib.Path, work_dir: pathlib.Path
+    ) -> list[BlockSummary]:
+        blocks: list[BlockSummary] = []
+        while (path := block_path(work_dir, len(blocks))).exists():
+            blocks.append(BlockSummary.load(path))
         read = blocks[-1].bytes_read if blocks else 0
         if blocks:
-            task.log(f"{self.output_dir}: resuming after {len(blocks)} blocks.")
-        if blocks and blocks[-1].end.file == len(task.files):
+            self.log(f"{output_dir}: resuming after {len(blocks)} blocks.")
+        if blocks and blocks[-1].end.file == len(self.task.files):
             return blocks
-        writer = BlockWriter(task.files, task.tokenizer, plan, self.work_dir)
-        warnings: list[str] = []
+        writer = BlockWriter(self.task, work_dir)
         started, documents = time.monotonic(), 0
-        with Progress("tokenising", plan.input_bytes, read, "B") as progress:
+        total = sum(file.size for file in self.task.plan.inputs)
+        with Progress("tokenising", total, read, "B") as progress:
             for block in tokenize_corpus(writer, self.workers, list(blocks)):
                 blocks.append(block)
                 documents += block.documents
@@ -164,103 +156,91 @@ class _Stages:
                     block.bytes_read - read, f"{speed:,.0f} documents/s"
                 )
                 read = block.bytes_read
-                warnings += block.warnings
-        for warning in first_warnings(warnings):
-            task.log(f"warning: {warning}")
         return blocks
 
     def _build_shards(
-        self, jobs: Sequence[ShardJob], num_blocks: int, documents: int
+        self,
+        output_dir: pathlib.Path,
+        work_dir: pathlib.Path,
+        allocation: Allocation,
     ) -> list[ShardResult]:
-        """The second stage: every pool of documents as a file of records."""
-        results = {
-            job.name: result
-            for job in jobs
-            if (result := self._finished_shard(job.name))
-        }
-        missing = [job for job in jobs if job.name not in results]
+        results, missing = [], []
+        for job in allocation.jobs:
+            result = None
+            path, records = work_dir / f"{job.name}.json", output_dir / job.name
+            if path.exists() and records.exists():
+                result = ShardResult(**read_json_object(path))
+            if result and records.stat().st_size == result.size:
+                results.append(result)
+            else:
+                missing.append(job)
+        count = len(allocation.jobs)
         if results:
-            self.task.log(
-                f"{self.output_dir}: {len(results)} of {len(jobs)} files are "
-                "there already."
+            self.log(
+                f"{output_dir}: {len(results)} of {count} files are there "
+                "already."
             )
         builder = ShardBuilder(
-            self.work_dir, self.output_dir, num_blocks, self.task.plan.recipe
+            self.task, work_dir, output_dir, len(allocation.blocks)
         )
-        done = sum(result.documents for result in results.values())
-        progress = Progress("writing records", documents, done, " documents")
-        with progress:
+        done = sum(result.documents for result in results)
+        total = allocation.num_documents
+        with Progress("writing records", total, done, " documents") as progress:
             for result in build_shards(builder, missing, self.workers):
-                results[result.name] = result
+                results.append(result)
                 text = json.dumps(dataclasses.asdict(result))
-                write_text(self.work_dir / f"{result.name}.json", text)
-                files = f"{len(results)}/{len(jobs)} files"
-                progress.update(result.documents, files)
-        return [results[job.name] for job in jobs]
-
-    def _finished_shard(self, name: str) -> ShardResult | None:
-        """What an earlier run wrote of a shard, if it is whole."""
-        path, records = self.work_dir / f"{name}.json", self.output_dir / name
-        if not path.exists() or not records.exists():
-            return None
-        result = ShardResult(**read_json_object(path))
-        return result if records.stat().st_size == result.size else None
+                write_text(work_dir / f"{result.name}.json", text)
+                progress.update(
+                    result.documents, f"{len(results)}/{count} files"
+                )
+        return results
 
 
-# Is given the folder of the records and one for unfinished work in it; returns
-# the manifest of the record files that it wrote.
+# Builds the record files in the first folder, with unfinished work in the
+# second, and returns their manifest.
 Build = Callable[[pathlib.Path, pathlib.Path], Manifest]
 
 
 def make_records(
-    task: RecordsTask, output_dir: pathlib.Path, overwrite: bool, build: Build
+    task: RecordsTask,
+    output_dir: pathlib.Path,
+    overwrite: bool,
+    build: Build,
+    log: Log,
 ) -> RecordsReport:
-    """Makes the records of a task, or what is missing of them.
+    """Builds the records of a task in a folder, unless they exist already.
 
     Raises:
       UserError: input or folder cannot be used.
-      OSError: an error of the system; what was finished is kept for the next
-        run.
+      OSError: a system error; finished parts are kept for the next run.
     """
     started = time.monotonic()
     plan = task.plan
-    # A folder is renamed where it is, not where a link to it is.
+    # Of a link, the folder that it points to is renamed.
     output_dir = pathlib.Path(os.path.realpath(output_dir))
     _finish_replacement(output_dir)
     for warning in plan.recipe.warnings():
-        task.log(f"warning: {warning}")
-    if overwrite and not _is_finished(output_dir, plan, refuse=False):
-        with _replaced(output_dir, plan) as beside:
-            manifest = _make(task, beside, build)
-    else:
-        manifest = _make(task, output_dir, build)
-    seconds = 0.0 if manifest is None else time.monotonic() - started
-    manifest = manifest or Manifest.load(output_dir)
-    return RecordsReport(output_dir, manifest, seconds)
-
-
-def _make(
-    task: RecordsTask, output_dir: pathlib.Path, build: Build
-) -> Manifest | None:
-    """Makes the records; None where they are there already."""
-    if _is_finished(output_dir, task.plan):
-        task.log(f"{output_dir}: all records are there already; nothing to do.")
-        return None
-    with work_folder(output_dir, task.plan, task.tokenizer) as work_dir:
-        try:
-            manifest = build(output_dir, work_dir)
-            finish(task, output_dir, manifest)
-        except OSError as error:
-            # A full disk does not say which file could not grow.
-            error.filename = error.filename or str(output_dir)
-            raise
-    return manifest
+        log(f"warning: {warning}")
+    if _is_finished(output_dir, plan, refuse=not overwrite):
+        log(f"{output_dir}: all records are there already; nothing to do.")
+        return RecordsReport(output_dir, Manifest.load(output_dir), 0.0)
+    with contextlib.ExitStack() as stack:
+        folder = output_dir
+        if overwrite:
+            folder = stack.enter_context(_replaced(output_dir, plan))
+        if _is_finished(folder, plan):
+            manifest = Manifest.load(folder)
+        else:
+            work_dir = stack.enter_context(work_folder(folder, plan))
+            manifest = build(folder, work_dir)
+            finish(task, folder, manifest)
+    return RecordsReport(output_dir, manifest, time.monotonic() - started)
 
 
 def finish(
     task: RecordsTask, output_dir: pathlib.Path, manifest: Manifest
 ) -> None:
-    """Writes what stands beside the record files, the manifest last."""
+    """Writes recipe, tokenizer, and then the manifest next to the records."""
     task.plan.recipe.save(output_dir / RECIPE_FILE)
     task.tokenizer.save(output_dir)
     manifest.save(output_dir)
@@ -269,17 +249,16 @@ def finish(
 def _is_finished(
     output_dir: pathlib.Path, plan: RecordsPlan, refuse: bool = True
 ) -> bool:
-    """Whether the folder holds the plan's records, finished and undamaged.
+    """Returns whether the folder holds the plan's records, undamaged.
 
-    Args:
-      output_dir: the folder.
-      plan: what it should hold.
-      refuse: whether records of another plan are an error.
+    Raises:
+      UserError: it holds records of another plan, and `refuse` is true; a file
+        is damaged.
     """
     if not (output_dir / MANIFEST_FILE).exists():
         return False
     stored = RecordsPlan.of_folder(output_dir)
-    assert stored is not None, "what is finished has a plan"
+    assert stored is not None, "a finished folder has a plan"
     if not refuse and plan.difference(stored):
         return False
     _refuse_difference(output_dir, plan, stored)
@@ -300,15 +279,15 @@ def _refuse_difference(
 
 
 def _refuse_running(output_dir: pathlib.Path) -> None:
-    """Raises `UserError` where another run is writing."""
+    """Raises `UserError` if another run is writing."""
     work_dir = output_dir / WORK_FOLDER
     if work_dir.exists():
         with locked(work_dir / _LOCK_FILE, output_dir):
             pass
 
 
-def _refuse_other_folders(output_dir: pathlib.Path) -> None:
-    """Raises `UserError` for a file, or a folder of something else."""
+def _refuse_foreign(output_dir: pathlib.Path) -> None:
+    """Raises `UserError` for a file, or a folder of another kind."""
     if output_dir.exists() and not output_dir.is_dir():
         raise UserError(
             f"`output_dir`={output_dir}: is a file; choose a folder."
@@ -325,34 +304,35 @@ def _refuse_other_folders(output_dir: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def work_folder(
-    output_dir: pathlib.Path, plan: RecordsPlan, tokenizer: TokenizerData
+    output_dir: pathlib.Path, plan: RecordsPlan
 ) -> Iterator[pathlib.Path]:
-    """Claims the folder of unfinished work, and removes it when all is done.
+    """Locks the folder of unfinished work; removes it on success.
 
-    It is kept when the run stops for another reason than a mistake of the
-    user's.
+    It is removed after a `UserError` too, since correcting the mistake changes
+    the plan; after other errors it is kept for the next run.
     """
     work_dir = output_dir / WORK_FOLDER
-    _refuse_other_folders(output_dir)
+    _refuse_foreign(output_dir)
     work_dir.mkdir(parents=True, exist_ok=True)
     with locked(work_dir / _LOCK_FILE, output_dir):
         stored = RecordsPlan.of_folder(output_dir)
         if stored is not None:
             _refuse_difference(output_dir, plan, stored)
         remove_partials(output_dir)
-        tokenizer.save(work_dir)
-        plan.save(work_dir / STATE_FILE)
+        write_text(work_dir / STATE_FILE, plan.to_json())
         try:
             yield work_dir
         except UserError:
-            # What repairs the mistake makes another plan of it.
             shutil.rmtree(work_dir)
             with contextlib.suppress(OSError):
                 output_dir.rmdir()
             raise
-        except BaseException:
-            # Of use to nobody, and the disk may be full.
+        except BaseException as error:
+            # Partial files cannot be resumed, and the disk may be full.
             remove_partials(work_dir)
+            if isinstance(error, OSError):
+                # A full disk does not say which file could not grow.
+                error.filename = error.filename or str(output_dir)
             raise
         shutil.rmtree(work_dir)
 
@@ -361,21 +341,21 @@ def work_folder(
 def _replaced(
     output_dir: pathlib.Path, plan: RecordsPlan
 ) -> Iterator[pathlib.Path]:
-    """A folder beside output_dir that takes its place when finished.
+    """Yields a folder next to output_dir that replaces it on success.
 
-    Two renames do that: output_dir becomes .NAME.old, and .NAME.new becomes
-    output_dir. `_finish_replacement` does what is left after a kill.
+    Two renames replace it: output_dir becomes .NAME.old, and .NAME.new becomes
+    output_dir. `_finish_replacement` completes them after a kill.
     """
-    _refuse_other_folders(output_dir)
+    _refuse_foreign(output_dir)
     if os.path.ismount(output_dir):
         raise UserError(
             f"`output_dir`={output_dir}: is a mount point, which cannot be "
             "renamed, so nothing in it is replaced; name a folder inside."
         )
-    old, new = _beside(output_dir)
+    old, new = _replacement_paths(output_dir)
     stored = RecordsPlan.of_folder(new)
     if stored is not None and plan.difference(stored):
-        # Nobody has seen these, and now others are to be made.
+        # Left by a killed run with another plan.
         _refuse_running(new)
         shutil.rmtree(new)
     yield new
@@ -387,40 +367,36 @@ def _replaced(
 
 
 def _finish_replacement(output_dir: pathlib.Path) -> None:
-    """Ends what `_replaced` has begun, from wherever it was killed."""
-    old, new = _beside(output_dir)
+    """Completes a replacement that was killed at any point."""
+    old, new = _replacement_paths(output_dir)
     if not old.exists():
         return
     if not (output_dir / MANIFEST_FILE).exists():
         if not new.exists():
-            # Somebody has removed it since.
+            # The user has removed it since.
             old.rename(output_dir)
             return
         new.rename(output_dir)
-    _remove_records(old)
-    # What is left is the user's own.
+    work_dir, manifest = old / WORK_FOLDER, old / MANIFEST_FILE
+    if work_dir.exists() or manifest.exists():
+        _refuse_running(old)
+        shutil.rmtree(work_dir, ignore_errors=True)
+        for kind in ("records", "held_out"):
+            for path in old.glob(f"{kind}-*-of-*.tfrecord"):
+                path.unlink()
+        # The manifest goes last: it marks the files as records.
+        for name in (RECIPE_FILE, *tokenizer_files(old), MANIFEST_FILE):
+            (old / name).unlink(missing_ok=True)
+    # The remaining files are the user's.
     for path in old.iterdir():
         path.rename(output_dir / path.name)
     old.rmdir()
 
 
-def _remove_records(output_dir: pathlib.Path) -> None:
-    """Removes what an earlier run made; the manifest last, as it claims it."""
-    work_dir = output_dir / WORK_FOLDER
-    if not work_dir.exists() and not (output_dir / MANIFEST_FILE).exists():
-        return
-    _refuse_running(output_dir)
-    if work_dir.exists():
-        shutil.rmtree(work_dir)
-    for kind in ("records", "held_out"):
-        for path in output_dir.glob(f"{kind}-*-of-*.tfrecord"):
-            path.unlink()
-    for name in (RECIPE_FILE, *tokenizer_files(output_dir), MANIFEST_FILE):
-        (output_dir / name).unlink(missing_ok=True)
-
-
-def _beside(output_dir: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """Where old records go, and where new ones are made, for a replacement."""
+def _replacement_paths(
+    output_dir: pathlib.Path,
+) -> tuple[pathlib.Path, pathlib.Path]:
+    """Returns where old records are moved to, and where new ones are built."""
     return (
         output_dir.with_name(f".{output_dir.name}.old"),
         output_dir.with_name(f".{output_dir.name}.new"),

@@ -1,8 +1,8 @@
-"""Reading a corpus in blocks of whole documents, and resuming anywhere.
+"""Reads a corpus in blocks of whole documents, and resumes at any block.
 
-The cuts between blocks depend on the files alone. In files of the format
-`sentences` there is one a line, and a blank line, or the end of a file, ends a
-document; files of other formats are read by `bert_tf.corpora`.
+The boundaries of blocks depend on the files only. Files of the format
+`sentences` have one sentence a line; a blank line, or the end of the file, ends
+a document. Files of other formats are read by `bert_tf.corpora`.
 """
 
 import bisect
@@ -10,30 +10,34 @@ import dataclasses
 import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.corpora.reading import Document, DocumentSplitter, reader_of
+from bert_tf.corpora.reading import DocumentSplitter, reader_of
 from bert_tf.corpora.recipe import SENTENCES, CorpusRecipe
 from bert_tf.corpora.sources import CorpusFile
-from bert_tf.corpora.streams import DOCUMENT_BYTES, ByteStream, Position
+from bert_tf.corpora.streams import (
+    DOCUMENT_BYTES,
+    ByteStream,
+    Document,
+    Position,
+)
 from bert_tf.files import decode_line
 
-# A block is closed at the first end of a document after this many bytes, and
-# in the middle of one only when that alone keeps memory bounded.
+# A block ends with the document that reaches this size; it ends inside a
+# document only at `DOCUMENT_BYTES`, to keep memory bounded.
 BLOCK_BYTES = 8 << 20
 
-# Sentences above this length are named to the user: a record keeps at most
-# max_seq_length tokens of them.
+# Longer sentences are reported: a record keeps at most max_seq_length tokens.
 LONG_LINE_CHARACTERS = 10_000
 
-# What str.strip takes off the ends of an ASCII text.
-_ASCII_BLANKS = b" \t\n\r\v\f\x1c\x1d\x1e\x1f"
+# The white space that str.strip removes from ASCII text.
+_ASCII_SPACE = b" \t\n\r\v\f\x1c\x1d\x1e\x1f"
 
 
-@dataclasses.dataclass(frozen=True)
-class LongLine:
-    """A line of unusual length: its sentence in the block and its place."""
+class LongLine(NamedTuple):
+    """A very long line: index of its sentence in the block, file and line."""
 
     sentence: int
     path: str
@@ -42,19 +46,20 @@ class LongLine:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Block:
-    """Whole documents that stand together in a corpus.
+    """Consecutive whole documents of a corpus.
 
     Attributes:
       number: counted from 0.
       corpus: name of the corpus.
-      text: the sentences, UTF-8 without surrounding white space, none empty;
-        a line end stands behind each.
-      sentence_bytes: bytes of each sentence without its line end, int64 [s].
-      document_starts: the sentence each document begins with, none empty.
-      long_lines: lines of unusual length.
-      end: where the next block begins; the file number is the number of files
-        at the end of the corpus.
-      bytes_read: bytes of the input files (compressed ones as they are) up to
+      text: the sentences, UTF-8, stripped, none empty, each followed by a line
+        end.
+      sentence_bytes: bytes of each sentence without its line end, int64
+        [sentences].
+      document_starts: the first sentence of each document; none is empty.
+      long_lines: lines of more than `LONG_LINE_CHARACTERS`.
+      end: where the next block begins; at the end of the corpus, `end.file` is
+        the number of files.
+      bytes_read: bytes of the input files (as stored, maybe compressed) up to
         the end of this block.
       cut: whether the last document was too long and continues in the next
         block.
@@ -71,8 +76,8 @@ class Block:
     cut: bool
 
 
-class _Lines:
-    """The lines of a block while it is read."""
+class _BlockBuilder:
+    """Collects the sentences of a block."""
 
     def __init__(self, number: int) -> None:
         self._begin(number)
@@ -88,7 +93,7 @@ class _Lines:
     def add(
         self, sentences: Sequence[bytes], path: str, lines: Sequence[int]
     ) -> None:
-        """Adds sentences of a document, none empty, and their line numbers."""
+        """Adds non-empty sentences of a document and their line numbers."""
         if not sentences:
             return
         if not self.in_document:
@@ -107,8 +112,8 @@ class _Lines:
             self.size >= BLOCK_BYTES and not self.in_document
         )
 
-    def close(self, corpus: str, end: Position, bytes_read: int) -> Block:
-        """Gives the block and begins the next one."""
+    def build(self, corpus: str, end: Position, bytes_read: int) -> Block:
+        """Returns the block and begins the next one."""
         block = Block(
             number=self.number,
             corpus=corpus,
@@ -126,30 +131,25 @@ class _Lines:
         return block
 
 
-def _stripped(
-    lines: Sequence[bytes], path: str, number: int, errors: str
-) -> list[bytes]:
-    """Lines of UTF-8, after `number` others, without white space around."""
-    return [
-        line.strip(_ASCII_BLANKS)
-        if line.isascii()
-        else decode_line(line, path, place, errors).strip().encode("utf-8")
-        for place, line in enumerate(lines, start=number + 1)
-    ]
-
-
-def _fill_with_lines(
-    lines: _Lines, file: CorpusFile, start: Position, errors: str
+def _add_lines(
+    builder: _BlockBuilder, file: CorpusFile, start: Position, errors: str
 ) -> Iterator[tuple[Position, int]]:
-    """Adds the lines of a file; stops wherever the block is full.
+    """Adds the lines of a file; yields whenever the block is full.
 
     Yields:
-      The place, and the bytes of the file that were read.
+      The position, and the bytes of the file that were read.
     """
     offset, number = start.offset, start.line
     with ByteStream(pathlib.Path(file.path), start) as stream:
         for batch in stream.line_batches():
-            sentences = _stripped(batch, file.path, number, errors)
+            sentences = [
+                line.strip(_ASCII_SPACE)
+                if line.isascii()
+                else decode_line(line, file.path, place, errors)
+                .strip()
+                .encode("utf-8")
+                for place, line in enumerate(batch, start=number + 1)
+            ]
             # Where each line ends, counted from the beginning of the batch.
             ends = list(itertools.accumulate(map(len, batch)))
             blanks = [i for i, text in enumerate(sentences) if not text]
@@ -159,16 +159,16 @@ def _fill_with_lines(
                 before = ends[done - 1] if done else 0
                 blank = blanks[bisect.bisect_left(blanks, done)]
                 too_long = bisect.bisect_left(
-                    ends, before + DOCUMENT_BYTES - lines.size, done
+                    ends, before + DOCUMENT_BYTES - builder.size, done
                 )
                 stop = min(blank + 1, too_long + 1, len(batch))
                 run = sentences[done : min(blank, stop)]
                 first = number + done + 1
-                lines.add(run, file.path, range(first, first + len(run)))
-                lines.in_document &= blank >= stop
-                lines.size += ends[stop - 1] - before
+                builder.add(run, file.path, range(first, first + len(run)))
+                builder.in_document &= blank >= stop
+                builder.size += ends[stop - 1] - before
                 done = stop
-                if lines.is_full():
+                if builder.is_full():
                     place = offset + ends[done - 1]
                     yield (
                         stream.position(start.file, place, number + done),
@@ -178,16 +178,16 @@ def _fill_with_lines(
             number += len(batch)
 
 
-def _fill_with_documents(
-    lines: _Lines, file: CorpusFile, documents: Iterator[Document]
+def _add_documents(
+    builder: _BlockBuilder, file: CorpusFile, documents: Iterator[Document]
 ) -> Iterator[tuple[Position, int]]:
-    """As `_fill_with_lines`, for the other formats."""
+    """`_add_lines` for files of the other formats."""
     for document in documents:
         sentences = [text.encode("utf-8") for text in document.sentences]
-        lines.add(sentences, file.path, [document.line] * len(sentences))
-        lines.size += sum(map(len, sentences))
-        lines.in_document = document.cut
-        if lines.is_full():
+        builder.add(sentences, file.path, [document.line] * len(sentences))
+        builder.size += sum(map(len, sentences))
+        builder.in_document = document.cut
+        if builder.is_full():
             yield document.end, document.disk_bytes
 
 
@@ -198,39 +198,39 @@ def read_blocks(
     recipe: CorpusRecipe,
     workers: int = 1,
 ) -> Iterator[Block]:
-    """Reads the corpora from the end of an earlier block on, block by block.
+    """Reads the corpora in blocks, from the end of an earlier block on.
 
     Args:
-      files: in their order, those of a corpus together.
+      files: the files, grouped by corpus.
       start: where to begin.
       number: the number of the first block to read.
       recipe: how the files are read.
       workers: processes that split documents into sentences.
 
     Yields:
-      Blocks of about `BLOCK_BYTES` of one corpus each; the last one ends at
+      Blocks of about `BLOCK_BYTES`, each of one corpus; the last one ends at
       the end of the last file.
 
     Raises:
       UserError: a file is damaged or not of its format; a line is not UTF-8.
     """
-    lines = _Lines(number)
+    builder = _BlockBuilder(number)
     finished = sum(file.size() for file in files[: start.file])
     with DocumentSplitter(workers) as splitter:
         for index in range(start.file, len(files)):
             file = files[index]
             if file.format == SENTENCES:
                 errors = recipe.encoding_errors
-                stops = _fill_with_lines(lines, file, start, errors)
+                stops = _add_lines(builder, file, start, errors)
             else:
                 documents = splitter.documents(reader_of(file, recipe), start)
-                stops = _fill_with_documents(lines, file, documents)
+                stops = _add_documents(builder, file, documents)
             for end, disk_bytes in stops:
-                yield lines.close(file.corpus, end, finished + disk_bytes)
+                yield builder.build(file.corpus, end, finished + disk_bytes)
             start = Position(index + 1)
-            lines.in_document = False
+            builder.in_document = False
             finished += file.size()
             last = start.file == len(files)
             ends_corpus = last or files[start.file].corpus != file.corpus
-            if ends_corpus or lines.is_full():
-                yield lines.close(file.corpus, start, finished)
+            if ends_corpus or builder.is_full():
+                yield builder.build(file.corpus, start, finished)

@@ -1,10 +1,9 @@
-"""A folder of pre-training records: what it holds, checked when opened.
+"""Folders of pre-training records: their manifest, and how they are opened.
 
-The folder of tools.create_pretraining_data holds
+A folder of tools.create_pretraining_data holds
   records-00000-of-000NN.tfrecord     training records
   held_out-00000-of-00001.tfrecord    records of held-out documents
-  tokenizer_config.json               the tokenizer that made them, with the
-                                      other files of its kind
+  tokenizer_config.json               the tokenizer, with its other files
   recipe.json                         how they were made
   records.json                        the manifest, written last
 """
@@ -13,7 +12,7 @@ import dataclasses
 import glob
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from bert_tf.checkpoints.tokenizers import read_tokenizer
@@ -43,20 +42,20 @@ FORMAT_VERSION = 1
 MANIFEST_FILE = "records.json"
 RECIPE_FILE = "recipe.json"
 WORK_FOLDER = ".work"
-# In the folder of unfinished work: the plan that it is of.
+# In the folder of unfinished work: the plan of the build.
 STATE_FILE = "state.json"
 
 _STATIC_FEATURES = sorted(feature.name for feature in PRETRAINING_FEATURES)
 
 
 def shard_name(kind: str, number: int, count: int) -> str:
-    """The file name of a shard; `kind` is "records" or "held_out"."""
+    """Returns the file name of a shard of kind "records" or "held_out"."""
     return f"{kind}-{number:05d}-of-{count:05d}.tfrecord"
 
 
 @dataclasses.dataclass(frozen=True)
 class InputFile:
-    """A text file or data set that records were made from."""
+    """A text file or data set that records are made from."""
 
     path: str
     size: int
@@ -66,7 +65,7 @@ class InputFile:
 
     @classmethod
     def of(cls, file: CorpusFile) -> Self:
-        """Describes a file as it is now."""
+        """Reads size and time of modification of a file."""
         if file.format == TFDS:
             described = describe(file.path)
             name = f"{PREFIX}{described.name}"
@@ -81,11 +80,11 @@ class Packing:
     """How full packed records are.
 
     Attributes:
-      sequences: in all training records.
-      held_out_sequences: in all held-out records.
-      most_sequences: K, of one record.
-      most_predictions: P, masked tokens of one record.
-      filled: share of the training records' places that hold tokens.
+      sequences: number of sequences in all training records.
+      held_out_sequences: number of sequences in all held-out records.
+      most_sequences: K, the maximum number of sequences in a record.
+      most_predictions: P, the maximum number of masked tokens in a record.
+      filled: share of the positions of training records that hold tokens.
     """
 
     sequences: int
@@ -100,13 +99,15 @@ class Manifest:
     """The manifest of a finished folder.
 
     Attributes:
-      vocabulary_digest: of the vocabulary that made the ids.
+      vocabulary_digest: digest of the vocabulary.
       inputs: the text files.
       training, held_out: file name, records and bytes of each shard.
-      statistics: counts over the corpus and over the training records.
-      corpora: a `CorpusSummary` of each corpus, by name; empty where every
-        document was taken once.
-      packing: how full packed records are; None for others.
+      statistics: counts of the corpus and of the training records.
+      corpora: statistics of each corpus by name: documents, tokens,
+        near_duplicates that were dropped, rate (how often, on average, each
+        other document is used) and tokens_taken (counted as often as used);
+        empty if every document is used once.
+      packing: how full packed records are, or None.
     """
 
     vocabulary_digest: str
@@ -119,37 +120,53 @@ class Manifest:
     )
     packing: Packing | None = None
 
-    def save(self, folder: pathlib.Path) -> None:
-        """Writes the manifest, which makes the folder a finished one."""
+    def to_json(self) -> str:
+        """Returns the content of the manifest file."""
         values = {"format_version": FORMAT_VERSION} | dataclasses.asdict(self)
-        write_text(folder / MANIFEST_FILE, json.dumps(values, indent=1) + "\n")
+        return json.dumps(values, indent=1) + "\n"
+
+    def save(self, folder: pathlib.Path) -> None:
+        """Writes the manifest, which marks the folder as finished."""
+        write_text(folder / MANIFEST_FILE, self.to_json())
 
     def files(self, folder: pathlib.Path) -> list[RecordFile]:
-        """The training files, then the held-out ones, as they should be."""
+        """Returns the training files, then the held-out ones."""
         rows = self.training + self.held_out
         return [RecordFile(folder / name, n, size) for name, n, size in rows]
 
     @classmethod
     def load(cls, folder: pathlib.Path) -> Self:
-        """Reads a manifest.
+        """Reads the manifest of a folder.
 
         Raises:
-          UserError: it is of another format, or damaged.
+          UserError: it has another format version, or is damaged.
         """
         path = folder / MANIFEST_FILE
-        values = read_json_object(path)
-        version = values.pop("format_version", None)
+        return cls.from_dict(read_json_object(path), str(path))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], path: str) -> Self:
+        """Converts the values of a manifest file; `path` is for errors.
+
+        Raises:
+          UserError: see `load`.
+        """
+        version = values.get("format_version")
         if version != FORMAT_VERSION:
             raise UserError(
                 f"{path}: format_version is {version!r}; this program reads "
                 f"{FORMAT_VERSION}. Make the records again."
             )
         try:
+            training, held_out = (
+                tuple((str(n), int(r), int(size)) for n, r, size in values[key])
+                for key in ("training", "held_out")
+            )
             return cls(
                 values["vocabulary_digest"],
                 tuple(InputFile(**file) for file in values["inputs"]),
-                tuple(_shard_row(row) for row in values["training"]),
-                tuple(_shard_row(row) for row in values["held_out"]),
+                training,
+                held_out,
                 dict(values["statistics"]),
                 dict(values.get("corpora", {})),
                 Packing(**values["packing"]) if values.get("packing") else None,
@@ -161,28 +178,23 @@ class Manifest:
             ) from None
 
 
-def _shard_row(row: Sequence[Any]) -> tuple[str, int, int]:
-    name, records, size = row
-    return str(name), int(records), int(size)
-
-
 @dataclasses.dataclass(frozen=True)
 class RecordFolder:
-    """Pre-training records that were found whole.
+    """Complete pre-training records.
 
     Attributes:
-      path: the folder, or the glob that names the files.
+      path: the folder, or the glob of the files.
       training_files, held_out_files: the files that hold records.
       max_seq_length: S.
-      max_predictions_per_seq: P, the masked tokens of a record at most; of a
-        packed one those of all its sequences. With next_tokens it is S - 1.
-      static: whether the records hold masks; otherwise they are drawn while
+      max_predictions_per_seq: P, the maximum number of masked tokens of a
+        record, over all its sequences if packed; S - 1 with next_tokens.
+      static: whether the records hold masks; otherwise masks are drawn while
         reading.
-      recipe, tokenizer: how the records were made; None for those of
-        google-research/bert, which do not say.
-      packing: how records of several sequences are filled; None where each
-        holds one.
-      next_tokens: whether each token predicts the next one, in place of masks.
+      recipe, tokenizer: how the records were made; None for records of
+        google-research/bert, which do not store it.
+      packing: how full packed records are; None if each record holds one
+        sequence.
+      next_tokens: whether each token predicts the next one, instead of masks.
     """
 
     path: str
@@ -198,20 +210,20 @@ class RecordFolder:
 
     @property
     def vocabulary(self) -> TokenTable:
-        """The tokens of records that say with what they were made."""
+        """The vocabulary of records that have a tokenizer."""
         assert self.tokenizer is not None
         return self.tokenizer.vocabulary
 
     @property
     def features(self) -> tuple[Feature, ...]:
-        """The tensors of its batches."""
+        """The tensors of a batch."""
         if self.packing is None:
             return PRETRAINING_FEATURES
         return PACKED_PRETRAINING_FEATURES
 
     @property
     def mean_sequences(self) -> float:
-        """Sequences of a training record on average."""
+        """Average number of sequences of a training record."""
         if self.packing is None:
             return 1.0
         return self.packing.sequences / max(self.num_records, 1)
@@ -233,17 +245,17 @@ class RecordFolder:
         random_token_rate: float | None = None,
         max_predictions_per_seq: int | None = None,
     ) -> Self:
-        """The same records, read with another rate or mix of masks.
+        """Returns the same records with other settings of masks.
 
         Args:
           masked_lm_prob, mask_token_rate, random_token_rate,
-            max_predictions_per_seq: as in `RecordsRecipe`; None is what the
-            records say. With a `masked_lm_prob` and no
-            `max_predictions_per_seq`, a full sequence gets its whole share.
+            max_predictions_per_seq: see `RecordsRecipe`; None keeps the
+            recipe's value. If only `masked_lm_prob` is given,
+            `max_predictions_per_seq` becomes its share of a full sequence.
 
         Raises:
-          UserError: a value is out of its limits, or no masks are drawn while
-            these records are read.
+          UserError: a value is out of its limits, or these records are not
+            masked while they are read.
         """
         given: dict[str, Any] = {
             "masked_lm_prob": masked_lm_prob,
@@ -285,11 +297,11 @@ class RecordFolder:
         )
 
     def with_next_tokens(self) -> Self:
-        """The same records, read for left-to-right language modelling.
+        """Returns the same records for left-to-right language modelling.
 
-        Their batches have no masks: the token at each position p predicts that
-        at p + 1 of the same sequence, so P is S - 1, and the last token of a
-        sequence predicts nothing. [SEP] is predicted, [CLS] never.
+        Batches have no masks: position p predicts the token at p + 1 of the
+        same sequence, so P is S - 1, and the last token of a sequence predicts
+        nothing. [SEP] is predicted, [CLS] never.
 
         Raises:
           UserError: the records hold masked tokens.
@@ -308,14 +320,14 @@ class RecordFolder:
 
     @classmethod
     def open(cls, path: str | pathlib.Path) -> Self:
-        """Opens a folder of records and checks that it is whole.
+        """Opens a folder of records and checks that it is complete.
 
-        A folder without a manifest, or a glob, is taken for TFRecord files in
+        A folder without a manifest, or a glob, is read as TFRecord files in
         the layout of google-research/bert, all of them for training.
 
         Raises:
-          UserError: nothing is there, the folder is unfinished, or a file is
-            missing, truncated or no record file.
+          UserError: there are no records, the folder is unfinished, or a file
+            is missing, truncated or not a TFRecord file.
         """
         folder = pathlib.Path(path)
         if (folder / MANIFEST_FILE).is_file():
@@ -327,12 +339,10 @@ class RecordFolder:
                 "makes what is missing."
             )
         if folder.is_dir():
-            pattern = f"{glob.escape(str(folder))}/*"
-            names = sorted(map(pathlib.Path, glob.glob(pattern)))
-            names = [n for n in names if ".tfrecord" in n.name]
+            names = list(folder.glob("[!.]*.tfrecord*"))
         else:
-            names = sorted(map(pathlib.Path, glob.glob(str(path))))
-            names = [n for n in names if n.is_file()]
+            names = list(map(pathlib.Path, glob.glob(str(path))))
+        names = sorted(name for name in names if name.is_file())
         if not names:
             raise UserError(
                 f"{path}: no pre-training records there; give a folder that "
@@ -352,12 +362,9 @@ class RecordFolder:
                 "records were built with; put the original back or make the "
                 "records again, by tools.create_pretraining_data --overwrite."
             )
-
-        files = manifest.files(folder)
+        files, num_training = manifest.files(folder), len(manifest.training)
         for file in files:
             file.check()
-        training = files[: len(manifest.training)]
-        held_out = files[len(manifest.training) :]
         packing = manifest.packing
         if recipe.packing != (packing is not None):
             raise UserError(
@@ -367,12 +374,12 @@ class RecordFolder:
             )
         return cls(
             str(folder),
-            tuple(file for file in training if file.records),
-            tuple(file for file in held_out if file.records),
+            tuple(file for file in files[:num_training] if file.records),
+            tuple(file for file in files[num_training:] if file.records),
             recipe.max_seq_length,
-            packing.most_predictions
-            if packing
-            else recipe.max_predictions_per_seq,
+            recipe.max_predictions_per_seq
+            if packing is None
+            else packing.most_predictions,
             recipe.static_masking,
             recipe,
             tokenizer,

@@ -1,24 +1,23 @@
-"""What is to be built: the fingerprint of a build, and its record files.
+"""The plan of a build of records: everything that its bytes depend on.
 
-Equal plans give equal bytes, so the plan that a folder holds decides whether a
-run may resume it. Which documents go in which file follows from the plan and
-the number of documents of each pool, wherever the files are made.
+Equal plans give equal bytes, whatever runs the build: a run resumes a folder
+only if the folder's plan equals its own.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from bert_tf.checkpoints.tokenizers import read_tokenizer
-from bert_tf.corpora.sources import DUMP_NAME
+from bert_tf.corpora.sources import DUMP_NAME, CorpusFile
 from bert_tf.errors import UserError
-from bert_tf.files import write_text
 from bert_tf.recipe import read_json_object
 from bert_tf.records.folder import (
     MANIFEST_FILE,
@@ -27,36 +26,33 @@ from bert_tf.records.folder import (
     WORK_FOLDER,
     InputFile,
     Manifest,
-    shard_name,
 )
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.token_blocks import ShardJob, draw_numbers, mix
+from bert_tf.records.token_blocks import draw_numbers, mix
 from bert_tf.text.tokenizer_protocol import TokenizerData
 
-# Text and passes that one record file is made of; small enough for a worker
-# and for the reader's shuffle window.
+# Text times passes in one record file: small enough for a worker's memory and
+# for the shuffle window of the reader.
 _SHARD_BYTES = 16 << 20
-# How much larger text is than the file that holds it, for the number of
-# shards: of a dump a seventh is text, and bz2 packs dumps to a fifth.
+# Estimated text per byte of file, for the number of shards: a seventh of a dump
+# is text, and bz2 compresses dumps to a fifth.
 _TEXT_FACTORS = (
     (re.compile(DUMP_NAME + "$"), 0.15),
     (re.compile(DUMP_NAME + r"\.(gz|bz2)$"), 0.7),
     (re.compile(r"\.(gz|bz2)$"), 4),
+    (re.compile(""), 1),
 )
-
-# A held-out random next sentence needs a second held-out document.
-_MIN_HELD_OUT_DOCUMENTS = 2
-# A random text B should come from many documents: a shard with fewer than
-# this borrows the documents of the shards after it.
-ENOUGH_DOCUMENTS = 64
-MAX_BORROWED_POOLS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordsPlan:
     """What is to be built; equal plans give equal bytes.
 
-    `tokenizer_config` is what `TokenizerData.settings` gives.
+    Attributes:
+      recipe: how records are made.
+      vocabulary_digest: digest of the vocabulary.
+      inputs: the input files with size and time of modification.
+      tokenizer_config: `TokenizerData.settings()`.
     """
 
     recipe: RecordsRecipe
@@ -64,23 +60,18 @@ class RecordsPlan:
     inputs: tuple[InputFile, ...]
     tokenizer_config: Mapping[str, Any]
 
-    @classmethod
-    def of(
-        cls,
-        recipe: RecordsRecipe,
-        tokenizer: TokenizerData,
-        inputs: tuple[InputFile, ...],
-    ) -> Self:
-        """What a recipe makes of inputs."""
-        digest = tokenizer.vocabulary.digest()
-        return cls(recipe, digest, inputs, tokenizer.settings())
-
     @functools.cached_property
     def num_shards(self) -> int:
         """Number of training files."""
         if self.recipe.num_shards:
             return self.recipe.num_shards
-        size = sum(_text_bytes(file) for file in self.inputs)
+        size = sum(
+            int(file.size * file.weight * factor)
+            for file in self.inputs
+            for factor in [
+                next(f for p, f in _TEXT_FACTORS if p.search(file.path))
+            ]
+        )
         return max(1, -(-size * self.recipe.dupe_factor // _SHARD_BYTES))
 
     @property
@@ -88,21 +79,18 @@ class RecordsPlan:
         """The weight of each corpus, by name."""
         return {file.corpus: file.weight for file in self.inputs}
 
-    @property
-    def input_bytes(self) -> int:
-        """Bytes of the text files."""
-        return sum(file.size for file in self.inputs)
+    def assign_pools(self, documents: int, block: int) -> np.ndarray:
+        """Assigns the documents of a block to pools at random.
 
-    @property
-    def takes_each_document_once(self) -> bool:
-        """Whether no document is left out or repeated."""
-        return not self.recipe.near_duplicates and set(self.weights) == {""}
+        A pool becomes one record file. Pools 0 to `num_shards` - 1 are for
+        training, pool `num_shards` is held out.
 
-    def deal(self, documents: int, block: int) -> np.ndarray:
-        """Deals the documents of a block to pools by chance, int64 [d].
+        Args:
+          documents: number of documents of the block, D.
+          block: number of the block.
 
-        The pools below `num_shards` are for training, that of this number for
-        evaluation.
+        Returns:
+          The pool of each document, int64 [D].
         """
         numbers = draw_numbers(documents, block, self.recipe.seed)
         held_out = np.uint64(self.recipe.held_out * 2**53)
@@ -110,43 +98,39 @@ class RecordsPlan:
         is_held_out = numbers >> np.uint64(11) < held_out
         return np.where(is_held_out, self.num_shards, shard)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON has it."""
-        return dataclasses.asdict(self) | {"recipe": self.recipe.to_dict()}
-
-    def save(self, path: pathlib.Path) -> None:
-        """Writes the plan as JSON."""
-        write_text(path, json.dumps(self.to_dict(), indent=1) + "\n")
+    def to_json(self) -> str:
+        """Returns the plan as JSON, the content of a folder's state file."""
+        values = dataclasses.asdict(self) | {"recipe": self.recipe.to_dict()}
+        return json.dumps(values, indent=1) + "\n"
 
     @classmethod
-    def load(cls, path: pathlib.Path) -> Self:
-        """The inverse of `save`."""
+    def of_folder(cls, folder: pathlib.Path) -> Self | None:
+        """Returns the plan of a folder's records, finished or not, or None."""
+        if (folder / MANIFEST_FILE).exists():
+            manifest = Manifest.load(folder)
+            recipe = RecordsRecipe.from_json(folder / RECIPE_FILE)
+            settings: Mapping[str, Any] = {}
+            # Without a tokenizer in the folder, no settings compare equal.
+            with contextlib.suppress(UserError):
+                settings = read_tokenizer(
+                    folder, recipe.lower_case, notify=False
+                ).settings()
+            return cls(
+                recipe, manifest.vocabulary_digest, manifest.inputs, settings
+            )
+        path = folder / WORK_FOLDER / STATE_FILE
+        if not path.exists():
+            return None
         values = read_json_object(path)
-        recipe = RecordsRecipe.from_dict(values["recipe"], str(path))
         return cls(
-            recipe,
+            RecordsRecipe.from_dict(values["recipe"], str(path)),
             values["vocabulary_digest"],
             tuple(InputFile(**file) for file in values["inputs"]),
             values["tokenizer_config"],
         )
 
-    @classmethod
-    def of_folder(cls, folder: pathlib.Path) -> Self | None:
-        """What a folder holds, finished or not; None for no records."""
-        if (folder / MANIFEST_FILE).exists():
-            manifest = Manifest.load(folder)
-            recipe = RecordsRecipe.from_json(folder / RECIPE_FILE)
-            return cls(
-                recipe,
-                manifest.vocabulary_digest,
-                manifest.inputs,
-                _settings_of(folder, recipe.lower_case),
-            )
-        unfinished = folder / WORK_FOLDER / STATE_FILE
-        return cls.load(unfinished) if unfinished.exists() else None
-
     def difference(self, stored: Self) -> str:
-        """How a stored plan differs from this one; empty if it does not."""
+        """Describes how a stored plan differs; empty if it does not."""
         mine, theirs = vars(self.recipe), vars(stored.recipe)
         found = [
             f"{name} is {theirs[name]!r} there and {mine[name]!r} now"
@@ -185,76 +169,33 @@ class RecordsPlan:
         return "; ".join(found)
 
 
-def _settings_of(folder: pathlib.Path, lower_case: bool) -> dict[str, Any]:
-    try:
-        tokenizer = read_tokenizer(folder, lower_case, notify=False)
-    except UserError:
-        # Without its files no tokenizer made the records.
-        return {}
-    return tokenizer.settings()
+@dataclasses.dataclass(frozen=True)
+class RecordsTask:
+    """The plan of a build, and what its workers need to carry it out.
 
-
-def _text_bytes(file: InputFile) -> int:
-    """About how much text of a file is to be taken."""
-    size = file.size * file.weight
-    for pattern, factor in _TEXT_FACTORS:
-        if pattern.search(file.path):
-            return int(size * factor)
-    return int(size)
-
-
-def plan_jobs(plan: RecordsPlan, counts: np.ndarray) -> list[ShardJob]:
-    """The files to write; the held-out one last, if there is one.
-
-    Args:
+    Attributes:
       plan: what is to be built.
-      counts: documents of each pool, the held-out one last, int64 [shards + 1].
+      files: the input files.
+      tokenizer: the tokenizer.
     """
-    shards = plan.num_shards
-    smaller = min(counts[:shards].sum(), counts[shards])
-    held_out = smaller >= _MIN_HELD_OUT_DOCUMENTS
-    # Documents that were to be held out and cannot be join the first file.
-    returned = () if held_out else (shards,)
-    jobs = []
-    for number in range(shards):
-        pools = (number, *(returned if number == 0 else ()))
-        others = [(number + k) % shards for k in range(1, shards)]
-        others += returned if number else ()
-        jobs.append(
-            ShardJob(
-                shard_name("records", number, shards),
-                pools,
-                _borrowed_pools(pools, others, counts),
-            )
+
+    plan: RecordsPlan
+    files: Sequence[CorpusFile]
+    tokenizer: TokenizerData
+
+    @classmethod
+    def of(
+        cls,
+        recipe: RecordsRecipe,
+        tokenizer: TokenizerData,
+        files: Sequence[CorpusFile],
+        describe: Callable[[CorpusFile], InputFile] = InputFile.of,
+    ) -> Self:
+        """Plans the build of records; `describe` reads size and time."""
+        plan = RecordsPlan(
+            recipe,
+            tokenizer.vocabulary.digest(),
+            tuple(map(describe, files)),
+            tokenizer.settings(),
         )
-    if held_out:
-        jobs.append(ShardJob(shard_name("held_out", 0, 1), (shards,), ()))
-    return jobs
-
-
-def _borrowed_pools(
-    pools: Sequence[int], lending_pools: Sequence[int], counts: np.ndarray
-) -> tuple[int, ...]:
-    """The pools that lend to a shard of few documents, nearest first."""
-    own = documents = int(counts[list(pools)].sum())
-    borrowed: list[int] = []
-    for pool in lending_pools:
-        enough = len(borrowed) >= MAX_BORROWED_POOLS and documents > 1
-        if not own or documents >= ENOUGH_DOCUMENTS or enough:
-            break
-        if counts[pool]:
-            borrowed.append(pool)
-            documents += int(counts[pool])
-    return tuple(borrowed)
-
-
-def held_out_warnings(
-    plan: RecordsPlan, jobs: Sequence[ShardJob], counts: np.ndarray
-) -> list[str]:
-    """A line where nothing can be held out although the recipe asks for it."""
-    if not plan.recipe.held_out or len(jobs) > plan.num_shards:
-        return []
-    return [
-        f"{counts.sum():,} documents are too few to hold out "
-        f"{plan.recipe.held_out:.1%} of them; there are no held-out records."
-    ]
+        return cls(plan, files, tokenizer)

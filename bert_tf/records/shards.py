@@ -1,6 +1,6 @@
-"""One shard of records from tokenised documents.
+"""Stage 2 of a build: from the documents of a pool to a file of records.
 
-Run as a module this is a worker process that writes shards, without
+Run as a module, this is a worker process that writes shards, without
 TensorFlow.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from bert_tf.checkpoints.tokenizers import read_tokenizer
 from bert_tf.files import partial_path
 from bert_tf.processes import WorkerPool, give_memory_back, serve
+from bert_tf.records.allocation import ShardJob
 from bert_tf.records.examples import (
     pack_rows,
     packed_records,
@@ -23,32 +23,27 @@ from bert_tf.records.examples import (
 )
 from bert_tf.records.instances import make_instances
 from bert_tf.records.masking import predictions_by_length
-from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.plan import RecordsTask
 from bert_tf.records.record_file import write_records
-from bert_tf.records.token_blocks import (
-    Documents,
-    ShardJob,
-    block_path,
-    read_pool,
-)
-from bert_tf.text.token_table import TokenTable
+from bert_tf.records.token_blocks import Documents, block_path, read_pool
 
 
 @dataclasses.dataclass(frozen=True)
 class ShardResult:
-    """What one shard holds.
+    """Statistics of one shard.
 
     Attributes:
       name: file name of the records.
       records: number of records.
       size: bytes of the file.
-      documents: documents they were made from.
-      random_next: sequences whose text B is from another document.
+      documents: documents the records were made from.
+      random_next: sequences whose text B is random.
       tokens: tokens of all records, specials included.
-      tokens_cut: tokens that truncation left out.
+      tokens_cut: tokens lost by truncation.
       sequences: number of sequences.
-      most_sequences: K, of one record.
-      most_predictions: P, masked tokens of one record, if it is packed.
+      most_sequences: K, the maximum number of sequences in a record.
+      most_predictions: P, the maximum number of masked tokens in a record, if
+        records are packed.
     """
 
     name: str
@@ -63,65 +58,25 @@ class ShardResult:
     most_predictions: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class ShardBuilder:
-    """Writes shards; all it holds is small and can be sent to a process.
-
-    The block files are in `work_dir`, where unfinished shards are written too.
-    """
-
-    work_dir: pathlib.Path
-    output_dir: pathlib.Path
-    num_blocks: int
-    recipe: RecordsRecipe
-
-    def _read_pools(self, pools: tuple[int, ...]) -> Documents:
-        paths = [
-            block_path(self.work_dir, number)
-            for number in range(self.num_blocks)
-        ]
-        return Documents.concatenate([read_pool(paths, p) for p in pools])
-
-    def build(self, job: ShardJob) -> ShardResult:
-        """Writes one shard, whole or not at all."""
-        vocabulary = read_tokenizer(self.work_dir, notify=False).vocabulary
-        documents = self._read_pools(job.pools)
-        own = len(documents)
-        if job.borrowed_pools:
-            borrowed = self._read_pools(job.borrowed_pools)
-            documents = Documents.concatenate([documents, borrowed])
-        return write_shard(
-            job.name, documents, own, self.recipe, vocabulary, self._write
-        )
-
-    def _write(self, name: str, records: Iterator[bytes]) -> tuple[int, int]:
-        path = self.output_dir / name
-        with partial_path(path, self.work_dir) as unfinished:
-            written = write_records(unfinished, records)
-            os.replace(unfinished, path)
-        return written
-
-
 def write_shard(
     name: str,
     documents: Documents,
     own: int,
-    recipe: RecordsRecipe,
-    vocabulary: TokenTable,
+    task: RecordsTask,
     write: Callable[[str, Iterator[bytes]], tuple[int, int]],
 ) -> ShardResult:
-    """Makes the records of one shard and has them written.
+    """Makes the records of one shard and writes them.
 
     Args:
-      name: file name of the records; with the recipe's seed it decides every
-        choice.
-      documents: those of the shard, then the borrowed ones.
-      own: how many are the shard's.
-      recipe: how records are made.
-      vocabulary: made the ids.
-      write: writes records as the file of a name, whole or not at all; returns
-        the number of records and of bytes.
+      name: file name of the records; with the recipe's seed it determines all
+        random choices.
+      documents: the documents of the shard, then the borrowed ones.
+      own: number of documents that are not borrowed.
+      task: what is built.
+      write: writes records to the file of a name, atomically; returns the
+        number of records and of bytes.
     """
+    recipe, vocabulary = task.plan.recipe, task.tokenizer.vocabulary
     seed = f"{recipe.seed} {name}"
     packing = vocabulary.packing
     instances = make_instances(
@@ -156,12 +111,48 @@ def write_shard(
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class ShardBuilder:
+    """Builds shards from block files; picklable.
+
+    Attributes:
+      task: what is built.
+      work_dir: holds the block files and unfinished shards.
+      output_dir: where finished shards are moved.
+      num_blocks: number of block files.
+    """
+
+    task: RecordsTask
+    work_dir: pathlib.Path
+    output_dir: pathlib.Path
+    num_blocks: int
+
+    def build(self, job: ShardJob) -> ShardResult:
+        """Writes one shard, atomically."""
+        paths = [block_path(self.work_dir, n) for n in range(self.num_blocks)]
+        own, borrowed = (
+            [read_pool(paths, pool) for pool in pools]
+            for pools in (job.pools, job.borrowed_pools)
+        )
+        documents = Documents.concatenate(own + borrowed)
+        count = sum(map(len, own))
+        del own, borrowed
+        return write_shard(job.name, documents, count, self.task, self._write)
+
+    def _write(self, name: str, records: Iterator[bytes]) -> tuple[int, int]:
+        path = self.output_dir / name
+        with partial_path(path, self.work_dir) as unfinished:
+            written = write_records(unfinished, records)
+            os.replace(unfinished, path)
+        return written
+
+
 def build_shards(
     builder: ShardBuilder, jobs: Sequence[ShardJob], workers: int
 ) -> Iterator[ShardResult]:
-    """Builds shards in worker processes; yields each as it is finished.
+    """Builds shards in worker processes; yields each when it is finished.
 
-    With one worker it is done in this process.
+    With one worker, this process builds them.
     """
     count = min(workers, len(jobs))
     if count <= 1:

@@ -1,4 +1,4 @@
-"""Makes records with Apache Beam, and finishes the folder they are in."""
+"""Runs the Beam pipeline that builds records, and completes their folder."""
 
 import errno
 import json
@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Sequence
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.options.pipeline_options import (
     PipelineOptions,
@@ -33,12 +32,8 @@ from bert_tf.records.beam.files import (
     size_of,
     write_whole,
 )
-from bert_tf.records.beam.pipeline import PipelineTask, add_steps
-from bert_tf.records.build import (
-    RecordsTask,
-    finish,
-    make_records,
-)
+from bert_tf.records.beam.pipeline import add_steps
+from bert_tf.records.build import finish, make_records
 from bert_tf.records.folder import (
     MANIFEST_FILE,
     RECIPE_FILE,
@@ -46,20 +41,14 @@ from bert_tf.records.folder import (
     WORK_FOLDER,
     Manifest,
 )
-from bert_tf.records.plan import RecordsPlan, held_out_warnings, plan_jobs
+from bert_tf.records.plan import RecordsTask
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.repeats import CorpusSummary
-from bert_tf.records.report import (
-    RecordsReport,
-    first_warnings,
-    manifest_of,
-)
-from bert_tf.records.shards import ShardResult
-from bert_tf.records.token_blocks import BlockSummary
+from bert_tf.records.report import RecordsReport
 from bert_tf.text.tokenizer_protocol import TokenizerData
 
-# What a run that was killed leaves behind.
-_MARK = f"{WORK_FOLDER}/{STATE_FILE}"
+# A killed run leaves this file behind.
+_STATE = f"{WORK_FOLDER}/{STATE_FILE}"
+_Log = Callable[[str], None]
 
 
 def create_records_with_beam(
@@ -69,18 +58,19 @@ def create_records_with_beam(
     recipe: RecordsRecipe,
     options: PipelineOptions,
     overwrite: bool = False,
-    log: Callable[[str], None] = print,
+    log: _Log = print,
 ) -> RecordsReport:
-    """Makes the records that `create_records` makes, as a Beam pipeline.
+    """Builds the same records as `create_records`, as a Beam pipeline.
 
     Args:
-      inputs: what `parse_inputs` gives; paths may be URLs that Beam reads.
+      inputs: the result of `parse_inputs`; paths may be URLs that Beam reads.
       vocab_file: the vocabulary of a tokenizer, a path or a URL.
-      output_dir: where the records go, a path that all workers share or a URL.
+      output_dir: the folder of the records, a path that all workers share or a
+        URL.
       recipe: how they are made.
-      options: Beam's own, as `parse_options` gives them.
-      overwrite: removes records of another recipe that are in output_dir.
-      log: prints a line that is no result: a warning, or what happens.
+      options: Beam's options, from `parse_options`.
+      overwrite: replaces records of another recipe in `output_dir`.
+      log: prints warnings and progress messages.
 
     Returns:
       What the folder holds.
@@ -90,19 +80,16 @@ def create_records_with_beam(
       OSError: the pipeline failed.
     """
     try:
-        files = tuple(inputs)
         tokenizer = _read_tokenizer(vocab_file, recipe.lower_case)
-        described = tuple(describe(file) for file in files)
-        plan = RecordsPlan.of(recipe, tokenizer, described)
-        task = RecordsTask(plan, files, tokenizer, log)
+        task = RecordsTask.of(recipe, tokenizer, inputs, describe)
         if is_remote(output_dir):
-            return _make_remote(task, output_dir, options, overwrite)
-        # A folder of this machine, or one that it shares.
+            return _make_remote(task, output_dir, options, overwrite, log)
         return make_records(
             task,
             pathlib.Path(output_dir),
             overwrite,
-            lambda folder, _: _run(task, str(folder.absolute()), options),
+            lambda folder, _: _run(task, str(folder.absolute()), options, log),
+            log,
         )
     except BeamIOError as error:
         raise _failed(str(error)) from error
@@ -127,79 +114,54 @@ def _read_tokenizer(vocab_file: str, lower_case: bool) -> TokenizerData:
 
 
 def _run(
-    task: RecordsTask, output_dir: str, options: PipelineOptions
+    task: RecordsTask, output_dir: str, options: PipelineOptions, log: _Log
 ) -> Manifest:
-    """Runs the pipeline, and returns what it wrote."""
-    # Its own for each run, as a killed one may have left the like.
+    """Runs the pipeline and returns the manifest of its files."""
+    # A killed run may have left the file of another name.
     outcome = f"{WORK_FOLDER}/outcome-{uuid.uuid4().hex}.json"
-    _run_pipeline(
-        PipelineTask(
-            task.plan,
-            task.files,
-            task.tokenizer,
-            output_dir,
-            outcome,
-        ),
-        options,
-        task.log,
-    )
-    if size_of(join(output_dir, outcome)) is None:
-        raise _not_shared(output_dir, outcome)
-    values = json.loads(read_bytes(join(output_dir, outcome)))
-    if values["mistake"] is not None:
-        raise UserError(values["mistake"])
-    blocks = [BlockSummary.from_header(b) for b in values["blocks"]]
-    counts = np.array(values["counts"], dtype=np.int64)
-    jobs = plan_jobs(task.plan, counts)
-    warnings = [line for block in blocks for line in block.warnings]
-    for line in (
-        *first_warnings(warnings),
-        *held_out_warnings(task.plan, jobs, counts),
-    ):
-        task.log(f"warning: {line}")
-    results = {r["name"]: ShardResult(**r) for r in values["results"]}
-    for result in results.values():
-        if size_of(join(output_dir, result.name)) != result.size:
-            raise _not_shared(output_dir, result.name)
-    corpora = {n: CorpusSummary(**c) for n, c in values["corpora"].items()}
-    in_order = [results[job.name] for job in jobs]
-    return manifest_of(task.plan, blocks, corpora, in_order)
-
-
-def _not_shared(output_dir: str, name: str) -> OSError:
-    return _failed(
-        f"{output_dir} has no {name}, though a worker wrote it; `output_dir` "
-        "takes a folder that all workers share, or a URL as gs://bucket/folder"
-    )
-
-
-def _run_pipeline(
-    task: PipelineTask, options: PipelineOptions, log: Callable[[str], None]
-) -> None:
     runner = options.view_as(StandardOptions).runner
     try:
         pipeline = beam.Pipeline(options=options)
-    # An unknown runner, one whose library is missing, or one that lacks an
-    # option that it needs.
+    # The runner is unknown, its library is missing, or it lacks an option.
     except (ValueError, ImportError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(
             f"`beam_options`=--runner={runner}: {reason}."
         ) from None
-    add_steps(pipeline, task)
-    log(f"{task.output_dir}: the pipeline runs on {runner}.")
+    add_steps(pipeline, task, output_dir, outcome)
+    log(f"{output_dir}: the pipeline runs on {runner}.")
     try:
         state = pipeline.run().wait_until_finish()
-    # Every runner has errors of its own.
+    # Every runner raises errors of its own types.
     except Exception as error:
         raise _failed(str(error) or repr(error)) from error
     if state not in (None, PipelineState.DONE):
         raise _failed(f"it ended as {state}")
 
+    def check(name: str, size: int | None) -> None:
+        found = size_of(join(output_dir, name))
+        if found is None or size not in (None, found):
+            raise _failed(
+                f"{output_dir} has no {name}, though a worker wrote it; "
+                "`output_dir` takes a folder that all workers share, or a URL "
+                "as gs://bucket/folder"
+            )
+
+    check(outcome, None)
+    values = json.loads(read_bytes(join(output_dir, outcome)))
+    if "error" in values:
+        raise UserError(values["error"])
+    for line in values["warnings"]:
+        log(f"warning: {line}")
+    manifest = Manifest.from_dict(values["manifest"], join(output_dir, outcome))
+    for name, _, size in manifest.training + manifest.held_out:
+        check(name, size)
+    return manifest
+
 
 def _failed(reason: str) -> OSError:
-    """An OSError, so that the folder stays marked as unfinished."""
-    # The last line of a traceback says what it is about.
+    """Returns an OSError, after which the folder stays unfinished."""
+    # The last line of a traceback is its message.
     last = [line for line in reason.split("\n") if line.strip()][-1].strip()
     return ChildProcessError(
         errno.ECHILD,
@@ -213,8 +175,9 @@ def _make_remote(
     output_dir: str,
     options: PipelineOptions,
     overwrite: bool,
+    log: _Log,
 ) -> RecordsReport:
-    """Makes records in a folder that only Beam can reach."""
+    """`make_records` for a folder that only Beam can access."""
     started = time.monotonic()
     output_dir = output_dir.rstrip("/")
     if overwrite:
@@ -222,13 +185,13 @@ def _make_remote(
             f"`overwrite`: nothing is removed from {output_dir}; remove it "
             "yourself, or choose another folder."
         )
-    _claim_remote(output_dir, task.plan)
+    _claim_remote(output_dir, task.plan.to_json().encode("utf-8"))
     for warning in task.plan.recipe.warnings():
-        task.log(f"warning: {warning}")
+        log(f"warning: {warning}")
     try:
-        manifest = _run(task, output_dir, options)
+        manifest = _run(task, output_dir, options, log)
     except UserError:
-        # What repairs the mistake makes another plan of it.
+        # Correcting the mistake changes the plan.
         remove_work_folder(output_dir)
         raise
     with tempfile.TemporaryDirectory() as folder:
@@ -243,29 +206,28 @@ def _make_remote(
     return RecordsReport(output_dir, manifest, seconds)
 
 
-def _claim_remote(output_dir: str, plan: RecordsPlan) -> None:
-    """Marks a remote folder as one whose records are unfinished.
+def _claim_remote(output_dir: str, plan: bytes) -> None:
+    """Marks a remote folder as unfinished records of a plan.
 
     Raises:
       UserError: it holds something else.
     """
-    text = json.dumps(plan.to_dict()).encode("utf-8")
-    mark = join(output_dir, _MARK)
-    is_marked = size_of(mark) is not None
-    if is_marked and read_bytes(mark) != text:
+    state = join(output_dir, _STATE)
+    is_unfinished = size_of(state) is not None
+    if is_unfinished and json.loads(read_bytes(state)) != json.loads(plan):
         raise UserError(
             f"`output_dir`={output_dir}: holds unfinished records of another "
             "text, vocabulary or recipe; choose another folder, or remove it."
         )
     for name in (MANIFEST_FILE, RECIPE_FILE):
         if size_of(join(output_dir, name)) is not None and (
-            name == MANIFEST_FILE or not is_marked
+            name == MANIFEST_FILE or not is_unfinished
         ):
             raise UserError(
                 f"`output_dir`={output_dir}: holds a {name} already; choose "
                 "another folder, or remove it."
             )
-    _write_bytes(output_dir, _MARK, text)
+    _write_bytes(output_dir, _STATE, plan)
 
 
 def _write_bytes(folder: str, name: str, content: bytes) -> None:
