@@ -192,8 +192,13 @@ class Workshop:
         )
 
     def digests(self, name: str = "out") -> dict[str, str]:
-        """A fingerprint of each file of a folder, by name."""
+        """A digest of each file of a folder, by name."""
         return digests(self.folder / name)
+
+    def records(self, name: str = "out") -> dict[str, str]:
+        """A digest of each record file of a folder, by name."""
+        found = self.digests(name)
+        return {file: d for file, d in found.items() if "tfrecord" in file}
 
     def mixed_inputs(self) -> tuple[str, dict[str, Any]]:
         """Three corpora in two formats, seven documents twice; settings."""

@@ -1,4 +1,5 @@
-import collections
+"""Building record folders: their content, and how they are resumed."""
+
 import dataclasses
 import errno
 import json
@@ -13,21 +14,14 @@ from collections.abc import Iterator
 
 import pytest
 import tensorflow as tf
-from records_corpus import (
-    VOCABULARY,
-    Workshop,
-    digests,
-    parsed,
-    text,
-    write_vocabulary,
-)
+from records_corpus import VOCABULARY, Workshop, parsed, text
 
 from bert_tf.errors import UserError
 from bert_tf.records import build as build_module
 from bert_tf.records import corpus
-from bert_tf.records.build import create_records, work_folder
+from bert_tf.records.build import work_folder
 from bert_tf.records.folder import RecordFolder
-from bert_tf.records.plan import RecordsPlan
+from bert_tf.records.plan import RecordsPlan, RecordsTask
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import read_records
 from bert_tf.records.shards import ShardBuilder
@@ -41,45 +35,64 @@ from tests import commands
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "records"
 STATIC = {"static_masking": True, "dupe_factor": 3}
+NEW = {"max_seq_length": 64, "num_shards": 2}
 
 
-@pytest.mark.parametrize("kind", ["plain", "static", "packed", "mixed"])
+@pytest.mark.parametrize("kind", ["static", "mixed"])
 def test_bytes_do_not_depend_on_the_workers(
     workshop: Workshop, kind: str
 ) -> None:
-    inputs = ""
-    changes = {"static": STATIC, "packed": {"packing": True}}.get(kind, {})
-    if kind == "mixed":
-        inputs, changes = workshop.mixed_inputs()
-    reports = [
+    inputs, changes = (
+        workshop.mixed_inputs() if kind == "mixed" else ("", STATIC)
+    )
+    one, three = (
         workshop.build(f"w{workers}", workers, inputs, **changes)
         for workers in (1, 3)
-    ]
-    one = workshop.digests("w1")
-    assert len([name for name in one if name.startswith("records-")]) == 3
-    assert one == workshop.digests("w3")
-    assert not (workshop.folder / "w1" / ".work").exists()
-    assert reports[0].statistics == reports[1].statistics
-    assert reports[0].corpora == reports[1].corpora
+    )
+    names = [path.name for path in (workshop.folder / "w3").iterdir()]
+    assert sum(name.startswith("records-") for name in names) == 3
+    assert ".work" not in names
+    assert workshop.digests("w1") == workshop.digests("w3")
+    assert one.manifest == three.manifest
+
+
+@pytest.mark.parametrize("kind", ["plain", "static"])
+def test_bytes_stay_as_they_were(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Changed records would break the resumption of builds.
+
+    The digests were recorded when the format was fixed.
+    """
+    monkeypatch.setattr(corpus, "BLOCK_BYTES", 8 << 20)
+    (workshop.folder / "text.txt").write_text(text(40, seed=7))
+    changes = STATIC | {"whole_word_mask": True} if kind == "static" else {}
+    workshop.build(
+        inputs=f"{workshop.folder}/text.txt",
+        max_seq_length=64,
+        max_predictions_per_seq=20,
+        held_out=0.2,
+        num_shards=2,
+        **changes,
+    )
+    recorded = json.loads((GOLDEN / "digests.json").read_text())
+    assert workshop.records() == recorded[kind]
 
 
 def test_records_hold_the_text(workshop: Workshop) -> None:
     report = workshop.build(max_seq_length=512, max_predictions_per_seq=76)
-    tokenizer = BertTokenizer(VOCABULARY)
     lines = [
         line
         for name in ("a.txt", "b.txt")
         for line in (workshop.folder / name).read_text().split("\n")
         if line
     ]
-    whole = [x for row in tokenizer.tokenize(lines).to_list() for x in row]
-    flat = "," + ",".join(map(str, whole)) + ","
+    tokens = BertTokenizer(VOCABULARY).tokenize(lines).flat_values.numpy()
+    flat = f",{','.join(map(str, tokens.tolist()))},"
     files = sorted((workshop.folder / "out").glob("*.tfrecord"))
     rows = [row for path in files for row in parsed(path)]
-    assert len(rows) == (
-        report.statistics["records"] + report.statistics["held_out_records"]
-    )
-    seen = collections.Counter()
+    statistics = report.statistics
+    assert len(rows) == statistics["records"] + statistics["held_out_records"]
     for row in rows:
         ids, segments = row["input_ids"], row["segment_ids"]
         assert len(ids) == len(segments) <= 512
@@ -88,30 +101,28 @@ def test_records_hold_the_text(workshop: Workshop) -> None:
         assert ids[-1] == VOCABULARY.sep_id
         assert segments == [0] * (first + 1) + [1] * (len(ids) - first - 1)
         text_a, text_b = ids[1:first], ids[first + 1 : -1]
-        for part in (text_a, text_b):
-            assert f",{','.join(map(str, part))}," in flat
-        both = f",{','.join(map(str, text_a + text_b))},"
+        parts = [text_a, text_b]
         if row["next_sentence_labels"] == [0] and len(ids) < 512:
-            assert both in flat
-        seen.update(text_a)
-    # The statistics are those of the text.
-    assert report.statistics["tokens"] == len(whole)
-    assert report.statistics["sentences"] == len(lines)
-    assert report.statistics["documents"] == 90
-    training = rows[-report.statistics["records"] :]
-    assert report.statistics["record_tokens"] == sum(
+            parts.append(text_a + text_b)
+        for part in parts:
+            assert f",{','.join(map(str, part))}," in flat
+    assert statistics["tokens"] == len(tokens)
+    assert statistics["sentences"] == len(lines)
+    assert statistics["documents"] == 90
+    training = rows[-statistics["records"] :]
+    assert statistics["record_tokens"] == sum(
         len(row["input_ids"]) for row in training
     )
     random_next = sum(row["next_sentence_labels"] == [1] for row in training)
-    assert report.statistics["random_next"] == random_next
+    assert statistics["random_next"] == random_next
     assert 0.3 < random_next / len(training) < 0.7
     assert f"{len(training):,} training records" in str(report)
-    assert "next: python -m tools.run_pretraining" in str(report)
+    assert "python -m tools.run_pretraining" in str(report)
 
 
 def test_static_records_are_those_of_the_original(workshop: Workshop) -> None:
     workshop.build(**STATIC)
-    folder = workshop.folder / "out"
+    workshop.build("plain", dupe_factor=3)
     # name_to_features of run_pretraining.py in google-research/bert.
     specification = {
         "input_ids": tf.io.FixedLenFeature([48], tf.int64),
@@ -122,162 +133,115 @@ def test_static_records_are_those_of_the_original(workshop: Workshop) -> None:
         "masked_lm_weights": tf.io.FixedLenFeature([7], tf.float32),
         "next_sentence_labels": tf.io.FixedLenFeature([1], tf.int64),
     }
-    plain = workshop.build("plain", dupe_factor=3)
-    total = 0
-    for path in sorted(folder.glob("records-*")):
-        records = list(read_records(path))
-        twins = parsed(workshop.folder / "plain" / path.name)
-        assert len(records) == len(twins)
-        total += len(records)
-        batch = tf.io.parse_example(records, specification)
-        for row, twin in enumerate(twins):
-            one = {name: value[row].numpy() for name, value in batch.items()}
-            size = len(twin["input_ids"])
+    for path in sorted((workshop.folder / "out").glob("records-*")):
+        batch = tf.io.parse_example(list(read_records(path)), specification)
+        columns = {name: value.numpy() for name, value in batch.items()}
+        plain = parsed(workshop.folder / "plain" / path.name)
+        assert len(columns["input_ids"]) == len(plain) > 0
+        for row, expected in enumerate(plain):
+            one = {name: values[row] for name, values in columns.items()}
+            size = len(expected["input_ids"])
             assert one["input_mask"].tolist() == [1] * size + [0] * (48 - size)
-            assert one["segment_ids"][:size].tolist() == twin["segment_ids"]
             used = one["masked_lm_weights"] == 1
             assert used.sum() == min(7, max(1, round(size * 0.15)))
-            restored = one["input_ids"].copy()
-            restored[one["masked_lm_positions"][used]] = one["masked_lm_ids"][
-                used
-            ]
-            assert restored[:size].tolist() == twin["input_ids"]
-            assert not one["input_ids"][size:].any()
-            assert (
-                one["next_sentence_labels"].tolist()
-                == twin["next_sentence_labels"]
-            )
-    assert total == plain.statistics["records"]
-
-
-def test_a_finished_folder_says_so_and_is_left_alone(
-    workshop: Workshop,
-) -> None:
-    workshop.build()
-    files = sorted((workshop.folder / "out").iterdir())
-    times = [path.stat().st_mtime_ns for path in files]
-    lines: list[str] = []
-    report = workshop.build(log=lines.append)
-    assert "all records are there already" in " ".join(lines)
-    assert report.statistics["records"] > 0
-    assert sorted((workshop.folder / "out").iterdir()) == files
-    assert [path.stat().st_mtime_ns for path in files] == times
+            positions = one["masked_lm_positions"][used]
+            one["input_ids"][positions] = one["masked_lm_ids"][used]
+            for name in ("input_ids", "segment_ids"):
+                assert one[name][:size].tolist() == expected[name]
+                assert not one[name][size:].any()
+            name = "next_sentence_labels"
+            assert one[name].tolist() == expected[name]
 
 
 class Killed(BaseException):
-    """Stands for a kill: no handler of errors sees it."""
+    """Simulates a kill: no handler of errors catches it."""
 
 
-@pytest.mark.parametrize(
-    ("stage", "steps"),
-    [
-        ("tokenize_corpus", 1),
-        ("tokenize_corpus", 3),
-        ("decide_repeats", 0),
-        ("build_shards", 1),
-        ("build_shards", 2),
-    ],
-)
 def test_a_run_that_stops_anywhere_is_finished_by_the_next(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, stage: str, steps: int
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next run may have more workers, and refuses another recipe."""
+    """The next run may have more workers; another recipe is refused."""
     inputs, settings = workshop.mixed_inputs()
     workshop.build("whole", 1, inputs, **settings)
-    work = getattr(build_module, stage)
+    whole = workshop.digests("whole")
+    for stage, steps in (
+        ("tokenize_corpus", 3),
+        ("allocate", 0),
+        ("build_shards", 2),
+    ):
+        work = getattr(build_module, stage)
 
-    def stop_after(*arguments: object) -> Iterator[object]:
-        for number, result in enumerate(work(*arguments), start=1):
-            yield result
-            if number == steps:
-                raise Killed
+        def stop_after(*arguments, work=work, steps=steps) -> Iterator[object]:
+            for number, result in enumerate(work(*arguments), start=1):
+                yield result
+                if number == steps:
+                    raise Killed
 
-    def stop(*arguments: object) -> None:
-        work(*arguments)
-        raise Killed
+        def stop(*arguments, work=work) -> None:
+            work(*arguments)
+            raise Killed
 
-    with monkeypatch.context() as killing:
-        killing.setattr(build_module, stage, stop_after if steps else stop)
-        with pytest.raises(Killed):
-            workshop.build("out", 1, inputs, **settings)
-    with pytest.raises(UserError, match="unfinished; run"):
-        RecordFolder.open(workshop.folder / "out")
-    with pytest.raises(UserError, match="seed is 12345 there and 7"):
-        workshop.build("out", 1, inputs, seed=7, **settings)
-    other = inputs.replace("big:0.5", "big:2")
-    with pytest.raises(UserError, match=r"weight of .* is 0.5 there and 2"):
-        workshop.build("out", 1, other, **settings)
-    lines: list[str] = []
-    workshop.build("out", 2, inputs, log=lines.append, **settings)
-    assert any("resuming after" in line for line in lines)
-    assert workshop.digests() == workshop.digests("whole")
+        with monkeypatch.context() as patch:
+            patch.setattr(build_module, stage, stop_after if steps else stop)
+            with pytest.raises(Killed):
+                workshop.build(stage, 1, inputs, **settings)
+        with pytest.raises(UserError, match="unfinished; run"):
+            RecordFolder.open(workshop.folder / stage)
+        with pytest.raises(UserError, match="seed is 12345 there and 7"):
+            workshop.build(stage, 1, inputs, seed=7, **settings)
+        other = inputs.replace("big:0.5", "big:2")
+        with pytest.raises(UserError, match=r"weight of .* is 0.5 there and 2"):
+            workshop.build(stage, 1, other, **settings)
+        lines: list[str] = []
+        workers = 2 if steps == 3 else 1
+        workshop.build(stage, workers, inputs, log=lines.append, **settings)
+        assert any("resuming after" in line for line in lines)
+        assert workshop.digests(stage) == whole
 
 
 def test_only_missing_shards_are_made(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = build_module.build_shards
-    asked: list[str] = []
+    requested: list[int] = []
 
     def one_then_stop(builder: ShardBuilder, jobs: list, workers: int):
-        asked.extend(job.name for job in jobs)
+        requested.append(len(jobs))
         yield from build(builder, jobs[:1], workers)
         raise Killed
 
     monkeypatch.setattr(build_module, "build_shards", one_then_stop)
-    for expected in (4, 3, 2, 1):
-        asked.clear()
+    for _ in range(3):
         with pytest.raises(Killed):
             workshop.build()
-        assert len(asked) == expected
+    assert requested == [4, 3, 2]
 
 
 def test_full_disk_keeps_what_was_complete(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workshop.build("whole")
-
     def full(path: pathlib.Path, rows: object) -> None:
         pathlib.Path(path).write_bytes(b"half a shard")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    monkeypatch.setattr("bert_tf.records.shards.write_records", full)
-    with pytest.raises(OSError, match="No space left"):
-        workshop.build()
-    left = [p.name for p in (workshop.folder / "out").rglob("*") if p.is_file()]
-    assert not [name for name in left if "tfrecord" in name]
-    monkeypatch.undo()
-    monkeypatch.setattr(corpus, "BLOCK_BYTES", 8000)
+    with monkeypatch.context() as patch:
+        patch.setattr("bert_tf.records.shards.write_records", full)
+        with pytest.raises(OSError, match="No space left"):
+            workshop.build()
+    assert not list((workshop.folder / "out").rglob("*tfrecord*"))
+    assert list((workshop.folder / "out").rglob("*.tokens"))
     workshop.build()
+    workshop.build("whole")
     assert workshop.digests("out") == workshop.digests("whole")
 
 
-def test_overwrite_keeps_what_is_there_until_the_new_is_finished(
-    workshop: Workshop,
-) -> None:
-    workshop.build()
-    before = workshop.digests("out")
-    (workshop.folder / "a.txt").write_bytes(b"caf\xe9\n\nmore\n")
-    with pytest.raises(UserError, match="is not UTF-8"):
-        workshop.build(overwrite=True)
-    assert workshop.digests("out") == before
-    (workshop.folder / "a.txt").write_bytes(
-        b"one two .\nthree .\n\nfour .\n" * 30
-    )
-    workshop.build(overwrite=True, held_out=0.0)
-    assert workshop.digests("out") != before
-    assert RecordFolder.open(workshop.folder / "out").num_records > 0
-    assert not list(workshop.folder.glob(".out*"))
-
-
-# Replaces records in folders 1, 2, ... by forks that end before the first,
-# second, ... change of a name, until one is not ended before it has finished.
+# Replaces the records in folders 1, 2, ... in forks that are killed before the
+# first, second, ... change of a name, until one finishes.
 KILLED = """
 import itertools, os, pathlib, shutil, sys
-from bert_tf.records import build, corpus
+from bert_tf.records import build
 from bert_tf.records.recipe import RecordsRecipe
 
-corpus.BLOCK_BYTES = 8000
 folder = pathlib.Path(sys.argv[1])
 finish = build.finish
 
@@ -315,12 +279,13 @@ for number in itertools.count(1):
         print(number)
         sys.exit(code)
 """
-NEW = {"max_seq_length": 64, "num_shards": 2}
 
 
 def test_killed_at_every_step_of_a_replacement(workshop: Workshop) -> None:
     """The next run finishes it, or keeps the old records as they were."""
     folder = workshop.folder
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text(text(5))
     workshop.build("new", **NEW)
     workshop.build("old")
     (folder / "old" / "notes.txt").write_text("the user's own")
@@ -328,7 +293,7 @@ def test_killed_at_every_step_of_a_replacement(workshop: Workshop) -> None:
     new["notes.txt"] = old["notes.txt"]
     script = [sys.executable, "-c", KILLED, str(folder)]
     done = subprocess.run(script, cwd=ROOT, check=True, capture_output=True)
-    # Two renames, and what is removed of the old folder.
+    # Two renames, and the removal of the old files.
     assert (last := int(done.stdout)) > 8
     for number in range(1, last + 1):
         shutil.copytree(folder / str(number), folder / "again")
@@ -346,21 +311,9 @@ def test_killed_at_every_step_of_a_replacement(workshop: Workshop) -> None:
     assert not list((folder / str(last)).glob(".out*"))
 
 
-def test_other_records_that_were_never_put_in_place_give_way(
-    workshop: Workshop,
-) -> None:
-    """A killed replacement does not keep the next one from other settings."""
-    workshop.build("new", **NEW)
-    workshop.build()
-    workshop.build(".out.new", seed=9)
-    workshop.build(**NEW, overwrite=True)
-    assert workshop.digests("out") == workshop.digests("new")
-    assert not list(workshop.folder.glob(".out*"))
-
-
 @pytest.mark.slow
 def test_killed_for_good_at_any_moment(workshop: Workshop) -> None:
-    """kill -9 again and again; the end is the same, byte for byte."""
+    """kill -9 again and again; the result is the same, byte for byte."""
     command = [
         "tools.create_pretraining_data",
         f"--input={workshop.folder}/*.txt",
@@ -374,43 +327,58 @@ def test_killed_for_good_at_any_moment(workshop: Workshop) -> None:
     assert not commands.run(*command, f"--output_dir={whole}").returncode
     command.append(f"--output_dir={out}")
     stopped = 0
-    for delay in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3):
+    for delay in (0.0, 0.1, 0.2):
         run = commands.Command(*command, log=workshop.folder / "log")
         while run.poll() is None:
             if (out / ".work").exists():
                 time.sleep(delay)
                 run.kill()
                 stopped += run.wait() == -signal.SIGKILL
-    assert stopped >= 4
+    assert stopped >= 2
     assert not commands.run(*command).returncode
     assert workshop.digests("out") == workshop.digests("whole")
 
 
-def test_other_records_are_refused_and_overwritten(workshop: Workshop) -> None:
-    workshop.build()
+def test_finished_records_are_kept_refused_or_replaced(
+    workshop: Workshop,
+) -> None:
+    report = workshop.build()
+    out, keep = workshop.folder / "out", workshop.folder / "out" / "notes.txt"
+    keep.write_text("the user's own")
+    times = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    lines: list[str] = []
+    again = workshop.build(log=lines.append)
+    assert "all records are there already" in " ".join(lines)
+    assert again.manifest == report.manifest
     with pytest.raises(
         UserError,
         match="max_seq_length is 48 there and 64 now.*another folder.*overwr",
     ):
         workshop.build(max_seq_length=64)
-    (workshop.folder / "a.txt").write_text(text(61))
+    before = (workshop.folder / "a.txt").read_bytes()
+    tokens = workshop.vocab_file.read_text()
+    (workshop.folder / "a.txt").write_bytes(b"caf\xe9\n\nmore\n")
     with pytest.raises(UserError, match=r"a\.txt was changed since"):
         workshop.build()
-    tokens = workshop.vocab_file.read_text()
     workshop.vocab_file.write_text(f"{tokens}new\n")
     with pytest.raises(UserError, match="the vocabulary is another one"):
         workshop.build()
-    workshop.vocab_file.write_text(tokens)
-    keep = workshop.folder / "out" / "notes.txt"
-    keep.write_text("the user's own")
-    workshop.build(max_seq_length=64, num_shards=2, overwrite=True)
-    folder = RecordFolder.open(workshop.folder / "out")
-    assert folder.max_seq_length == 64
-    assert len(list((workshop.folder / "out").glob("records-*.tfrecord"))) == 2
+    # Old records are kept until the new ones are finished.
+    with pytest.raises(UserError, match="is not UTF-8"):
+        workshop.build(overwrite=True)
+    assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == times
+    (workshop.folder / "a.txt").write_bytes(before)
+    # Left by a killed replacement with other settings.
+    workshop.build(".out.new", seed=9)
+    workshop.build(**NEW, overwrite=True)
+    workshop.build("new", **NEW)
     assert keep.read_text() == "the user's own"
+    keep.unlink()
+    assert workshop.digests("out") == workshop.digests("new")
+    assert not list(workshop.folder.glob(".out*"))
 
 
-def test_a_folder_of_something_else_is_not_touched(workshop: Workshop) -> None:
+def test_folders_that_are_not_written_to(workshop: Workshop) -> None:
     folder = workshop.folder / "model"
     folder.mkdir()
     (folder / "recipe.json").write_text("{}")
@@ -421,42 +389,38 @@ def test_a_folder_of_something_else_is_not_touched(workshop: Workshop) -> None:
     (workshop.folder / "file").write_text("x")
     with pytest.raises(UserError, match="is a file"):
         workshop.build("file")
-
-
-def test_two_runs_at_once_are_refused(workshop: Workshop) -> None:
+    plan = RecordsPlan(RecordsRecipe(), "", (), {})
     with (
-        work_folder(
-            workshop.folder / "out",
-            RecordsPlan(RecordsRecipe(), "", (), {}),
-            WordPiece(VOCABULARY),
-        ),
+        work_folder(workshop.folder / "out", plan),
         pytest.raises(UserError, match="another run is writing there"),
     ):
         workshop.build()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_a_corpus_of_few_documents(workshop: Workshop) -> None:
+    one = workshop.folder / "a.txt"
+    (workshop.folder / "b.txt").write_text("\n")
+    for content, message in (
         ("one sentence .\nand two .\n", "one single document.*blank line"),
         (" \n\n\t\n", "holds no text"),
         ("\u200b\n\u200b\n", "holds no text"),
-    ],
-)
-def test_a_corpus_that_gives_nothing(
-    workshop: Workshop, content: str, message: str
-) -> None:
-    (workshop.folder / "a.txt").write_text(content)
-    (workshop.folder / "b.txt").write_text("\n")
-    with pytest.raises(UserError, match=message):
-        workshop.build(num_shards=0)
-
-
-def test_two_documents_are_enough(workshop: Workshop) -> None:
-    (workshop.folder / "a.txt").write_text("bal del .\nfim gor .\n\nkun .\n")
-    (workshop.folder / "b.txt").write_text("\n")
-    lines: list[str] = []
+    ):
+        one.write_text(content)
+        with pytest.raises(UserError, match=message):
+            workshop.build(num_shards=0)
+    one.write_text(text(1, seed=4) * 2)
+    for kind in ("seed", "packing", "static_masking"):
+        report = workshop.build(
+            **{kind: True, "random_next_prob": 0.0, "overwrite": True}
+        )
+        assert report.statistics["random_next"] == 0
+        folder = RecordFolder.open(workshop.folder / "out")
+        rows = [row for f in folder.training_files for row in parsed(f.path)]
+        labels = [x for row in rows for x in row["next_sentence_labels"]]
+        assert set(labels) == {0}
+    one.write_text("bal del .\nfim gor .\n\nkun .\n")
     for seed in range(3):
+        lines: list[str] = []
         report = workshop.build(
             f"out{seed}", seed=seed, held_out=0.4, log=lines.append
         )
@@ -465,7 +429,7 @@ def test_two_documents_are_enough(workshop: Workshop) -> None:
         folder = RecordFolder.open(workshop.folder / f"out{seed}")
         assert folder.num_records == report.statistics["records"]
         assert folder.num_held_out == 0
-    assert all("too few to hold out 40.0%" in line for line in lines)
+        assert "too few to hold out 40.0%" in " ".join(lines)
 
 
 def test_held_out_documents_are_not_trained_on(workshop: Workshop) -> None:
@@ -485,38 +449,35 @@ def test_held_out_documents_are_not_trained_on(workshop: Workshop) -> None:
     assert not held_out & runs_of_tokens("records-*")
 
 
-def test_a_line_of_a_million_characters(workshop: Workshop) -> None:
+def test_a_line_of_many_characters(workshop: Workshop) -> None:
     with (workshop.folder / "b.txt").open("a") as file:
-        file.write("\n\nbal .\n" + "bal " * 250_000 + "\n")
+        file.write("\n\nbal .\n" + "bal " * 50_000 + "\n")
     number = len((workshop.folder / "b.txt").read_text().split("\n")) - 1
-    with pytest.raises(UserError) as caught:
+    place = f"b.txt, line {number}: one sentence of more than"
+    with pytest.raises(UserError, match=f"{place}.*`long_lines`=cut") as caught:
         workshop.build()
-    message = str(caught.value)
-    assert f"b.txt, line {number}: one sentence of more than" in message
-    assert "250,000 tokens, of which a record keeps at most 45" in message
-    assert "pass `long_lines`=cut" in message
+    assert "50,000 tokens, of which a record keeps at most 45" in str(
+        caught.value
+    )
     assert not (workshop.folder / "out").exists()
     lines: list[str] = []
     report = workshop.build(log=lines.append, long_lines="cut")
-    (warning,) = [line for line in lines if "warning" in line]
-    assert f"b.txt, line {number}: one sentence of more than" in warning
-    assert report.statistics["tokens_cut"] > 200_000
+    assert sum(place in line and "warning" in line for line in lines) == 1
+    assert report.statistics["tokens_cut"] > 40_000
 
 
 def test_the_tokenizer_config_beside_the_vocabulary(workshop: Workshop) -> None:
-    """Accents kept, a token added that takes two words, and both remembered."""
-    folder = workshop.vocab_file.parent
+    """Accents kept, and a token added that spans two words."""
     tokens = list(VOCABULARY.tokens)
-    added = {"content": "bal bam", "id": len(tokens)}
+    config = workshop.vocab_file.parent / "tokenizer_config.json"
+    decoder = {str(len(tokens)): {"content": "bal bam", "id": len(tokens)}}
     values = {"do_lower_case": True, "strip_accents": False}
-    config = folder / "tokenizer_config.json"
-    decoder = {str(len(tokens)): added}
     config.write_text(json.dumps({**values, "added_tokens_decoder": decoder}))
     (workshop.folder / "a.txt").write_text("bal bam bal .\nbál bal .\n\n" * 40)
     (workshop.folder / "b.txt").write_text("Bal Bam . bal\nbam\n\n" * 40)
-    workshop.build(held_out=0.0, short_seq_prob=0.0)
+    settings = {"held_out": 0.0, "short_seq_prob": 0.0}
+    workshop.build(**settings)
     out = RecordFolder.open(workshop.folder / "out")
-    assert out.vocabulary.tokens == (*tokens, "bal bam")
     assert out.tokenizer.config == TokenizerConfig.of(
         True, False, added_tokens=[AddedToken("bal bam")]
     )
@@ -526,14 +487,11 @@ def test_the_tokenizer_config_beside_the_vocabulary(workshop: Workshop) -> None:
         for row in parsed(file.path)
         for number in row["input_ids"]
     }
-    of = out.vocabulary.ids
-    assert ids == {of[t] for t in ("[CLS]", "[SEP]", "[UNK]", ".")} | {
-        of[t] for t in ("bal", "bam", "bal bam")
-    }
-    workshop.build(held_out=0.0, short_seq_prob=0.0)
+    expected = ("[CLS]", "[SEP]", "[UNK]", ".", "bal", "bam", "bal bam")
+    assert ids == {out.vocabulary.ids[token] for token in expected}
     config.write_text(json.dumps({"do_lower_case": True}))
     with pytest.raises(UserError, match="strip_accents is False there and Tr"):
-        workshop.build(held_out=0.0, short_seq_prob=0.0)
+        workshop.build(**settings)
 
 
 def test_case_that_contradicts_the_vocabulary(workshop: Workshop) -> None:
@@ -545,18 +503,17 @@ def test_case_that_contradicts_the_vocabulary(workshop: Workshop) -> None:
     config.unlink()
     tokens = workshop.vocab_file.read_text()
     workshop.vocab_file.write_text(tokens + "Capital\n")
-    # Hugging Face's say nothing of case in some folders.
-    for without in (None, "{}"):
-        if without:
-            config.write_text(without)
+    # Some folders of Hugging Face do not state the case.
+    for content in (None, "{}"):
+        if content:
+            config.write_text(content)
         with pytest.raises(UserError, match="`lower_case`=False for a cased"):
             workshop.build("other")
 
 
 def test_fields_added_later_keep_folders_and_runs_of_before(
-    workshop: Workshop,
+    tmp_path: pathlib.Path,
 ) -> None:
-    """What the code before these fields wrote and took for the same."""
     before = {
         "5d4e42abb17940ca982fd6f31f105f44dc42295801718bd22150711d7b3af12c": {},
         "b4e485dd774cf9c49f3d353a6563f36b70a731b461a4becf3d402301e24b68a1": {
@@ -564,17 +521,15 @@ def test_fields_added_later_keep_folders_and_runs_of_before(
             "packing": True,
         },
     }
+    state = tmp_path / ".work" / "state.json"
+    state.parent.mkdir()
     for fingerprint, changes in before.items():
         recipe = RecordsRecipe(**changes)
-        assert digest(recipe.to_dict()) == fingerprint
         tokenizer = WordPiece(VOCABULARY, TokenizerConfig.of())
-        plan = RecordsPlan.of(recipe, tokenizer, ())
-        # What is unfinished is known by this, in a file or in a bucket.
-        assert digest(plan.to_dict()["recipe"]) == fingerprint
-        state = workshop.folder / "state.json"
-        plan.save(state)
-        assert RecordsPlan.load(state) == plan
-        assert "random_next_prob" not in state.read_text()
+        plan = RecordsTask.of(recipe, tokenizer, ()).plan
+        state.write_text(plan.to_json())
+        assert digest(json.loads(state.read_text())["recipe"]) == fingerprint
+        assert RecordsPlan.of_folder(tmp_path) == plan
         other = dataclasses.replace(recipe, random_next_prob=0.0)
         assert RecordsRecipe.from_dict(other.to_dict(), "x") == other
         pair = plan, dataclasses.replace(plan, recipe=other)
@@ -585,48 +540,8 @@ def test_fields_added_later_keep_folders_and_runs_of_before(
             )
 
 
-def test_one_document_will_do_where_no_next_sentence_is_random(
-    workshop: Workshop,
-) -> None:
-    document = text(1, seed=4)
-    (workshop.folder / "a.txt").write_text(document + document)
-    (workshop.folder / "b.txt").write_text("\n")
-    for kind in ({}, {"packing": True}, {"static_masking": True}):
-        settings = kind | {"random_next_prob": 0.0, "overwrite": True}
-        report = workshop.build(**settings)
-        assert "0.0% with a random next sentence" in str(report)
-        folder = RecordFolder.open(workshop.folder / "out")
-        assert folder.recipe.random_next_prob == 0
-        rows = [row for f in folder.training_files for row in parsed(f.path)]
-        labels = [x for row in rows for x in row["next_sentence_labels"]]
-        assert set(labels) == {0}
-
-
 def test_recipe_warns_of_predictions_that_do_not_fit_the_share() -> None:
     assert RecordsRecipe().warnings() == []
     assert "masks only 3.9%" in RecordsRecipe(max_seq_length=512).warnings()[0]
     never = RecordsRecipe(max_predictions_per_seq=76).warnings()
     assert "is never reached" in never[0]
-
-
-@pytest.mark.parametrize("kind", ["plain", "static"])
-def test_bytes_stay_as_they_were(tmp_path: pathlib.Path, kind: str) -> None:
-    """What the same text and seed gave when the format was fixed.
-
-    Records that change without a reason break the resumption of old runs; a
-    change with a reason gives new values here.
-    """
-    (tmp_path / "text.txt").write_text(text(40, seed=7))
-    changes = STATIC | {"whole_word_mask": True} if kind == "static" else {}
-    create_records(
-        [tmp_path / "text.txt"],
-        write_vocabulary(tmp_path / "vocab"),
-        tmp_path / "out",
-        RecordsRecipe(max_seq_length=64, held_out=0.2, num_shards=2, **changes),
-        workers=2,
-        log=lambda line: None,
-    )
-    found = digests(tmp_path / "out")
-    found = {name: d for name, d in found.items() if "tfrecord" in name}
-    recorded = json.loads((GOLDEN / "digests.json").read_text())
-    assert found == recorded[kind]

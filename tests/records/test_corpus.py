@@ -18,8 +18,8 @@ from bert_tf.records.corpus import Block, read_blocks
 from bert_tf.records.plan import RecordsPlan
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import (
-    pool_documents,
-    read_header,
+    BlockSummary,
+    document_tokens,
     read_pool,
     write_block,
 )
@@ -222,12 +222,23 @@ def test_block_files_give_back_every_document(
     expected = [[s for s in d if s] for d in corpus if any(d)]
     assert as_lists(documents) == expected
     dealt = np.random.default_rng(seed).integers(0, pools, len(expected))
-    write_block(path, documents, dealt, pools, {"note": "kept"})
-    assert read_header(path)["note"] == "kept"
-    counts = pool_documents(path)
+    summary = BlockSummary(
+        documents=len(documents),
+        sentences=len(documents.sentence_starts) - 1,
+        tokens=len(documents.ids),
+        unknown=3,
+        end=Position(1, 2, 3, 4, 5),
+        bytes_read=7,
+        cut=True,
+        warnings=("a", "b"),
+        corpus="en",
+    )
+    write_block(path, documents, dealt, pools, summary)
+    assert BlockSummary.load(path) == summary
+    in_file = documents.take(np.argsort(dealt, kind="stable"))
+    assert document_tokens(path).tolist() == in_file.lengths().tolist()
     for pool in range(pools):
         mine = [d for d, p in zip(expected, dealt, strict=True) if p == pool]
-        assert counts[pool] == len(mine)
         assert as_lists(read_pool([path], pool)) == mine
         assert as_lists(read_pool([path, path], pool)) == mine + mine
 
@@ -237,7 +248,7 @@ def deal(
 ) -> np.ndarray:
     recipe = RecordsRecipe(seed=seed, num_shards=4, held_out=held_out)
     plan = RecordsPlan(recipe, "", (), {})
-    return plan.deal(count, block)
+    return plan.assign_pools(count, block)
 
 
 def test_documents_are_dealt_evenly_and_by_seed() -> None:

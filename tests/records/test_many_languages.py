@@ -17,8 +17,8 @@ from tests.records_corpus import parsed
 # Eight scripts of thirteen letters; a language has one word.
 SCRIPTS = "aαаאاकก가"
 WORDS = [2 * chr(ord(first) + n) for first in SCRIPTS for n in range(13)]
-# From 1,500 documents to 14; one document is one record.
-SIZES = np.array([1500 // (n + 1) for n in range(len(WORDS))])
+# From 600 documents to 5; one document is one record.
+SIZES = np.array([600 // (n + 1) for n in range(len(WORDS))])
 SENTENCES, SENTENCE_WORDS = 4, 3
 SMOOTHING = 0.7
 
@@ -44,11 +44,8 @@ def smoothed(sizes):
     return sizes.sum() * powers / powers.sum()
 
 
-def test_there_are_as_many_as_multilingual_bert_has():
-    assert len(set(WORDS)) == 104
-
-
 def test_shares_of_the_records_that_are_written(folder):
+    assert len(set(WORDS)) == 104, "as many as multilingual BERT has"
     recipe = RecordsRecipe(
         max_seq_length=16,
         max_predictions_per_seq=2,

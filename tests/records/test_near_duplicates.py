@@ -5,14 +5,15 @@ import numpy as np
 import pytest
 from records_corpus import documents, flat
 
-from bert_tf.records import repeats
-from bert_tf.records.repeats import (
+from bert_tf.records import near_duplicates
+from bert_tf.records.near_duplicates import (
     HASHES,
     band_keys,
     find_near_duplicates,
     rows_in_a_band,
+    signature_bytes,
+    signature_path,
     signatures,
-    write_signatures,
 )
 
 Corpus = list[list[list[int]]]
@@ -94,7 +95,7 @@ def in_blocks(
     for number, size in enumerate(sizes):
         paths.append(folder / f"block-{number:06d}.tokens")
         part = flat(corpus[start : start + size])
-        write_signatures(paths[-1], part, threshold)
+        signature_path(paths[-1]).write_bytes(signature_bytes(part, threshold))
         start += size
     assert start == len(corpus)
     return find_near_duplicates(paths, sizes, threshold)
@@ -144,7 +145,7 @@ def test_blocks_and_memory_do_not_matter(
     assert whole.tolist() == by_the_rule(corpus, threshold)
     assert 10 < whole.sum() < 80
     assert whole[-3:].tolist() == [False, False, True]
-    monkeypatch.setattr(repeats, "_KEYS_AT_ONCE", 11)
-    monkeypatch.setattr(repeats, "_PAIRS_AT_ONCE", 3)
+    monkeypatch.setattr(near_duplicates, "_KEYS_AT_ONCE", 11)
+    monkeypatch.setattr(near_duplicates, "_PAIRS_AT_ONCE", 3)
     again = in_blocks(tmp_path, corpus, [40, 0, 1, 52], threshold)
     assert again.tolist() == whole.tolist()
