@@ -1,6 +1,3 @@
-import collections
-import random
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records_corpus import TOKENS, VOCABULARY
 
-from benchmarks import reference_records as reference
 from bert_tf.records import dynamic_masking, masking
 from bert_tf.records.masking import MaskedRows, MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
@@ -243,39 +239,3 @@ def test_every_text_token_is_chosen_equally_often(draw) -> None:
     share = law.num_to_predict[lengths[0]] / texts.sum()
     assert (counts[~texts] == 0).all()
     assert all(within(count, copies, share) for count in counts[texts])
-
-
-def test_both_forms_and_the_reference_choose_alike_by_whole_words() -> None:
-    """One row of words of 1 to 4 pieces, masked many times in each way."""
-    word, piece = np.flatnonzero(~CONTINUES)[20], np.flatnonzero(CONTINUES)[3]
-    text = [word, word, piece, word, piece, piece, word, piece, piece, piece]
-    row = [V.cls_id, *text, V.sep_id, *text, V.sep_id]
-    copies, law = (
-        6000,
-        rule(max_seq_length=len(row), masked_lm_prob=0.2, whole_word_mask=True),
-    )
-    ids = np.tile(np.array(row, np.int32), (copies, 1))
-    lengths = np.full(copies, len(row))
-    shares = {}
-    for draw in (by_numpy, by_tensorflow):
-        masked = draw(ids, lengths, law, 1)
-        used = masked.masked_lm_weights > 0
-        shares[draw] = np.bincount(
-            masked.masked_lm_positions[used], minlength=len(row)
-        )
-    rng, counts = random.Random(0), collections.Counter()
-    ids_of = reference.Vocabulary(
-        V.cls_id, V.sep_id, V.mask_id, SIZE, frozenset([int(piece)])
-    )
-    for _ in range(copies):
-        _, positions, _ = reference.mask(
-            [int(token) for token in row],
-            ids_of,
-            reference.Lengths(masked_lm_prob=0.2),
-            rng,
-        )
-        counts.update(positions)
-    plain = np.array([counts[place] for place in range(len(row))])
-    spread = 5 * (2 * copies * 0.25) ** 0.5
-    assert abs(shares[by_numpy] - plain).max() < spread
-    assert abs(shares[by_tensorflow] - plain).max() < spread
