@@ -118,22 +118,22 @@ class JsonLines:
         line = decode(
             document.content, self.path, document.line, self.encoding_errors
         )
-        place = f"{self.path}, line {document.line}"
-        values = json_object(line, place, self.text_field)
+        location = f"{self.path}, line {document.line}"
+        values = json_object(line, location, self.text_field)
         if self.text_field not in values:
             keys = ", ".join(map(str, list(values)[:_KEYS_SHOWN])) or "none"
             raise UserError(
-                f"{place}: has no key {self.text_field!r} (its keys: {keys}); "
-                "pass the key of the text as `text_field`."
+                f"{location}: has no key {self.text_field!r} (its keys: "
+                f"{keys}); pass the key of the text as `text_field`."
             )
         text = values[self.text_field]
         if not isinstance(text, str):
             raise UserError(
-                f"{place}: {self.text_field!r} is {excerpt(text)}; it must "
+                f"{location}: {self.text_field!r} is {excerpt(text)}; it must "
                 "be a text."
             )
-        where = f"{place}: {self.text_field!r}"
-        return whole_text(text, where, self.encoding_errors).split("\n")
+        field = f"{location}: {self.text_field!r}"
+        return whole_text(text, field, self.encoding_errors).split("\n")
 
 
 def reader_of(file: CorpusFile, recipe: CorpusRecipe) -> DocumentReader:

@@ -193,8 +193,8 @@ def _expand_members(
     files = [(item, TFDS) for item in data]
     for path in expand(patterns) if patterns else ():
         kind = format_of(str(path), recipe.input_format)
-        place = path if isinstance(path, str) else str(path.absolute())
-        files.append((place, kind))
+        name = path if isinstance(path, str) else str(path.absolute())
+        files.append((name, kind))
     return files
 
 

@@ -126,8 +126,8 @@ class _LocalBuild:
             work_dir,
         )
         for number, repeats in enumerate(allocation.repeats or ()):
-            with written_beside(repeats_path(paths[number])) as beside:
-                repeats[file_order(number)].astype("<u2").tofile(beside)
+            with written_beside(repeats_path(paths[number])) as partial:
+                repeats[file_order(number)].astype("<u2").tofile(partial)
         for warning in allocation.warnings:
             self.log(f"warning: {warning}")
         results = self._build_shards(output_dir, work_dir, allocation)

@@ -145,10 +145,10 @@ def _add_lines(
             sentences = [
                 line.strip(_ASCII_SPACE)
                 if line.isascii()
-                else decode_line(line, file.path, place, errors)
+                else decode_line(line, file.path, line_number, errors)
                 .strip()
                 .encode("utf-8")
-                for place, line in enumerate(batch, start=number + 1)
+                for line_number, line in enumerate(batch, start=number + 1)
             ]
             # Where each line ends, counted from the beginning of the batch.
             ends = list(itertools.accumulate(map(len, batch)))
@@ -169,10 +169,10 @@ def _add_lines(
                 builder.size += ends[stop - 1] - before
                 done = stop
                 if builder.is_full():
-                    place = offset + ends[done - 1]
+                    end = offset + ends[done - 1]
                     yield (
-                        stream.position(start.file, place, number + done),
-                        stream.disk_bytes(place),
+                        stream.position(start.file, end, number + done),
+                        stream.disk_bytes(end),
                     )
             offset += ends[-1]
             number += len(batch)

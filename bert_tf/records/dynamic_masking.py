@@ -63,11 +63,11 @@ def choose_tokens(
     candidate = tf.sequence_mask(lengths, tf.shape(input_ids)[1])
     for special in np.flatnonzero(rule.is_special):
         candidate &= input_ids != int(special)
-    num_to_take = tf.gather(tf.constant(rule.num_to_predict), lengths)
+    num_to_select = tf.gather(tf.constant(rule.num_to_predict), lengths)
     keys = _noise_keys(order_noise, rule)
     if rule.joins_previous.any():
-        return _choose_words(input_ids, candidate, num_to_take, keys, rule)
-    return _choose_single_tokens(candidate, num_to_take, keys, rule)
+        return _choose_words(input_ids, candidate, num_to_select, keys, rule)
+    return _choose_single_tokens(candidate, num_to_select, keys, rule)
 
 
 def _noise_keys(order_noise: tf.Tensor, rule: MaskingRule) -> tf.Tensor:
@@ -84,7 +84,7 @@ def _smallest(keys: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
 
 def _choose_single_tokens(
     candidate: tf.Tensor,
-    num_to_take: tf.Tensor,
+    num_to_select: tf.Tensor,
     keys: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
@@ -96,7 +96,7 @@ def _choose_single_tokens(
     rows, width = tf.unstack(tf.shape(keys))
     predictions = rule.max_predictions_per_seq
     number = tf.range(predictions)
-    num_fillers = predictions - tf.minimum(num_to_take, counts)
+    num_fillers = predictions - tf.minimum(num_to_select, counts)
     fillers = tf.where(number < num_fillers[:, None], -1 - number, NO_GROUP)
     chosen = _smallest(tf.concat([keys, fillers], axis=1), predictions)
     positions = tf.cast(tf.where(chosen)[:, 1], tf.int32)
@@ -106,7 +106,7 @@ def _choose_single_tokens(
 def _choose_words(
     input_ids: tf.Tensor,
     candidate: tf.Tensor,
-    num_to_take: tf.Tensor,
+    num_to_select: tf.Tensor,
     keys: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
@@ -138,7 +138,7 @@ def _choose_words(
     keys = tf.where(exists, keys, keys + NO_GROUP)
     numbers = (1 << KEY_BITS - rule.noise_bits) - 1
 
-    def take_among(count: int | tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def select_from(count: int | tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Selects from the first `count` words.
 
         Returns:
@@ -151,25 +151,25 @@ def _choose_words(
         word = tf.bitwise.bitwise_and(first_keys, numbers)
         word = tf.minimum(word + first_words[:, None], last)
         starts, ends = tf.gather(begins, word), tf.gather(begins, word + 1)
-        taken, remaining = _take_groups(
+        selected, remaining = _select_groups(
             tf.cast(tf.where(exists, ends - starts, 0), tf.float32),
-            tf.cast(num_to_take, tf.float32),
+            tf.cast(num_to_select, tf.float32),
         )
         candidates = tf.ragged.range(
-            tf.boolean_mask(starts, taken), tf.boolean_mask(ends, taken)
+            tf.boolean_mask(starts, selected), tf.boolean_mask(ends, selected)
         )
         all_tried = (remaining == 0) | ~exists[:, -1]
         return (
             candidates.values,
-            num_to_take - tf.cast(remaining, tf.int32),
+            num_to_select - tf.cast(remaining, tf.int32),
             tf.reduce_all(all_tried),
         )
 
     # Enough for most batches: only few words are skipped.
     few = tf.minimum(rule.max_predictions_per_seq * 5 // 4, width)
-    *taken, enough = take_among(few)
+    *selected, enough = select_from(few)
     candidates, counts = tf.cond(
-        enough, lambda: taken, lambda: list(take_among(width)[:2])
+        enough, lambda: selected, lambda: list(select_from(width)[:2])
     )
     chosen = tf.RaggedTensor.from_row_lengths(
         tf.gather(flat_positions, candidates), counts, validate=False
@@ -187,14 +187,14 @@ def _running_sums(values: tf.Tensor) -> tf.Tensor:
     return tf.matmul(values, tf.linalg.band_part(tf.ones([size, size]), 0, -1))
 
 
-def _take_groups(
-    sizes: tf.Tensor, num_to_take: tf.Tensor
+def _select_groups(
+    sizes: tf.Tensor, num_to_select: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Selects groups from left to right; skips those that exceed the rest.
 
     Args:
       sizes: tokens of each group, float32 [B, G]; 0 is no group.
-      num_to_take: tokens to select in each row, float32 [B].
+      num_to_select: tokens to select in each row, float32 [B].
 
     Returns:
       Whether each group is selected, bool [B, G], and the number of tokens
@@ -204,21 +204,21 @@ def _take_groups(
     def still_fit(sizes: tf.Tensor, remaining: tf.Tensor) -> tf.Tensor:
         return tf.where(sizes <= remaining[:, None], sizes, 0)
 
-    def take(
-        untried: tf.Tensor, taken: tf.Tensor, remaining: tf.Tensor
+    def select(
+        untried: tf.Tensor, selected: tf.Tensor, remaining: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         fits = _running_sums(untried) <= remaining[:, None]
         used = tf.where(fits, untried, 0)
         remaining -= tf.reduce_sum(used, axis=1)
-        return still_fit(untried - used, remaining), taken + used, remaining
+        return still_fit(untried - used, remaining), selected + used, remaining
 
-    start = still_fit(sizes, num_to_take)
-    _, taken, remaining = tf.while_loop(
+    start = still_fit(sizes, num_to_select)
+    _, selected, remaining = tf.while_loop(
         lambda untried, *_: tf.reduce_any(untried > 0),
-        take,
-        (start, tf.zeros_like(sizes), num_to_take),
+        select,
+        (start, tf.zeros_like(sizes), num_to_select),
     )
-    return taken > 0, remaining
+    return selected > 0, remaining
 
 
 def replace_tokens(

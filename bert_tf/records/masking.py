@@ -151,20 +151,20 @@ def choose_tokens(
     candidate = np.arange(width) < lengths[:, None]
     for special in np.flatnonzero(rule.is_special):
         candidate &= input_ids != special
-    num_to_take = rule.num_to_predict[lengths].astype(np.int64)
+    num_to_select = rule.num_to_predict[lengths].astype(np.int64)
     keys = noise_keys(order_noise, rule)
     if rule.joins_previous.any():
         starts = ~rule.joins_previous[input_ids]
-        chosen = _choose_words(starts, candidate, num_to_take, keys, rule)
+        chosen = _choose_words(starts, candidate, num_to_select, keys, rule)
     else:
-        chosen = _choose_single_tokens(candidate, num_to_take, keys, rule)
+        chosen = _choose_single_tokens(candidate, num_to_select, keys, rule)
     missing = rule.max_predictions_per_seq - chosen.shape[1]
     return np.pad(chosen, [(0, 0), (0, missing)], constant_values=width)
 
 
 def _choose_single_tokens(
     candidate: np.ndarray,
-    num_to_take: np.ndarray,
+    num_to_select: np.ndarray,
     keys: np.ndarray,
     rule: MaskingRule,
 ) -> np.ndarray:
@@ -176,14 +176,18 @@ def _choose_single_tokens(
     if predictions < width:
         keys = np.partition(keys, predictions - 1, axis=1)[:, :predictions]
     positions = np.sort(keys, axis=1) % (1 << KEY_BITS - rule.noise_bits)
-    taken = np.arange(predictions) < np.minimum(num_to_take, counts)[:, None]
-    return np.sort(np.where(taken, positions, width), axis=1).astype(np.int64)
+    selected = (
+        np.arange(predictions) < np.minimum(num_to_select, counts)[:, None]
+    )
+    return np.sort(np.where(selected, positions, width), axis=1).astype(
+        np.int64
+    )
 
 
 def _choose_words(
     starts: np.ndarray,
     candidate: np.ndarray,
-    num_to_take: np.ndarray,
+    num_to_select: np.ndarray,
     keys: np.ndarray,
     rule: MaskingRule,
 ) -> np.ndarray:
@@ -199,22 +203,22 @@ def _choose_words(
     order = np.argsort(np.where(sizes > 0, keys, keys + NO_GROUP), axis=1)
     sizes = np.take_along_axis(sizes, order, axis=1)
 
-    remaining = num_to_take
-    taken = np.zeros_like(candidate)
+    remaining = num_to_select
+    selected = np.zeros_like(candidate)
     while True:
         # A group that exceeds the remaining number is skipped for good, since
-        # that only decreases; the longest run of the others that fits is taken
-        # at once.
-        open_groups = (sizes > 0) & (sizes <= remaining[:, None]) & ~taken
+        # that only decreases; of the others, the longest run that fits is
+        # selected at once.
+        open_groups = (sizes > 0) & (sizes <= remaining[:, None]) & ~selected
         if not open_groups.any():
             break
         total = np.cumsum(np.where(open_groups, sizes, 0), axis=1)
         fits = open_groups & (total <= remaining[:, None])
-        taken |= fits
+        selected |= fits
         remaining = remaining - np.sum(np.where(fits, sizes, 0), axis=1)
-    taken_group = np.zeros_like(taken)
-    np.put_along_axis(taken_group, order, taken, axis=1)
-    chosen = candidate & np.take_along_axis(taken_group, group, axis=1)
+    selected_group = np.zeros_like(selected)
+    np.put_along_axis(selected_group, order, selected, axis=1)
+    chosen = candidate & np.take_along_axis(selected_group, group, axis=1)
     positions = np.where(chosen, np.arange(width), width)
     return np.sort(positions, axis=1)[:, : rule.max_predictions_per_seq]
 

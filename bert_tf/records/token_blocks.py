@@ -211,7 +211,7 @@ def write_block(
         "dtype": documents.ids.dtype.name,
     }
     text = json.dumps(header).encode("utf-8")
-    with written_beside(path) as beside, open(beside, "wb") as file:
+    with written_beside(path) as partial, open(partial, "wb") as file:
         file.write(_MAGIC + len(text).to_bytes(8, "little") + text)
         for starts in (
             np.concatenate([[0], np.cumsum(counts)]),

@@ -124,8 +124,8 @@ class BlockWriter:
         plan, path = self.task.plan, block_path(self.work_dir, block.number)
         documents, summary = tokenize_block(block, self._tokenizer, self.task)
         if threshold := plan.recipe.near_duplicates:
-            with written_beside(signature_path(path)) as beside:
-                beside.write_bytes(signature_bytes(documents, threshold))
+            with written_beside(signature_path(path)) as partial:
+                partial.write_bytes(signature_bytes(documents, threshold))
         pools = plan.assign_pools(len(documents), block.number)
         write_block(path, documents, pools, plan.num_shards + 1, summary)
         return summary

@@ -103,20 +103,20 @@ def local_copies(paths: Sequence[str]) -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder:
         for number, path in enumerate(paths):
             if is_remote(path):
-                place = pathlib.Path(folder, str(number), path.split("/")[-1])
-                place.parent.mkdir()
+                copy = pathlib.Path(folder, str(number), path.split("/")[-1])
+                copy.parent.mkdir()
                 with (
                     FileSystems.open(path, compression_type=_RAW) as source,
-                    open(place, "wb") as target,
+                    open(copy, "wb") as target,
                 ):
                     shutil.copyfileobj(source, target, 1 << 20)
-                copies[number] = str(place)
+                copies[number] = str(copy)
         try:
             yield copies
         except UserError as error:
             text = str(error)
-            for path, copy in zip(paths, copies, strict=True):
-                text = text.replace(copy, path)
+            for path, local in zip(paths, copies, strict=True):
+                text = text.replace(local, path)
             raise UserError(text) from None
 
 
@@ -127,9 +127,9 @@ def local_files(
     """`local_copies` for the files of a corpus."""
     remote = [file.path for file in files if is_remote(file.path)]
     with local_copies(remote) as copies:
-        places = dict(zip(remote, copies, strict=True))
+        copied = dict(zip(remote, copies, strict=True))
         yield tuple(
-            dataclasses.replace(file, path=places.get(file.path, file.path))
+            dataclasses.replace(file, path=copied.get(file.path, file.path))
             for file in files
         )
 
@@ -151,26 +151,26 @@ def write_whole(
     """
     target = join(folder, name)
     # In the same folder: files are not renamed across file systems.
-    beside = join(folder, WORK_FOLDER, f"{uuid.uuid4().hex}.partial")
+    partial = join(folder, WORK_FOLDER, f"{uuid.uuid4().hex}.partial")
     try:
         if is_remote(folder):
-            with FileSystems.create(beside, compression_type=_RAW) as file:
+            with FileSystems.create(partial, compression_type=_RAW) as file:
                 result = write(file)
             # Not every file system overwrites a file by renaming.
             if FileSystems.exists(target):
                 FileSystems.delete([target])
-            FileSystems.rename([beside], [target])
+            FileSystems.rename([partial], [target])
         else:
-            os.makedirs(os.path.dirname(beside), exist_ok=True)
-            with open(beside, "wb", buffering=1 << 20) as file:
+            os.makedirs(os.path.dirname(partial), exist_ok=True)
+            with open(partial, "wb", buffering=1 << 20) as file:
                 result = write(file)
                 file.flush()
                 os.fsync(file.fileno())
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.replace(beside, target)
+            os.replace(partial, target)
     except BaseException:
         with contextlib.suppress(OSError, BeamIOError):
-            remove(beside)
+            remove(partial)
         raise
     return result
 

@@ -101,16 +101,16 @@ def _read_tokenizer(vocab_file: str, lower_case: bool) -> TokenizerData:
     if size_of(vocab_file) is None:
         raise UserError(f"{vocab_file}: no such vocabulary file.")
     folder, _, name = vocab_file.rpartition("/")
-    beside = [join(folder, each) for each in tokenizer_files() if each != name]
-    paths = [vocab_file, *(p for p in beside if size_of(p) is not None)]
-    with tempfile.TemporaryDirectory() as place, local_copies(paths) as copies:
+    others = [join(folder, each) for each in tokenizer_files() if each != name]
+    paths = [vocab_file, *(p for p in others if size_of(p) is not None)]
+    with tempfile.TemporaryDirectory() as local, local_copies(paths) as copies:
         for copy in copies:
             path = pathlib.Path(copy)
-            path.rename(pathlib.Path(place, path.name))
+            path.rename(pathlib.Path(local, path.name))
         try:
-            return read_vocabulary_file(pathlib.Path(place, name), lower_case)
+            return read_vocabulary_file(pathlib.Path(local, name), lower_case)
         except UserError as error:
-            raise UserError(str(error).replace(place, folder)) from None
+            raise UserError(str(error).replace(local, folder)) from None
 
 
 def _run(
