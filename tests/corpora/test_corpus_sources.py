@@ -126,23 +126,6 @@ def test_smoothing_wants_several_corpora(folder: pathlib.Path) -> None:
     assert len(parse("en=a.txt,de=b.txt", smoothing=0.7)) == 2
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "takes"),
-    [
-        ("input_format", "xml", "one of auto"),
-        ("document_end", "page", "one of blank_line"),
-        ("text_field", "", "at least one character"),
-        ("smoothing", -0.1, "0 to 1"),
-        ("smoothing", float("nan"), "0 to 1"),
-        ("encoding_errors", "skip", "one of strict, replace"),
-    ],
-)
-def test_recipe_refuses(field: str, value: object, takes: str) -> None:
-    message = f"{field} is {value!r}; it takes {takes}"
-    with pytest.raises(UserError, match=message):
-        CorpusRecipe(**{field: value})
-
-
 SIZES = {"de": 3000, "en": 60_000, "sw": 70}
 ONES = dict.fromkeys(SIZES, 1.0)
 

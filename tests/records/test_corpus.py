@@ -167,24 +167,6 @@ def test_blocks_end_where_reading_line_by_line_ends_them(
     assert found == line_by_line(joined)
 
 
-def test_a_document_without_end_is_cut(
-    tmp_path: pathlib.Path, small_blocks: None
-) -> None:
-    paths = write(tmp_path, b"one sentence of it\n" * 60 + b"\nother\n")
-    blocks = read(paths)
-    assert [block.cut for block in blocks] == [True, True, False, False]
-    assert blocks[0].end.line == len(sentences_of(blocks[0]))
-    assert documents_of(blocks[-1])[-1] == [b"other"]
-    assert sum(len(sentences_of(block)) for block in blocks) == 61
-
-
-def test_long_lines_are_named(tmp_path: pathlib.Path) -> None:
-    (block,) = read(write(tmp_path, b"\nshort\n" + b"word " * 3000 + b"\n"))
-    (line,) = block.long_lines
-    assert (line.sentence, line.line) == (1, 3)
-    assert line.path.endswith("0.txt")
-
-
 def test_bytes_that_are_not_utf8(tmp_path: pathlib.Path) -> None:
     paths = write(tmp_path, b"good\n", b"good\n\nbad \xff here\n")
     with pytest.raises(
@@ -193,15 +175,6 @@ def test_bytes_that_are_not_utf8(tmp_path: pathlib.Path) -> None:
         read(paths)
     (block,) = read(paths, "replace")
     assert sentences_of(block)[-1] == "bad \ufffd here".encode()
-
-
-def test_damaged_gzip_is_named(tmp_path: pathlib.Path) -> None:
-    data = gzip.compress(b"some text\n" * 1000)
-    for name, damaged in (("cut", data[:-20]), ("no", b"no gzip at all")):
-        path = tmp_path / f"{name}.gz"
-        path.write_bytes(damaged)
-        with pytest.raises(UserError, match=f"{name}.gz: damaged gzip"):
-            read([path])
 
 
 SENTENCES = st.lists(
