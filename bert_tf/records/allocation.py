@@ -103,7 +103,7 @@ def allocate(
         counts += np.bincount(pools, minlength=len(counts))
     total = int(counts.sum())
     whole_documents = total - sum(block.cut for block in blocks)
-    if whole_documents < 2:
+    if whole_documents in (0, 1):
         names = ", ".join(file.path for file in task.files[:3])
         more = f" and {len(task.files) - 3} more" if task.files[3:] else ""
         if not whole_documents:

@@ -65,13 +65,7 @@ class RecordsPlan:
         """Number of training files."""
         if self.recipe.num_shards:
             return self.recipe.num_shards
-        size = sum(
-            int(file.size * file.weight * factor)
-            for file in self.inputs
-            for factor in [
-                next(f for p, f in _TEXT_FACTORS if p.search(file.path))
-            ]
-        )
+        size = sum(map(_text_bytes, self.inputs))
         return max(1, -(-size * self.recipe.dupe_factor // _SHARD_BYTES))
 
     @property
@@ -167,6 +161,12 @@ class RecordsPlan:
             elif old != new:
                 found.append(f"{path} was changed since")
         return "; ".join(found)
+
+
+def _text_bytes(file: InputFile) -> int:
+    """Estimates how much text of a file is used."""
+    factors = (f for pattern, f in _TEXT_FACTORS if pattern.search(file.path))
+    return int(file.size * file.weight * next(factors))
 
 
 @dataclasses.dataclass(frozen=True)
