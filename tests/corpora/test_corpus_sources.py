@@ -159,5 +159,5 @@ def test_the_ends_of_smoothing() -> None:
 def test_empty_and_tiny_corpora() -> None:
     rates = sampling_rates({"a": 10, "b": 0}, {"a": 1.0, "b": 1.0}, 0.5)
     assert rates == {"a": 1.0, "b": 0.0}
-    with pytest.raises(UserError, match="b would be taken 50,000 times"):
+    with pytest.raises(UserError, match="b would be repeated 50,000 times"):
         sampling_rates({"a": 99_999, "b": 1}, {"a": 1.0, "b": 1.0}, 0.0)

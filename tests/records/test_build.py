@@ -35,6 +35,7 @@ from tests import commands
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "records"
 STATIC = {"static_masking": True, "dupe_factor": 3}
+OLD = {"num_shards": 1, "held_out": 0.0}
 NEW = {"max_seq_length": 64, "num_shards": 2}
 
 
@@ -287,7 +288,7 @@ def test_killed_at_every_step_of_a_replacement(workshop: Workshop) -> None:
     for name in ("a.txt", "b.txt"):
         (folder / name).write_text(text(5))
     workshop.build("new", **NEW)
-    workshop.build("old")
+    workshop.build("old", **OLD)
     (folder / "old" / "notes.txt").write_text("the user's own")
     old, new = workshop.digests("old"), workshop.digests("new")
     new["notes.txt"] = old["notes.txt"]
@@ -306,7 +307,7 @@ def test_killed_at_every_step_of_a_replacement(workshop: Workshop) -> None:
             workshop.build(name, **NEW)
             assert workshop.digests(name) == new
         else:
-            workshop.build(name)
+            workshop.build(name, **OLD)
             assert workshop.digests(name) == old
     assert not list((folder / str(last)).glob(".out*"))
 
@@ -409,10 +410,8 @@ def test_a_corpus_of_few_documents(workshop: Workshop) -> None:
         with pytest.raises(UserError, match=message):
             workshop.build(num_shards=0)
     one.write_text(text(1, seed=4) * 2)
-    for kind in ("seed", "packing", "static_masking"):
-        report = workshop.build(
-            **{kind: True, "random_next_prob": 0.0, "overwrite": True}
-        )
+    for kind in ({}, {"packing": True}, {"static_masking": True}):
+        report = workshop.build(random_next_prob=0.0, overwrite=True, **kind)
         assert report.statistics["random_next"] == 0
         folder = RecordFolder.open(workshop.folder / "out")
         rows = [row for f in folder.training_files for row in parsed(f.path)]
