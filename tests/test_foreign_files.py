@@ -22,7 +22,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import foreign_files
 from bert_tf.checkpoints import load_checkpoint, save_checkpoint
-from bert_tf.checkpoints.params_file import load_params
+from bert_tf.checkpoints.model_garden import load_params
 from bert_tf.corpora import data_sets
 from bert_tf.corpora.streams import ByteStream, Position
 from bert_tf.families.model_folder import task_of

@@ -224,13 +224,25 @@ def _save(
     to: str,
     write: Callable[[pathlib.Path, Checkpoint], None],
 ) -> None:
+    def write_all(target: pathlib.Path) -> None:
+        write(target, checkpoint)
+        if to == "hugging_face":
+            # `write` has written the tokenizer for transformers.
+            (target / LABELS_FILE).unlink(missing_ok=True)
+        elif checkpoint.tokenizer is not None:
+            length = checkpoint.max_seq_length
+            longest = checkpoint.config.longest_input
+            checkpoint.tokenizer.save(
+                target, None if length == longest else length
+            )
+
     if folder.exists():
         _refuse_other_weights(folder, to)
-        _write(folder, checkpoint, to, write)
+        write_all(folder)
         return
     with written_beside(folder) as beside:
         beside.mkdir()
-        _write(beside, checkpoint, to, write)
+        write_all(beside)
 
 
 def _checked(checkpoint: Checkpoint) -> Checkpoint:
@@ -287,22 +299,3 @@ def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
             f"{forms[1][0]} and {forms[1][1]}, as KerasHub makes them; write "
             f"bert_tf, or leave the head out (`drop_heads`={MASKED_LM})."
         )
-
-
-def _write(
-    folder: pathlib.Path,
-    checkpoint: Checkpoint,
-    to: str,
-    write: Callable[[pathlib.Path, Checkpoint], None],
-) -> None:
-    write(folder, checkpoint)
-    if to == "hugging_face":
-        # `write` has written the tokenizer for transformers.
-        (folder / LABELS_FILE).unlink(missing_ok=True)
-        return
-    if checkpoint.tokenizer is not None:
-        longest, length = (
-            checkpoint.config.longest_input,
-            checkpoint.max_seq_length,
-        )
-        checkpoint.tokenizer.save(folder, None if length == longest else length)

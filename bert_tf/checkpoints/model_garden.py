@@ -25,7 +25,7 @@ lack some attributes and are identified by the names of their variables.
 
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from bert_tf.architectures.parts import Kind
@@ -36,7 +36,6 @@ from bert_tf.checkpoints.google_tf1 import (
     read_google_config,
 )
 from bert_tf.checkpoints.layout import all_parts
-from bert_tf.checkpoints.params_file import load_params
 from bert_tf.checkpoints.recognition import (
     OBJECT_GRAPH,
     SAVED_MODEL_FILE,
@@ -51,10 +50,13 @@ from bert_tf.checkpoints.tensorflow_reader import (
     open_checkpoint,
 )
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, check_choice
+from bert_tf.errors import UserError, check_choice, one_line
+from bert_tf.foreign_files import read_text
 from bert_tf.lazy_arrays import LazyArrays
 
 PARAMS_FILE = "params.yaml"
+# Far more than any run has.
+_MOST_PARAMETERS = 1_000_000
 
 # The trainer's keys and ours.
 _KEYS = {
@@ -124,6 +126,41 @@ _NAMES = {
 }
 _MASKED_LM_PARTS = {"embedding_table", "dense", "layer_norm", "bias"}
 _NEXT_SENTENCE = "next_sentence"
+
+
+def load_params(path: pathlib.Path) -> Any:
+    """Reads the values of a params.yaml.
+
+    Raises:
+      UserError: the file is no YAML, or its aliases expand to too many values.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(read_text(path))
+        size = _expanded_size(values, {})
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(
+            f"{path}: not valid YAML ({one_line(error)})."
+        ) from None
+    if size > _MOST_PARAMETERS:
+        raise UserError(
+            f"{path}: its aliases expand to {size:,} values; at most "
+            f"{_MOST_PARAMETERS:,} are read."
+        )
+    return values
+
+
+def _expanded_size(value: Any, sizes: dict[int, int]) -> int:
+    """Returns the number of values with all aliases expanded."""
+    if id(value) not in sizes:
+        parts: Iterable[Any] = ()
+        if isinstance(value, dict):
+            parts = value.values()
+        elif isinstance(value, list):
+            parts = value
+        sizes[id(value)] = 1 + sum(_expanded_size(p, sizes) for p in parts)
+    return sizes[id(value)]
 
 
 def read_params(path: pathlib.Path) -> BertConfig:

@@ -143,11 +143,12 @@ def read_stored(
         )
     )
     _check(table, required, found.shapes, names | set(left_out), source)
-    shapes = {
-        ours: _our_shape(shape, found.shapes[table[ours].name])
-        for ours, shape in all_shapes(config).items()
-        if ours in required
-    }
+    shapes = {}
+    for ours, shape in all_shapes(config).items():
+        if ours in required:
+            known = math.prod(size for size in shape if size is not None)
+            labels = math.prod(found.shapes[table[ours].name]) // known
+            shapes[ours] = tuple(labels if n is None else n for n in shape)
     _check_labels(heads, table, shapes, found.shapes, source)
 
     def read(ours: str) -> np.ndarray:
@@ -168,13 +169,6 @@ def read_stored(
         return array.reshape(shapes[ours])
 
     return LazyArrays(shapes, read), left_out
-
-
-def _our_shape(shape: Shape, stored: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns our shape with the number of labels in the file."""
-    known = math.prod(size for size in shape if size is not None)
-    labels = math.prod(stored) // known
-    return tuple(labels if size is None else size for size in shape)
 
 
 def _check(
