@@ -100,6 +100,10 @@ def run(
     """
     from tools import command_line
 
+    progress.log_once.cache_clear()
+    if tensorflow := sys.modules.get("tensorflow"):
+        # Starts it, so that no command changes the threads of this process.
+        tensorflow.config.list_logical_devices()
     words = [module, *map(str, arguments)]
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(3)]
     streams[0].write(standard_input)
@@ -132,12 +136,9 @@ def run(
             code = end.code
     if isinstance(code, str):
         streams[2].write(f"{code}\n")
-    out, err = map(_written, streams[1:])
+    returncode = code if isinstance(code, int) else int(code is not None)
     return subprocess.CompletedProcess(
-        words,
-        code if isinstance(code, int) else int(code is not None),
-        out,
-        err,
+        words, returncode, *map(_written, streams[1:])
     )
 
 
