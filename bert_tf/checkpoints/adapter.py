@@ -91,11 +91,11 @@ def base_of(folder: pathlib.Path) -> str:
         return name
     # peft resolves paths from the working directory; here dotted paths are
     # resolved from the adapter first.
-    places = [pathlib.Path(name), folder / name]
+    paths = [pathlib.Path(name), folder / name]
     dotted = name.startswith(".")
-    for place in reversed(places) if dotted else places:
-        if place.is_dir():
-            return str(place)
+    for candidate in reversed(paths) if dotted else paths:
+        if candidate.is_dir():
+            return str(candidate)
     if dotted or not HUB_NAME.fullmatch(name):
         raise UserError(
             f"{path}: {_BASE} is {name!r}, but there is no such folder in "
@@ -239,7 +239,7 @@ def _check(
     if init not in _BASE_STAYS:
         raise UserError(
             f"{path}: init_lora_weights is {excerpt(init)}, with which peft "
-            "changes the base model in a way that cannot be repeated here; "
+            "changes the base model in a way that cannot be repeated; "
             "merge it with peft (merge_and_unload) and read the whole model."
         )
     return None

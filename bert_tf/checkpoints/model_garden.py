@@ -94,7 +94,7 @@ _ENCODER_PARTS = {
 # official/nlp/bert_modeling.py.
 _LAYER = r"layer_(?P<layer>\d+)/"
 _END = r"/(?P<end>kernel|bias|gamma|beta)"
-_LAYER_PLACE = "encoder/_transformer_layers/{layer}/"
+_LAYER_PATH = "encoder/_transformer_layers/{layer}/"
 _NAMES = {
     r"word_embeddings/embeddings": "encoder/_embedding_layer/embeddings",
     r"(embedding_postprocessor/type_embeddings|type_embeddings/embeddings)": (
@@ -108,13 +108,13 @@ _NAMES = {
         "encoder/_embedding_norm_layer/{end}"
     ),
     rf"{_LAYER}self_attention/(?P<part>query|key|value){_END}": (
-        f"{_LAYER_PLACE}_attention_layer/_{{part}}_dense/{{end}}"
+        f"{_LAYER_PATH}_attention_layer/_{{part}}_dense/{{end}}"
     ),
     rf"{_LAYER}(self_attention/attention_output|self_attention_output){_END}": (
-        f"{_LAYER_PLACE}_attention_layer/_output_dense/{{end}}"
+        f"{_LAYER_PATH}_attention_layer/_output_dense/{{end}}"
     ),
     **{
-        rf"{_LAYER}{name}{_END}": f"{_LAYER_PLACE}_{attribute}/{{end}}"
+        rf"{_LAYER}{name}{_END}": f"{_LAYER_PATH}_{attribute}/{{end}}"
         for name, attribute in (
             ("self_attention_layer_norm", "attention_layer_norm"),
             ("intermediate", "intermediate_dense"),
@@ -220,10 +220,10 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     prefix = find_prefix(folder, object_based=True)
     opened = open_checkpoint(prefix)
     graph = ObjectGraph.of(opened, f"{prefix}.index")
-    places = _places(graph, prefix)
+    nodes = _nodes(graph, prefix)
 
-    def shape_of(place: str) -> tuple[int, ...] | None:
-        node = _variable(graph, places, place)
+    def shape_of(path: str) -> tuple[int, ...] | None:
+        node = _variable(graph, nodes, path)
         return None if node is None else opened.shapes.get(graph.keys[node])
 
     config = _config(folder, shape_of, f"{prefix}.index")
@@ -232,11 +232,11 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     # The hidden layer of a head replaces the encoder's pooler, which then is
     # neither read nor trained; Model Garden's tasks restore it as the pooler.
     for head in (_NEXT_SENTENCE, "classifier"):
-        if f"{head}/dense" in places:
+        if f"{head}/dense" in nodes:
             pooler = f"{head}/dense"
             ignored.append(_ENCODER_POOLER)
     table = _table(config, pooler)
-    found = _by_place(opened, graph, places, table)
+    found = _by_path(opened, graph, nodes, table)
     arrays, left_out = read_stored(
         config, table, found, ignored, str(prefix), ignore
     )
@@ -258,36 +258,36 @@ def _config(
 
 
 def _variable(
-    graph: ObjectGraph, places: dict[str, int], path: str
+    graph: ObjectGraph, nodes: dict[str, int], path: str
 ) -> int | None:
-    for place, node in places.items():
-        if path == place or path.startswith(f"{place}/"):
-            found = graph.at(node, path.removeprefix(place).lstrip("/"))
+    for start, node in nodes.items():
+        if path == start or path.startswith(f"{start}/"):
+            found = graph.at(node, path.removeprefix(start).lstrip("/"))
             if found in graph.keys:
                 return found
     return None
 
 
-def _places(graph: ObjectGraph, prefix: pathlib.Path) -> dict[str, int]:
+def _nodes(graph: ObjectGraph, prefix: pathlib.Path) -> dict[str, int]:
     """Returns the nodes of the encoder and of parts of heads, by name."""
-    places: dict[str, int] = {}
-    for place, node in _candidates(graph):
-        if places.setdefault(place, node) != node:
+    nodes: dict[str, int] = {}
+    for path, node in _candidates(graph):
+        if nodes.setdefault(path, node) != node:
             raise UserError(
-                f"{prefix}: holds two models, each with {place}; save one of "
-                "them alone."
+                f"{prefix}: holds two models, each with {path}; save only "
+                "one of them."
             )
-    if "encoder" not in places:
+    if "encoder" not in nodes:
         for node, name in graph.names.items():
-            for pattern, place in _NAMES.items():
+            for pattern, path in _NAMES.items():
                 if match := re.fullmatch(rf"(.+/)?{pattern}", name):
-                    places[place.format(**match.groupdict())] = node
-    if "encoder" not in {place.partition("/")[0] for place in places}:
+                    nodes[path.format(**match.groupdict())] = node
+    if "encoder" not in {path.partition("/")[0] for path in nodes}:
         raise UserError(
             f"{prefix}: holds no BertEncoder of TensorFlow Model Garden; for "
             "weights of transformers, put its config.json beside it."
         )
-    return places
+    return nodes
 
 
 def _candidates(graph: ObjectGraph) -> Iterator[tuple[str, int]]:
@@ -324,22 +324,20 @@ def _is_next_sentence(graph: ObjectGraph, head: int) -> bool:
 
 
 def _head_layers(
-    graph: ObjectGraph, head: int, place: str
+    graph: ObjectGraph, head: int, path: str
 ) -> Iterator[tuple[str, int]]:
     """Yields the hidden layer, if any, and the output layer of a head."""
     for part in ("dense", "out_proj"):
         if part in graph.parts[head]:
-            yield f"{place}/{part}", graph.parts[head][part]
+            yield f"{path}/{part}", graph.parts[head][part]
 
 
 def _table(config: BertConfig, pooler: str) -> dict[str, Stored]:
     """Returns how each array is stored, with the pooler at `pooler`."""
     table = {}
     for part in all_parts(config):
-        place = (
-            pooler if part.ours == "bert/pooler/dense" else part.model_garden
-        )
-        if not place:
+        path = pooler if part.ours == "bert/pooler/dense" else part.model_garden
+        if not path:
             continue
         for name, shape in part.shapes(config).items():
             end = name.removeprefix(part.ours)
@@ -347,17 +345,17 @@ def _table(config: BertConfig, pooler: str) -> dict[str, Stored]:
                 end = "/kernel" if len(shape) > 1 else "/bias"
                 shape = shape[::-1]
             table[name] = Stored(
-                place + end,
+                path + end,
                 part.by_attention_head(shape, config),
                 transposed=part.kind is Kind.OUTPUT and len(shape) > 1,
             )
     return table
 
 
-def _by_place(
+def _by_path(
     opened: LazyArrays,
     graph: ObjectGraph,
-    places: dict[str, int],
+    nodes: dict[str, int],
     table: dict[str, Stored],
 ) -> LazyArrays:
     """Names variables by their paths, and all others by their keys."""
@@ -365,7 +363,7 @@ def _by_place(
     paths |= {f"encoder/_pooler_layer/{end}" for end in ("kernel", "bias")}
     keys: dict[str, str] = {}
     for path in paths:
-        variable = _variable(graph, places, path)
+        variable = _variable(graph, nodes, path)
         if variable is not None:
             keys[path] = graph.keys[variable]
     placed = set(keys.values())

@@ -178,11 +178,11 @@ def _keras_name(
     dense = _KERAS_DENSE.fullmatch(found[0])
     if dense and int(dense[1] or 0) < len(denses):
         found[0] = denses[int(dense[1] or 0)]
-    stem, place = ".".join(found), int(number)
+    stem, index = ".".join(found), int(number)
     tables = [part.hugging_face for part in names.embeddings[:-1]]
-    if stem == f"{names.hugging_face.prefix}embeddings" and place < len(tables):
-        return f"{tables[place]}.weight", False
+    if stem == f"{names.hugging_face.prefix}embeddings" and index < len(tables):
+        return f"{tables[index]}.weight", False
     if f"{stem}.bias" == names.hugging_face.bias:
         return f"{stem}.bias", False
     norm = found[-1].lower().endswith("norm")
-    return f"{stem}.{('weight', 'bias')[place % 2]}", not (norm or place)
+    return f"{stem}.{('weight', 'bias')[index % 2]}", not (norm or index)

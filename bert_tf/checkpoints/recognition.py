@@ -197,7 +197,7 @@ def recognise(folder: pathlib.Path) -> str:
     if len(families) > 1:
         raise UserError(
             f"{folder}: holds weights of {' and of '.join(families)}; put each "
-            "into a folder of its own."
+            "into its own folder."
         )
     config = _CONFIG_FILES.get(families[0])
     if config is not None and not (folder / config).exists():
