@@ -113,8 +113,8 @@ def test_a_tf1_checkpoint_holds_a_discriminator_and_a_generator(tmp_path):
             tmp_path / f"{body}_{family}" for family in ("ours", "hf", "tf1")
         )
         convert_checkpoint(folder, "bert_tf", ours, generator=generator)
-        convert_checkpoint(ours, "hugging_face", theirs)
-        convert_checkpoint(theirs, "google_tf1", googles)
+        save_checkpoint(theirs, load_checkpoint(ours), "hugging_face")
+        save_checkpoint(googles, load_checkpoint(theirs), "google_tf1")
         for target in (ours, theirs, googles):
             assert_same(load_checkpoint(target), checkpoint)
         names = {
