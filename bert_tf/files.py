@@ -507,10 +507,8 @@ def check_output(
 ) -> None:
     """Raises `UserError` for an invalid path of an output file.
 
-    Args:
-      output: the file to write.
-      endings: the valid suffixes.
-      inputs: files that are read; "-" is standard input.
+    The path must have one of the suffixes `endings`, and be no folder and none
+    of the `inputs`, of which "-" is standard input.
     """
     path = pathlib.Path(output)
     if path.suffix not in endings:
@@ -541,13 +539,9 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 def locked(
     lock_file: str | pathlib.Path, folder: str | os.PathLike
 ) -> Iterator[None]:
-    """Locks a folder until the block or the process ends.
+    """Locks a folder by a file until the block or the process ends.
 
     On systems without file locks (Windows) a warning is logged.
-
-    Args:
-      lock_file: the file to lock, created if missing.
-      folder: the locked folder, for the error.
 
     Raises:
       UserError: another process holds the lock.

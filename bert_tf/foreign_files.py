@@ -67,12 +67,7 @@ def demand_file(path: str | os.PathLike) -> None:
 def refuse_damage(
     path: str | os.PathLike, *kinds: type[Exception]
 ) -> Iterator[None]:
-    """Turns a library's errors about a weights file into `UserError`.
-
-    Args:
-      path: the file.
-      kinds: the types of errors that damage raises.
-    """
+    """Turns errors of some types about a weights file into `UserError`."""
     try:
         yield
     except UserError:
@@ -85,13 +80,9 @@ def refuse_damage(
 def file_beside(index: pathlib.Path, name: object) -> pathlib.Path:
     """Returns the path of a file that an index of weights names.
 
-    Args:
-      index: the path of the index.
-      name: the name in it.
-
     Raises:
-      UserError: it is no name of a file in the same folder, or the file is
-        missing or a link out of the folder.
+      UserError: the name has a folder, or the file is missing or a link out of
+        the folder.
     """
     folder = index.parent
     is_name = isinstance(name, str) and name not in ("", ".", "..")

@@ -57,10 +57,7 @@ def changed_arrays(
 ) -> LazyArrays:
     """Returns arrays of which some are computed at each access.
 
-    Args:
-      arrays: the arrays.
-      shapes: the shapes of those that are computed, by name.
-      compute: computes an array of a name.
+    `shapes` has the shapes of those that `compute` returns, by name.
     """
     return LazyArrays(
         {**shapes_of_arrays(arrays), **shapes},

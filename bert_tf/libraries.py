@@ -30,14 +30,9 @@ EXTRAS = {
 
 
 def require_extra(extra: str, what: str) -> None:
-    """Checks that the libraries of an extra are installed.
+    """Raises `UserError` if a library of an extra (see EXTRAS) is missing.
 
-    Args:
-      extra: a key of EXTRAS.
-      what: the part that needs them, for the error.
-
-    Raises:
-      UserError: one is missing.
+    `what` is the part that needs it, for the error.
     """
     missing = [n for n in EXTRAS[extra] if importlib.util.find_spec(n) is None]
     if missing:

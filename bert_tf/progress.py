@@ -20,9 +20,7 @@ _reworded: Callable[[str], str] = str
 def reword(how: Callable[[str], str]) -> None:
     """Sets the function that replaces names of arguments in every line.
 
-    Args:
-      how: maps a line with names of arguments in backticks to the line that is
-        shown. The commands replace arguments by flags.
+    The commands replace arguments, which are in backticks, by flags.
     """
     global _reworded
     _reworded = how
@@ -97,12 +95,7 @@ class Progress:
         )
 
     def update(self, units: int, note: str = "") -> None:
-        """Adds completed units of work.
-
-        Args:
-          units: their number.
-          note: shown after the bar.
-        """
+        """Adds completed units of work, and shows a note after the bar."""
         self._bar.set_postfix_str(note, refresh=False)
         self._bar.update(units)
         self._unprinted = True

@@ -157,9 +157,7 @@ def has_weights(
 ) -> bool:
     """Returns whether a folder and its dense modules hold weights.
 
-    Args:
-      folder: a model folder.
-      patterns: the names of weights files, by default without pickles.
+    `patterns` are the names of weights files, by default without pickles.
     """
     ends = ("*.safetensors", "*.bin")[: 1 + (_DENSE_PICKLE in patterns)]
     return any(
@@ -317,9 +315,6 @@ class Module(NamedTuple):
 def read_module_list(folder: pathlib.Path) -> tuple[Module, ...] | None:
     """Reads the modules of a folder; returns None without modules.json.
 
-    Args:
-      folder: a local model folder.
-
     Raises:
       UserError: the file is no list of modules, or a path in it leads out of
         the folder.
@@ -363,9 +358,6 @@ def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
     That is the folder itself or, in the layout of sentence-transformers before
     version 0.4, the first subfolder in its modules.json.
 
-    Args:
-      folder: a local model folder.
-
     Raises:
       UserError: as `read_module_list`, or the subfolder is missing.
     """
@@ -383,13 +375,9 @@ def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
 def read_transformer_settings(
     folder: pathlib.Path,
 ) -> tuple[pathlib.Path, dict[str, Any]]:
-    """Reads the settings of a Transformer.
+    """Returns the file of a Transformer's settings, and its values.
 
-    Args:
-      folder: see `transformer_folder`.
-
-    Returns:
-      The file, and its values; empty without a file.
+    Without a file they are empty.
 
     Raises:
       UserError: the file holds no JSON object.

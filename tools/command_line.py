@@ -48,11 +48,7 @@ _given_as = {"inputs": "--input"}
 
 
 def name_arguments(given_as: Mapping[str, str]) -> None:
-    """Registers how a command takes arguments without a flag of their name.
-
-    Args:
-      given_as: maps the name of an argument to the form in the command.
-    """
+    """Registers how a command takes arguments without a flag of their name."""
     _given_as.update(given_as)
 
 
@@ -76,13 +72,9 @@ def with_flags(line: str) -> str:
 
 
 def as_called(text: str) -> str:
-    """Replaces names of commands in a text by how they are called.
+    """Replaces `python -m tools.serve`, or `tools.serve`, in a text.
 
-    Args:
-      text: a text with commands as `python -m tools.serve` or `tools.serve`.
-
-    Returns:
-      The same in a checkout; with `bert-tf serve` in an installed package.
+    In an installed package they become `bert-tf serve`.
     """
     if PROGRAM != "bert-tf":
         return text

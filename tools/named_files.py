@@ -36,10 +36,7 @@ class NamedFiles:
         return sorted(f.stem for f in files if not f.stem.startswith("_"))
 
     def load(self, value: str) -> Any:
-        """Returns the object of a file.
-
-        Args:
-          value: a name, or the path of the user's file, which ends in .py.
+        """Returns the object of a file, by its name or the path of a .py file.
 
         Raises:
           UserError: there is no such file, or it is broken.
@@ -73,12 +70,7 @@ class NamedFiles:
 
 
 def package_beside(folder: str, installed: str) -> str:
-    """Returns the name of a package of small files.
-
-    Args:
-      folder: its name in a checkout, next to tools/.
-      installed: its name in the installed bert_tf.
-    """
+    """Returns the name of a package in a checkout, or in the wheel."""
     if __package__ == "tools":
         return folder
     return f"{__package__.removesuffix('tools')}{installed}"

@@ -27,11 +27,7 @@ def task_names() -> list[str]:
 
 
 def load_task(task: str) -> TaskTemplate:
-    """Returns the TASK of a task file.
-
-    Args:
-      task: a name in tasks/, or the path of the user's task file, which ends in
-        .py.
+    """Returns the TASK of a name in tasks/, or of the user's .py file.
 
     Raises:
       UserError: there is no such task, or its file is broken.
@@ -46,11 +42,7 @@ def load_task(task: str) -> TaskTemplate:
 
 
 def task_named(assignments: Sequence[str], recipe_file: str = "") -> str:
-    """Returns the name of the task in flags or a recipe.
-
-    Args:
-      assignments: key=value; the last one takes precedence.
-      recipe_file: recipe.json, used if no flag names a task.
+    """Returns the name of the task in assignments, or else in a recipe's file.
 
     Raises:
       UserError: neither names a task, or the recipe names a Python file, which
@@ -82,13 +74,8 @@ def recipe_of(
 ) -> FinetuningRecipe:
     """Returns a task's recipe: its defaults or a file's, with assignments.
 
-    From then on, messages name the fields as settings of --set.
-
-    Args:
-      task: the task.
-      name: its name in the command, for errors.
-      assignments: key=value.
-      recipe_file: recipe.json, which replaces the task's defaults.
+    From then on, messages name the fields as settings of --set. `name` is the
+    task's name in the command, for errors.
 
     Raises:
       UserError: an unknown setting, or an invalid value.

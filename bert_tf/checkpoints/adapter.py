@@ -142,11 +142,6 @@ def read(
 ) -> Checkpoint:
     """Reads an adapter as its base with low-rank matrices.
 
-    Args:
-      folder: the folder of the adapter.
-      base: the model that `base_of` names.
-      ignore: see `read_stored`.
-
     Raises:
       UserError: the files are damaged, unsupported or do not fit the base, or
         the base has changed.
@@ -271,13 +266,7 @@ def _lora_on(
 def write(
     folder: pathlib.Path, checkpoint: Checkpoint, base: Checkpoint
 ) -> None:
-    """Writes the low-rank matrices and the fully trained parts of a model.
-
-    Args:
-      folder: the folder.
-      checkpoint: a model with low-rank updates and the head of a task.
-      base: the model that the updates were trained on.
-    """
+    """Writes the low-rank matrices and fully trained parts of a model."""
     config = checkpoint.config
     (head,) = (head for head in TASK_HEADS if head in checkpoint.heads)
     heads, table = head_shapes(config), _stored(config, head)

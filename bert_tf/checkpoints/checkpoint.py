@@ -179,11 +179,8 @@ class Checkpoint:
     def require_tokenizer(self, place: str) -> TokenizerData:
         """Returns the tokenizer.
 
-        Args:
-          place: the model's name, for the error.
-
         Raises:
-          UserError: the folder holds no vocabulary.
+          UserError: the folder holds no vocabulary; it names `place`.
         """
         if self.tokenizer is None:
             raise no_vocabulary(place, tokenizer_kind(self.config))

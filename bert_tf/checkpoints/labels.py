@@ -39,9 +39,6 @@ def read_labels(
       values: the keys of config.json.
       rows: the number of labels of the head.
       path: the file, for errors.
-
-    Raises:
-      UserError: the names are malformed or do not fit the head.
     """
     ids = [str(i) for i in range(rows)]
     names = values.get("id2label")
@@ -101,15 +98,7 @@ def _distinct(names: list[Any]) -> tuple[str, ...]:
 def read_problem_type(
     values: Mapping[str, Any], path: pathlib.Path
 ) -> str | None:
-    """Returns the problem_type in config.json, if any.
-
-    Args:
-      values: the keys of config.json.
-      path: the file, for errors.
-
-    Raises:
-      UserError: it is unknown.
-    """
+    """Returns the problem_type in config.json, if any."""
     problem_type = values.get("problem_type")
     if problem_type is not None:
         check_choice(f"{path}: problem_type", problem_type, PROBLEM_TYPES)

@@ -62,14 +62,8 @@ def as_pytorch(
 ) -> LazyArrays:
     """Returns arrays under the names and in the orientation of PyTorch's files.
 
-    PyTorch's own names and those of `TRAINING_STATE` are unchanged.
-
-    Args:
-      found: the arrays in a folder of transformers.
-      config: the class of its configuration.
-      classes: `architectures` of config.json, which determines Keras' numbered
-        layers.
-      source: the folder, for errors.
+    PyTorch's own names and those of `TRAINING_STATE` are unchanged. `classes`
+    is `architectures` of config.json, which determines Keras' numbered layers.
 
     Raises:
       UserError: the arrays belong to another model, or two copies of one

@@ -182,10 +182,7 @@ FOUND_IN: dict[str, Callable[[pathlib.Path], bool]] = {
 
 
 def recognise(folder: pathlib.Path) -> str:
-    """Returns the family of a model folder.
-
-    Args:
-      folder: a local folder; see `bert_tf.sources.local_folder`.
+    """Returns the family of a local model folder.
 
     Raises:
       UserError: the folder holds weights of no family or of several, or lacks

@@ -35,11 +35,8 @@ def saved_model_config(
 ) -> BertConfig:
     """Returns the architecture of an encoder's SavedModel.
 
-    Args:
-      folder: the folder.
-      shape_of: returns the shape of the variable at a path, see
-        `model_garden.py`.
-      source: the file of the variables, for errors.
+    `shape_of` returns the shape of the variable at a path, see
+    `model_garden.py`.
 
     Raises:
       UserError: the arrays or the graphs belong to another model.

@@ -72,10 +72,7 @@ _SHORTEST_ROW = 3
 
 
 def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
-    """Reads the modules of a model folder.
-
-    Args:
-      checkpoint: the folder's checkpoint.
+    """Reads the modules of a checkpoint's folder.
 
     Returns:
       The modules; None without modules, or for a CrossEncoder.
@@ -300,14 +297,8 @@ def read_activation(
 ) -> str:
     """Returns the activation that a file names as a class of torch.
 
-    Args:
-      values: the values of the file.
-      key: the key of the class.
-      default: the class without this key.
-      path: the file, for errors.
-
-    Returns:
-      One of the values of `TORCH_ACTIVATIONS`.
+    `default` is the class without the key. The result is one of the values of
+    `TORCH_ACTIVATIONS`.
 
     Raises:
       UserError: it is another class.
@@ -328,9 +319,6 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
     sentence-transformers names it in its settings or in config.json
     (sbert_ce_default_activation_function before version 4). The default is a
     sigmoid for one score, and linear for several.
-
-    Args:
-      checkpoint: the folder's checkpoint.
 
     Returns:
       One of the values of `TORCH_ACTIVATIONS`; None for other models.
@@ -394,13 +382,7 @@ def _read_prompts(
 def write_sentence_modules(
     folder: pathlib.Path, modules: SentenceModules, hidden_size: int
 ) -> None:
-    """Writes modules for all releases of sentence-transformers.
-
-    Args:
-      folder: the folder, with the model's other files.
-      modules: the modules.
-      hidden_size: H of the model.
-    """
+    """Writes modules to a model's folder, for all their releases."""
     kinds = ["Transformer", "Pooling"]
     kinds += [type(step).__name__ for step in modules.steps]
     entries = [

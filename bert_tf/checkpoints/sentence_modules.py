@@ -88,10 +88,7 @@ class SentenceModules:
         return not self.include_prompt and any(self.prompts.values())
 
     def prompt(self, name: str | None) -> str:
-        """Returns the prefix of texts.
-
-        Args:
-          name: the prompt's name; None for the default.
+        """Returns the prefix of texts; None is the default prompt.
 
         Raises:
           UserError: there is no prompt of that name.

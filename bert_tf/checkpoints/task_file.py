@@ -48,10 +48,7 @@ def with_task(
 ) -> Checkpoint:
     """Adds labels, problem_type and max_seq_length of task.json.
 
-    Args:
-      checkpoint: the contents of the folder's other files.
-      folder: the folder.
-      labels_file: the one of these files that names the labels.
+    `labels_file` is the folder's other file with labels, for errors.
 
     Raises:
       UserError: the files contradict each other.

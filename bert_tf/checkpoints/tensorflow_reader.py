@@ -26,13 +26,10 @@ TRAINING_STATE = (
 
 
 def open_checkpoint(prefix: pathlib.Path) -> LazyArrays:
-    """Opens a checkpoint; variables are read at each access.
+    """Opens a checkpoint by its prefix; variables are read at each access.
 
     Partitioned variables are joined. Damage inside a variable is detected when
     it is read.
-
-    Args:
-      prefix: path of the files without .index and .data-*.
 
     Raises:
       UserError: the files are damaged or incomplete.

@@ -327,18 +327,9 @@ def _with_task(
 ) -> tuple[Checkpoint, dict[str, bytes]]:
     """Collects the description of a fine-tuned model for the written folder.
 
-    Args:
-      source: the loaded source.
-      written: the checkpoint to write.
-      folder: the source's folder.
-      to: the layout to write.
-
     Returns:
       The checkpoint with the metadata that the layout itself stores, and the
       contents of further files by name.
-
-    Raises:
-      UserError: the questions of the task do not fit the written positions.
     """
     dropped = {*TASK_HEADS} & ({*source.heads} - {*written.heads})
     values = read_task_file(folder)
