@@ -162,14 +162,8 @@ def test_names_and_revisions(hugging_face):
             "cache; download the model on a machine with a connection and",
         ),
         (errors.OfflineModeIsEnabled("1"), "huggingface.co cannot be reached"),
-        (
-            answer(errors.RepositoryNotFoundError, 401),
-            "no such model on huggingface.co, or a private one; check the",
-        ),
-        (
-            answer(errors.GatedRepoError, 403),
-            "access requires the owners' permission; request it on",
-        ),
+        (answer(errors.RepositoryNotFoundError, 401), "no such model on huggi"),
+        (answer(errors.GatedRepoError, 403), "access requires the owners' per"),
         (answer(errors.RevisionNotFoundError), "has no revision 'v2'"),
         (
             errors.HFValidationError("Repo id must use\nalphanumeric chars."),
@@ -268,11 +262,7 @@ def test_a_preset_that_is_none(kaggle):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            requests.ConnectionError("Max retries\nexceeded"),
-            "kaggle.com cannot be reached and the preset is not in the cache; "
-            "download the model on a machine with a connection and give its",
-        ),
+        (requests.ConnectionError("Max retries\nexceeded"), "kaggle.com canno"),
         (
             requests.ReadTimeout("read timed out"),
             "the download failed (read timed out); try again, or download",

@@ -141,10 +141,7 @@ def arrays_with(**changes):
             arrays_with(words=np.zeros((3, 3), np.float32)),
             r"word_emb.* is \[3, 3\]",
         ),
-        (
-            arrays_with(words=np.zeros((7, 4), np.int32)),
-            "word_embeddings holds int32",
-        ),
+        (arrays_with(words=np.zeros((7, 4), np.int32)), "word_embeddings hold"),
         (arrays_with(bias=None), f"missing: {BIAS} "),
         (arrays_with(foo=np.zeros(2, np.float32)), r"unexpected: foo \[2\]"),
         (

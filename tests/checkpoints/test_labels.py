@@ -30,14 +30,7 @@ def checkpoint_of(labels, rows: int, model_type: str = "bert") -> Checkpoint:
         (("b", "a", "c"), 3, ("a", "b", "c"), [1, 0, 2], ""),
         (TAGS, 8, tuple(sorted(TAGS)), np.argsort(TAGS), ""),
         (("b", "a"), 2, ("b", "a"), [0, 1], ""),
-        (
-            None,
-            2,
-            ("neg", "pos"),
-            [0, 1],
-            "has no names of labels, so it takes those given: LABEL_0 is "
-            "'neg', LABEL_1 is 'pos'.",
-        ),
+        (None, 2, ("neg", "pos"), [0, 1], "has no names of labels, so it take"),
         # The data's own names are LABEL_0 and so on, sorted as text.
         (
             None,

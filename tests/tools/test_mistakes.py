@@ -23,14 +23,8 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
             f"{FINETUNE} --set=task=mrpc --set=label_kind=regression",
             "--task=mrpc, --set: unknown key 'label_kind'. Did you mean label",
         ),
-        (
-            f"{FINETUNE} --task=sentence --set=threshold=0.3",
-            "threshold=0.3: requires label_kind=multi_label; give",
-        ),
-        (
-            f"{FINETUNE} --task=mrpc --mode=tune",
-            "--mode=tune: takes one or more",
-        ),
+        (f"{FINETUNE} --task=sentence --set=threshold=0.3", "threshold=0.3: r"),
+        (f"{FINETUNE} --task=mrpc --mode=tune", "--mode=tune: takes one or mo"),
         (
             f"{PRETRAIN} --data_dir=/nowhere --output_dir={{new}} --size=tiny",
             "error: /nowhere",
@@ -39,17 +33,11 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
             f"{PRETRAIN} --output_dir={{new}} --set=learning_rat=1",
             "--set: unknown key 'learning_rat'. Did you mean learning_rate?",
         ),
-        (
-            f"{PRETRAIN} --output_dir={{new}} --batch=3",
-            "error: Unknown command line flag 'batch'",
-        ),
+        (f"{PRETRAIN} --output_dir={{new}} --batch=3", "error: Unknown comman"),
         ("fill_mask --model=/nowhere [MASK]", "error: /nowhere"),
         ("fill_mask --model=/nowhere", "error: give a text"),
         ("fill_mask a", "error: --model is needed; --help"),
-        (
-            "plan_memory --size=base --memory=lots",
-            "--memory=lots: give a number",
-        ),
+        ("plan_memory --size=base --memory=lots", "--memory=lots: give a numb"),
         ("export_saved_model --output_dir={new}", "--model"),
         ("export_saved_model --model=nowhere --output_dir={new}", "nowhere"),
         (
@@ -57,24 +45,15 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
             "--format=onnx",
             "nowhere: no such model folder",
         ),
-        (
-            f"{EXPORT} --beside=a --labels=b",
-            "--labels=b: is for a model alone; leave it out, or --beside.",
-        ),
+        (f"{EXPORT} --beside=a --labels=b", "--labels=b: is for a model alone"),
         (f"{ONNX} --version=3", "--version: is for --format=saved_model"),
         (f"{ONNX} --precision=mixed_bfloat16", "--precision: is for --format="),
         (f"{EXPORT} --quantize=int8", "--quantize=int8: is for --format=onnx"),
-        (
-            f"{EXPORT} --max_score_drop=0.5",
-            "--max_score_drop: is for --quantize=int8",
-        ),
+        (f"{EXPORT} --max_score_drop=0.5", "--max_score_drop: is for --quanti"),
         (f"{ONNX} --set=data_dir=x", "--set: is for --quantize=int8"),
         (f"{ONNX} --quantize=int8", ". has no recipe.json of a fine-tuning"),
         (f"{TRAIN_VOCAB} --output={{old}}", "is a directory; name a file"),
-        (
-            f"{TRAIN_VOCAB} --output={{old}}/file/vocab.txt",
-            "/file is a file, no folder.",
-        ),
+        (f"{TRAIN_VOCAB} --output={{old}}/file/vocab.txt", "/file is a file,"),
     ],
 )
 def test_a_mistake(command, message, tmp_path):
