@@ -78,11 +78,7 @@ def check_choice(
 
 
 def whole_number(
-    name: str,
-    value: object,
-    least: int,
-    most: int | None = None,
-    why: str = "",
+    name: str, value: object, least: int, most: int | None = None, why: str = ""
 ) -> int:
     """Returns an argument that must be an integer, Python's or NumPy's.
 

@@ -15,13 +15,7 @@ import shutil
 import sys
 import time
 import zlib
-from collections.abc import (
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import IO, Any, BinaryIO, NamedTuple
 
 from bert_tf.errors import Fault, UserError, excerpt

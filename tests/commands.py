@@ -80,9 +80,7 @@ class Command:
 
 
 def run(
-    module: str,
-    *arguments: object,
-    standard_input: str = "",
+    module: str, *arguments: object, standard_input: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Runs `python -m module arguments` inside this process.
 

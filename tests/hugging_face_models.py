@@ -62,10 +62,7 @@ CLASSES = {
         (POOLER, CLASSIFIER),
         {"hidden_act": "gelu_erf"},
     ),
-    "BertForTokenClassification": (
-        (TOKEN_CLASSIFIER,),
-        {"hidden_act": "tanh"},
-    ),
+    "BertForTokenClassification": ((TOKEN_CLASSIFIER,), {"hidden_act": "tanh"}),
     "BertForQuestionAnswering": ((SPAN,), {"type_vocab_size": 3}),
     "BertForMultipleChoice": (
         (POOLER, MULTIPLE_CHOICE),

@@ -114,9 +114,7 @@ def test_keras_hub(here, eagerly):
 def test_google_research(here):
     tokens = [*SPECIAL, *WORDS]
     config = small_config(
-        vocab_size=len(tokens),
-        num_hidden_layers=1,
-        max_position_embeddings=128,
+        vocab_size=len(tokens), num_hidden_layers=1, max_position_embeddings=128
     )
     bert_tf.save_checkpoint(
         here / "google",
@@ -149,12 +147,7 @@ def test_google_research(here):
     for split in ("train", "dev"):
         path = here / "squad" / f"{split}-v1.1.json"
         path.write_text(json.dumps({"version": "1.1", **data}))
-    run_all(
-        "google-research/bert",
-        here,
-        num_train_steps=1,
-        train_batch_size=4,
-    )
+    run_all("google-research/bert", here, num_train_steps=1, train_batch_size=4)
     assert (here / "features.jsonl").read_text().count("\n") >= 80
     answers = (here / "answers.jsonl").read_text().splitlines()
     assert "probabilities" in json.loads(answers[0])

@@ -22,9 +22,7 @@ from .task_files import task_and_recipe
 from .usage_flags import UsageFlags
 
 _MODEL = flags.DEFINE_string(
-    "model",
-    None,
-    "A fine-tuned or pre-trained model: a folder of any family.",
+    "model", None, "A fine-tuned or pre-trained model: a folder of any family."
 )
 _BESIDE = flags.DEFINE_list(
     "beside",

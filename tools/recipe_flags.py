@@ -59,10 +59,7 @@ class RecipeFlags:
     """
 
     def __init__(
-        self,
-        recipe: type[Settings],
-        settings: str,
-        fields: Mapping[str, str],
+        self, recipe: type[Settings], settings: str, fields: Mapping[str, str]
     ):
         default_of = {
             f.name: f" Default: {f.default}."

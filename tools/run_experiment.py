@@ -33,9 +33,7 @@ _SCALE = flags.DEFINE_string(
     "day) or paper (the published sizes and steps).",
 )
 _OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir",
-    None,
-    "Folder of the table, the report and its figures.",
+    "output_dir", None, "Folder of the table, the report and its figures."
 )
 _RUNS_DIR = flags.DEFINE_string(
     "runs_dir",

@@ -136,14 +136,10 @@ _MONITORING_FILE = flags.DEFINE_string(
     "/monitoring/prometheus/metrics.",
 )
 _SSL_FILE = flags.DEFINE_string(
-    "ssl_config_file",
-    None,
-    "SSLConfig as text: TLS for gRPC and REST.",
+    "ssl_config_file", None, "SSLConfig as text: TLS for gRPC and REST."
 )
 _HEALTH = flags.DEFINE_bool(
-    "enable_grpc_healthcheck_service",
-    False,
-    "Offer grpc.health.v1.Health.",
+    "enable_grpc_healthcheck_service", False, "Offer grpc.health.v1.Health."
 )
 _GRPC_MAX_THREADS = flags.DEFINE_integer(
     "grpc_max_threads",
@@ -179,10 +175,7 @@ _INTRA_OP = flags.DEFINE_integer(
     lower_bound=0,
 )
 _INTER_OP = flags.DEFINE_integer(
-    "tensorflow_inter_op_parallelism",
-    0,
-    "Parallel operations.",
-    lower_bound=0,
+    "tensorflow_inter_op_parallelism", 0, "Parallel operations.", lower_bound=0
 )
 # Unsupported flags of tensorflow_model_server that change responses.
 _NOT_OFFERED = {

@@ -70,9 +70,7 @@ _MAX_UNIQUE_WORDS = flags.DEFINE_integer(
     "it the rarest are dropped.",
 )
 _WORKERS = flags.DEFINE_integer(
-    "workers",
-    0,
-    "Processes that split documents; 0 for one per processor.",
+    "workers", 0, "Processes that split documents; 0 for one per processor."
 )
 _RECIPE = define_fields(CorpusRecipe)
 

@@ -35,11 +35,7 @@ from bert_tf.checkpoints import low_rank
 from bert_tf.checkpoints.array_file import open_arrays, write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
 from bert_tf.checkpoints.hugging_face import stored_as_theirs
-from bert_tf.checkpoints.layout import (
-    encoder_shapes,
-    head_shapes,
-    names_of,
-)
+from bert_tf.checkpoints.layout import encoder_shapes, head_shapes, names_of
 from bert_tf.checkpoints.recognition import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from bert_tf.checkpoints.stored import (
     Stored,

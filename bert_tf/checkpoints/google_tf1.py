@@ -70,10 +70,7 @@ _UNREAD_KEYS = (
     "backward_compatible",
 )
 # Keys that change the computation, and their only supported value.
-_CONSTANT = {
-    "directionality": "bidi",
-    "pooler_type": "first_token_transform",
-}
+_CONSTANT = {"directionality": "bidi", "pooler_type": "first_token_transform"}
 # Defaults of modeling.py that differ from ours.
 _DEFAULTS = {"type_vocab_size": 16}
 # The epsilon of layer normalisation, which has no key.

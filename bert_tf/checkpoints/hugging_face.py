@@ -49,11 +49,7 @@ from bert_tf.checkpoints.labels import (
     read_labels,
     read_problem_type,
 )
-from bert_tf.checkpoints.layout import (
-    all_parts,
-    head_shapes,
-    names_of,
-)
+from bert_tf.checkpoints.layout import all_parts, head_shapes, names_of
 from bert_tf.checkpoints.pytorch_names import as_pytorch, saved_class
 from bert_tf.checkpoints.stored import (
     Stored,
@@ -205,10 +201,7 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
 
 
 def _leave_pooler_out(
-    config: BertConfig,
-    table: dict[str, Stored],
-    found: LazyArrays,
-    source: str,
+    config: BertConfig, table: dict[str, Stored], found: LazyArrays, source: str
 ) -> tuple[str, ...]:
     """Removes the pooler of a causal model from the table.
 
@@ -404,8 +397,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     write_text(folder / CONFIG_FILE, text + "\n")
     if tokenizer is not None:
         tokenizer.save_hugging_face(
-            folder,
-            checkpoint.max_seq_length or config.longest_input,
+            folder, checkpoint.max_seq_length or config.longest_input
         )
 
 

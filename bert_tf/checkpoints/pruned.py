@@ -59,9 +59,7 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
 
 
 def keep_parts(
-    checkpoint: Checkpoint,
-    heads: np.ndarray,
-    columns: np.ndarray,
+    checkpoint: Checkpoint, heads: np.ndarray, columns: np.ndarray
 ) -> Checkpoint:
     """Removes all other attention heads and feed-forward columns.
 

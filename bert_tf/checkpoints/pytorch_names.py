@@ -55,10 +55,7 @@ def saved_class(found: LazyArrays, config: type[BertConfig]) -> str | None:
 
 
 def as_pytorch(
-    found: LazyArrays,
-    config: type[BertConfig],
-    classes: object,
-    source: str,
+    found: LazyArrays, config: type[BertConfig], classes: object, source: str
 ) -> LazyArrays:
     """Returns arrays under the names and in the orientation of PyTorch's files.
 

@@ -21,11 +21,7 @@ METADATA_FILE = "keras_metadata.pb"
 # Without metadata.
 _EPSILON = 1e-12
 # The operations of each activation; the tanh form of GELU has a power.
-_OPERATIONS = {
-    "gelu_erf": ("Erf", "Erfc"),
-    "gelu": ("Pow",),
-    "relu": ("Relu",),
-}
+_OPERATIONS = {"gelu_erf": ("Erf", "Erfc"), "gelu": ("Pow",), "relu": ("Relu",)}
 
 
 def saved_model_config(

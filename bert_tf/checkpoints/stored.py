@@ -15,11 +15,7 @@ from bert_tf.architectures.parts import (
     Shape,
     Shapes,
 )
-from bert_tf.checkpoints.layout import (
-    all_shapes,
-    encoder_shapes,
-    head_shapes,
-)
+from bert_tf.checkpoints.layout import all_shapes, encoder_shapes, head_shapes
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, first_few, refuse_faults
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays

@@ -59,9 +59,7 @@ def _kinds_of(folder: pathlib.Path) -> tuple[type[TokenizerData], ...]:
 
 
 def read_tokenizer(
-    folder: pathlib.Path,
-    lower_case: bool | None = None,
-    notify: bool = True,
+    folder: pathlib.Path, lower_case: bool | None = None, notify: bool = True
 ) -> TokenizerData:
     """Reads the tokenizer of a folder of a model, or of records.
 

@@ -333,10 +333,7 @@ def _with_task(
     """
     dropped = {*TASK_HEADS} & ({*source.heads} - {*written.heads})
     values = read_task_file(folder)
-    length, longest = (
-        written.max_seq_length,
-        written.config.longest_input,
-    )
+    length, longest = (written.max_seq_length, written.config.longest_input)
     if values is not None and (dropped or to != "hugging_face"):
         # task.json states it, or its head is dropped.
         length = None

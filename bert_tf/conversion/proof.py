@@ -27,11 +27,7 @@ from bert_tf.checkpoints import (
     Checkpoint,
     head_shapes,
 )
-from bert_tf.checkpoints.checkpoint import (
-    REGRESSION,
-    SINGLE_LABEL,
-    num_labels,
-)
+from bert_tf.checkpoints.checkpoint import REGRESSION, SINGLE_LABEL, num_labels
 from bert_tf.checkpoints.labels import default_labels
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError, first_few
@@ -127,8 +123,7 @@ class SharedInputs:
     def of(cls, source: Checkpoint, converted: Checkpoint) -> Self:
         """Returns the common inputs of two checkpoints."""
         positions = min(
-            source.config.longest_input,
-            converted.config.longest_input,
+            source.config.longest_input, converted.config.longest_input
         )
         segments = source.config.segment_limit
         old, new = source.vocabulary, converted.vocabulary

@@ -14,10 +14,7 @@ Damage = Callable[[pathlib.Path], Any]
 
 
 def assert_refused(
-    source: pathlib.Path,
-    tmp_path: pathlib.Path,
-    damage: Damage,
-    *messages: str,
+    source: pathlib.Path, tmp_path: pathlib.Path, damage: Damage, *messages: str
 ) -> None:
     """Loading a damaged copy of a folder is an error that matches."""
     folder = pathlib.Path(shutil.copytree(source, tmp_path / "damaged"))

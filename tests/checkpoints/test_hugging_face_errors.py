@@ -94,18 +94,10 @@ CASES = [
         ("BertModel", with_keys(**changes), message)
         for changes, message in CONFIGURATIONS
     ),
-    (
-        "BertModel",
-        with_bytes("config.json", lambda _: b"[1]"),
-        "config.json",
-    ),
+    ("BertModel", with_bytes("config.json", lambda _: b"[1]"), "config.json"),
     ("BertModel", without("config.json"), "config.json"),
     *(
-        (
-            SENTENCES,
-            with_keys(id2label=names),
-            f"config.json: .*{message}",
-        )
+        (SENTENCES, with_keys(id2label=names), f"config.json: .*{message}")
         for names, message in LABELS
     ),
     (

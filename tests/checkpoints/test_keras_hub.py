@@ -10,12 +10,7 @@ import h5py
 import keras_hub
 import numpy as np
 import pytest
-from model_helpers import (
-    assert_computes,
-    encoder_inputs,
-    fill,
-    numpy,
-)
+from model_helpers import assert_computes, encoder_inputs, fill, numpy
 from reference_bert import ReferenceBert
 
 from bert_tf.checkpoints import load_checkpoint

@@ -6,11 +6,7 @@ import pytest
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.conversion import convert, convert_checkpoint
 from bert_tf.text.vocabulary import Vocabulary
-from tests.hugging_face_models import (
-    TOKENS,
-    random_arrays,
-    tiny_config,
-)
+from tests.hugging_face_models import TOKENS, random_arrays, tiny_config
 from tests.user_errors import error_of
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"

@@ -44,9 +44,7 @@ def score(folder, task="mrpc", **settings):
     task = load_task(task)
     recipe = task.recipe_type.from_dict({**task.defaults, **settings}, "test")
     return task.resolve(recipe).score_file(
-        recipe,
-        str(folder / "dev.tsv"),
-        str(folder / "predictions.tsv"),
+        recipe, str(folder / "dev.tsv"), str(folder / "predictions.tsv")
     )
 
 

@@ -108,9 +108,7 @@ def make_saved() -> dict[str, np.ndarray]:
     tensors["bert.embeddings.position_ids"] = torch.arange(12)[None]
     # As PyTorch wrote before version 1.6.
     torch.save(
-        tensors,
-        old / "pytorch_model.bin",
-        _use_new_zipfile_serialization=False,
+        tensors, old / "pytorch_model.bin", _use_new_zipfile_serialization=False
     )
     return recorded
 

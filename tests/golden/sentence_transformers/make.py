@@ -118,11 +118,7 @@ class Recorder:
         self.record(name, folder, base)
 
     def written(
-        self,
-        name: str,
-        files: dict,
-        base: str = "bert",
-        inner: str = "",
+        self, name: str, files: dict, base: str = "bert", inner: str = ""
     ) -> None:
         """A folder of JSON files as an older release wrote them."""
         folder = self.work / name
@@ -228,17 +224,13 @@ def record_all(to: Recorder) -> None:
     to.saved(
         "prompt_left_out_joined",
         Pooling(
-            H,
-            ("cls", "weightedmean", "lasttoken", "max"),
-            include_prompt=False,
+            H, ("cls", "weightedmean", "lasttoken", "max"), include_prompt=False
         ),
         prompts=PROMPTS,
         default_prompt_name="passage",
     )
     to.saved(
-        "tokenizer_length",
-        to.transformer(max_seq_length=9),
-        Pooling(H, "mean"),
+        "tokenizer_length", to.transformer(max_seq_length=9), Pooling(H, "mean")
     )
     to.saved("truncated", Pooling(H, "mean"), Normalize(), truncate_dim=6)
     to.saved(
@@ -317,21 +309,9 @@ def record_cross_encoders(to: Recorder) -> None:
             to.arrays[f"classifier_{labels}/{part}"] = array
     for name, labels, stated in (
         ("plain", 1, {"sentence_transformers": {"version": "4.1.0"}}),
-        (
-            "identity",
-            1,
-            {"sentence_transformers": {"activation_fn": IDENTITY}},
-        ),
-        (
-            "old",
-            1,
-            {NAMED_BEFORE: NAMED + "Sigmoid"},
-        ),
-        (
-            "several",
-            3,
-            {NAMED_BEFORE: IDENTITY},
-        ),
+        ("identity", 1, {"sentence_transformers": {"activation_fn": IDENTITY}}),
+        ("old", 1, {NAMED_BEFORE: NAMED + "Sigmoid"}),
+        ("several", 3, {NAMED_BEFORE: IDENTITY}),
         (
             "several_sigmoid",
             3,
