@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _MAX_NAMES = 8
-_LONGEST_MESSAGE = 150
+_MAX_MESSAGE = 150
 
 
 class UserError(ValueError):
@@ -39,7 +39,7 @@ def one_line(error: Exception) -> str:
     Without a message it returns the type of the error.
     """
     line = " ".join(str(error).split()) or type(error).__name__
-    return line.rstrip(".")[:_LONGEST_MESSAGE]
+    return line.rstrip(".")[:_MAX_MESSAGE]
 
 
 def writing_failed(error: Exception, path: str | os.PathLike) -> OSError:

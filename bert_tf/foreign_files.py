@@ -14,7 +14,7 @@ from bert_tf.errors import UserError, excerpt, one_line
 LARGEST_FILE = 64 << 20
 # Bytes of a line in a compressed file.
 LONGEST_LINE = 64 << 20
-_LONGEST_NAME = 300
+_MAX_SHOWN_NAME = 300
 _KINDS = {
     stat.S_ISFIFO: "a pipe",
     stat.S_ISSOCK: "a socket",
@@ -26,7 +26,7 @@ _KINDS = {
 def unusable(path: str | os.PathLike, error: Exception) -> UserError:
     """Returns the error for a path that the system refuses."""
     name = os.fspath(path)
-    if len(name) > _LONGEST_NAME or not name.isprintable():
+    if len(name) > _MAX_SHOWN_NAME or not name.isprintable():
         name = excerpt(name)
     reason = getattr(error, "strerror", None) or str(error)
     return UserError(f"{name}: cannot be read ({reason}).")

@@ -83,7 +83,7 @@ def _without_settings() -> Iterator[None]:
     keep_downloads_in(folder)
 
 
-class _LaterModule(types.ModuleType):
+class _LazyModule(types.ModuleType):
     """A placeholder that imports its module at the first access."""
 
     def __getattr__(self, name: str) -> Any:
@@ -95,7 +95,7 @@ class _LaterModule(types.ModuleType):
 
 def _remove_stand_ins() -> None:
     for name, module in list(sys.modules.items()):
-        if isinstance(module, _LaterModule):
+        if isinstance(module, _LazyModule):
             del sys.modules[name]
 
 
@@ -105,9 +105,9 @@ def _without_matplotlib() -> Iterator[None]:
     if is_known or importlib.util.find_spec("matplotlib") is None:
         yield
         return
-    package = sys.modules["matplotlib"] = _LaterModule("matplotlib")
+    package = sys.modules["matplotlib"] = _LazyModule("matplotlib")
     for name in (_PYPLOT, _PATCHES):
-        module = sys.modules[name] = _LaterModule(name)
+        module = sys.modules[name] = _LazyModule(name)
         setattr(package, name.rpartition(".")[2], module)
     try:
         yield
@@ -167,7 +167,7 @@ def _without_messages() -> Iterator[None]:
     # TensorFlow uses oneDNN's matrix products by default only with AVX-512;
     # with AVX2 they make a training step almost twice as fast.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    if _LOG_LEVEL in os.environ or _closed(2):
+    if _LOG_LEVEL in os.environ or _is_closed(2):
         yield
         return
     os.environ[_LOG_LEVEL] = "2"
@@ -193,7 +193,7 @@ def _without_messages() -> Iterator[None]:
             os.close(standard_error)
 
 
-def _closed(descriptor: int) -> bool:
+def _is_closed(descriptor: int) -> bool:
     """Returns whether a file descriptor is closed, as in some services."""
     try:
         os.fstat(descriptor)

@@ -11,7 +11,7 @@ from typing import Self, TextIO
 import tqdm
 
 _SECONDS_BETWEEN_LINES = 30.0
-_SECONDS_BEFORE_PASSING = 5.0
+_SECONDS_BEFORE_SHOWN = 5.0
 
 
 _reworded: Callable[[str], str] = str
@@ -89,9 +89,9 @@ class Progress:
             unit=unit,
             unit_scale=unit == "B",
             dynamic_ncols=True,
-            delay=_SECONDS_BEFORE_PASSING if passing else 0.0,
+            delay=_SECONDS_BEFORE_SHOWN if passing else 0.0,
             leave=not passing,
-            file=sys.stderr if shown and bar else _Nowhere(),
+            file=sys.stderr if shown and bar else _NullFile(),
         )
 
     def update(self, units: int, note: str = "") -> None:
@@ -129,7 +129,7 @@ class Progress:
         self._bar.close()
 
 
-class _Nowhere:
+class _NullFile:
     def write(self, text: str) -> None:
         del text
 

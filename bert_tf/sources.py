@@ -68,7 +68,7 @@ _OTHER_WEIGHTS = (
 )
 # Timeout in seconds of a first request to a hub. Both libraries have none, and
 # use their caches either before that request or after it failed.
-_PATIENCE = 10
+_TIMEOUT = 10
 _KAGGLE = "https://api.kaggle.com"
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 HUB_NAME = re.compile(rf"({_NAME}/)?{_NAME}(@[A-Za-z0-9_][\w./-]*)?")
@@ -76,7 +76,7 @@ _HELP = (
     "for a model of a hub write hf://organisation/name or keras_hub://preset"
 )
 # Files of single models, by suffix: what they are and how to open them.
-_OPENED_BY = {
+_HOW_TO_OPEN = {
     ".keras": "a model that Keras saved; open it with import bert_tf, then "
     "keras.models.load_model({name})",
     ".onnx": "a model of ONNX Runtime; open it with "
@@ -87,7 +87,7 @@ _OPENED_BY = {
     ".weights.h5": "the weights of a Keras model; build the same model and "
     "call its load_weights({name})",
 }
-_ELSEWHERE = (
+_OFFLINE_HINT = (
     "download the model on a machine with a connection and give its folder"
 )
 
@@ -123,7 +123,7 @@ def local_folder(source: str | os.PathLike) -> pathlib.Path:
     if folder.is_dir():
         return folder
     if folder.exists():
-        for end, opener in _OPENED_BY.items():
+        for end, opener in _HOW_TO_OPEN.items():
             if name.endswith(end):
                 raise UserError(f"{name}: is {opener.format(name=repr(name))}.")
         raise UserError(f"{name}: is a file; give its folder, {folder.parent}")
@@ -176,7 +176,7 @@ def hugging_face_answers(name: str) -> bool:
     from huggingface_hub import errors
 
     try:
-        huggingface_hub.model_info(name, timeout=_PATIENCE)
+        huggingface_hub.model_info(name, timeout=_TIMEOUT)
     except errors.HfHubHTTPError:
         # A refusal, which the download reports.
         return True
@@ -218,13 +218,13 @@ def _snapshot(source: str, patterns: tuple[str, ...]) -> pathlib.Path:
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
         raise UserError(
             f"{source}: huggingface.co cannot be reached and the model is not "
-            f"in the cache; {_ELSEWHERE}."
+            f"in the cache; {_OFFLINE_HINT}."
         ) from None
     # Errors of the hub, the connection or the disk.
     except (OSError, errors.HTTPError) as error:
         raise UserError(
             f"{source}: the download failed ({one_line(error)}); try again, "
-            f"or {_ELSEWHERE}."
+            f"or {_OFFLINE_HINT}."
         ) from None
 
 
@@ -245,10 +245,10 @@ def _from_keras_hub(source: str) -> pathlib.Path:
     handle = presets[name]["kaggle_handle"].removeprefix("kaggle://")
     unreachable = UserError(
         f"{source}: kaggle.com cannot be reached and the preset is not in the "
-        f"cache; {_ELSEWHERE}."
+        f"cache; {_OFFLINE_HINT}."
     )
     try:
-        requests.head(_KAGGLE, timeout=_PATIENCE)
+        requests.head(_KAGGLE, timeout=_TIMEOUT)
     except requests.RequestException:
         folder = _kaggle_cache(handle)
         if folder is None:
@@ -266,7 +266,7 @@ def _from_keras_hub(source: str) -> pathlib.Path:
     ) as error:
         raise UserError(
             f"{source}: the download failed ({one_line(error)}); try again, "
-            f"or {_ELSEWHERE}."
+            f"or {_OFFLINE_HINT}."
         ) from None
 
 
@@ -283,7 +283,7 @@ def _kaggle_cache(handle: str) -> pathlib.Path | None:
     # There is no function for only the cache, which is searched first.
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
-    thread.join(_PATIENCE)
+    thread.join(_TIMEOUT)
     return pathlib.Path(found[0]) if found else None
 
 
@@ -297,7 +297,7 @@ TRANSFORMER_FILES = (
 )
 _PACKAGE = "sentence_transformers."
 # Maximum length of a name in file systems.
-_LONGEST_PATH = 255
+_MAX_NAME_LENGTH = 255
 
 
 class Module(NamedTuple):
@@ -400,7 +400,7 @@ def _inner_folder(
     if not isinstance(given, str) or "\0" in given:
         raise refusal
     windows = pathlib.PureWindowsPath(given)
-    is_too_long = len(given) > _LONGEST_PATH
+    is_too_long = len(given) > _MAX_NAME_LENGTH
     if windows.anchor or ".." in windows.parts or is_too_long:
         raise refusal
     found = folder / given

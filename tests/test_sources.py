@@ -296,5 +296,5 @@ def test_kaggle_that_does_not_answer(kaggle, tmp_path, monkeypatch):
         threading.Event().wait(5)
 
     monkeypatch.setattr(kagglehub, "model_download", hang)
-    monkeypatch.setattr(sources, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sources, "_TIMEOUT", 0.05)
     assert "kaggle.com cannot be reached" in refused("keras_hub://bert_base_en")

@@ -80,7 +80,7 @@ _SEED = flags.DEFINE_integer(
 _THRESHOLD_OPTION, _THRESHOLD = -3, 1 << 20
 
 
-def _spare_the_machine() -> None:
+def _limit_memory() -> None:
     """Reduces the memory of TensorFlow and the C library.
 
     oneDNN allocates from a pool that never shrinks, and the C library raises
@@ -155,6 +155,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    _spare_the_machine()
+    _limit_memory()
     command_line.require("input", "to", "output_dir")
     command_line.run(main)

@@ -74,7 +74,7 @@ _WITHOUT_EFFECT = frozenset(
 )
 # Values of init_lora_weights (peft, tuners/lora/layer.py) that leave the base
 # unchanged, and those that subtract the initial matrices from it.
-_BASE_STAYS = (True, False, None, "gaussian", "orthogonal", "eva", "mica")
+_BASE_UNCHANGED = (True, False, None, "gaussian", "orthogonal", "eva", "mica")
 _SUBTRACTED = {"pissa": low_rank.principal, "olora": low_rank.orthonormal}
 
 
@@ -227,7 +227,7 @@ def _check(
     init = values.get("init_lora_weights")
     if isinstance(init, str) and init in _SUBTRACTED:
         return _SUBTRACTED[init]
-    if init not in _BASE_STAYS:
+    if init not in _BASE_UNCHANGED:
         raise UserError(
             f"{path}: init_lora_weights is {excerpt(init)}, with which peft "
             "changes the base model in a way that cannot be repeated; "

@@ -22,7 +22,7 @@ _NUMPY_TYPES = (
     *("float16", "float32", "float64", "bool", "int8", "int16", "int32"),
     *("int64", "uint8", "uint16", "uint32", "uint64"),
 )
-_DEEPEST = 32
+_MAX_DEPTH = 32
 # Width in bytes of the length that follows a first byte, by that byte.
 _STRINGS = {0xD9: 1, 0xDA: 2, 0xDB: 4, 0xC4: 1, 0xC5: 2, 0xC6: 4}
 _ARRAYS, _MAPS = {0xDC: 2, 0xDD: 4}, {0xDE: 2, 0xDF: 4}
@@ -31,7 +31,7 @@ _FIXED_EXTENSIONS = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 _NUMBERS = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 
 
-class _Unread(Exception):
+class _FormatError(Exception):
     """The file holds anything but maps of arrays."""
 
 
@@ -45,7 +45,7 @@ class _Reader:
         """Reads the next bytes."""
         found = bytes(self.data[self.at : self.at + size])
         if len(found) < size:
-            raise _Unread("it is truncated")
+            raise _FormatError("it is truncated")
         self.at += size
         return found
 
@@ -60,8 +60,8 @@ class _Reader:
 
     def value(self, depth: int = 0) -> Any:
         """Reads text, a number, list or map, or the offset of an array."""
-        if depth > _DEEPEST:
-            raise _Unread("maps lie too deep in each other")
+        if depth > _MAX_DEPTH:
+            raise _FormatError("maps lie too deep in each other")
         first = self.take(1)[0]
         if first < 0x80:
             return first
@@ -82,25 +82,25 @@ class _Reader:
             size = _FIXED_EXTENSIONS.get(first)
             size = self.size(_EXTENSIONS[first]) if size is None else size
             return self.array(size)
-        raise _Unread(f"it has a value of type {first:#x}")
+        raise _FormatError(f"it has a value of type {first:#x}")
 
     def array(self, size: int) -> tuple[tuple[int, ...], np.dtype, int]:
         """Returns shape, dtype and offset of an array of `size` bytes."""
         kind, end = self.take(1)[0], self.at + size
         if kind != _ARRAY or end > len(self.data):
-            raise _Unread("it is truncated or holds more than arrays")
+            raise _FormatError("it is truncated or holds more than arrays")
         # A list of three, whose bytes are not copied.
         if self.take(1)[0] != 0x93:
-            raise _Unread("an array has no shape, type and values")
+            raise _FormatError("an array has no shape, type and values")
         shape, name = tuple(self.value()), self.value()
         width = _STRINGS.get(self.take(1)[0])
         if width is None:
-            raise _Unread("an array has no values")
+            raise _FormatError("an array has no values")
         length, offset = self.size(width), self.at
         dtype = _dtype(name)
         size = math.prod(shape) * dtype.itemsize
         if size != length or offset + length != end:
-            raise _Unread("an array's values do not fill its shape")
+            raise _FormatError("an array's values do not fill its shape")
         self.at = end
         return shape, dtype, offset
 
@@ -111,7 +111,7 @@ def _dtype(name: Any) -> np.dtype:
 
         return np.dtype(ml_dtypes.bfloat16)
     if name not in _NUMPY_TYPES:
-        raise _Unread(f"an array is of type {excerpt(name)}")
+        raise _FormatError(f"an array is of type {excerpt(name)}")
     return np.dtype(name)
 
 
@@ -124,7 +124,7 @@ def open_flax(path: pathlib.Path) -> LazyArrays:
     demand_file(path)
     with (
         # ValueError: an empty file cannot be mapped, or text is not UTF-8.
-        refuse_damage(path, _Unread, ValueError, TypeError),
+        refuse_damage(path, _FormatError, ValueError, TypeError),
         open(path, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
     ):
@@ -151,4 +151,4 @@ def _leaves(tree: Any, path: str = "") -> Any:
     elif isinstance(tree, tuple):
         yield path, tree
     else:
-        raise _Unread(f"{path or 'it'} is no array")
+        raise _FormatError(f"{path or 'it'} is no array")

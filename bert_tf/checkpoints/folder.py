@@ -96,7 +96,7 @@ def _load(
     """Loads a checkpoint, or the base of the adapters `above`."""
     folder = transformer_folder(local_folder(source))
     if folder.resolve() in above:
-        raise _Circle(
+        raise _CircularBase(
             f"{folder}: is the base model of an adapter and leads back to it "
             f"(base_model_name_or_path in {ADAPTER_CONFIG}); name the original "
             "base there."
@@ -134,7 +134,7 @@ def _load(
     return checkpoint.with_tokenizer(tokenizer)
 
 
-class _Circle(UserError):
+class _CircularBase(UserError):
     """An adapter is its own base, directly or through others."""
 
 
@@ -145,7 +145,7 @@ def _open_base(
         return _load(
             _family("adapter").base_of(folder), True, False, "", adapters
         )
-    except _Circle:
+    except _CircularBase:
         raise
     except UserError as error:
         raise UserError(

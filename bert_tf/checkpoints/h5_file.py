@@ -12,7 +12,7 @@ from bert_tf.foreign_files import demand_file, refuse_damage
 from bert_tf.lazy_arrays import LazyArrays
 
 # Limit of the compression ratio; trained weights hardly compress.
-_MOST_UNPACKED = 100
+_MAX_COMPRESSION = 100
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def open_h5_arrays(path: pathlib.Path) -> LazyArrays:
         # Follows only hard links, to each object once.
         file.visititems(collect)
     size = path.stat().st_size
-    if unpacked > _MOST_UNPACKED * size:
+    if unpacked > _MAX_COMPRESSION * size:
         raise UserError(
             f"{path}: unpacks from {size:,} bytes to {unpacked:,}, which no "
             "weights do; the file is damaged or made to fill the memory."

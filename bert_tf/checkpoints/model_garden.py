@@ -56,7 +56,7 @@ from bert_tf.lazy_arrays import LazyArrays
 
 PARAMS_FILE = "params.yaml"
 # Far more than any run has.
-_MOST_PARAMETERS = 1_000_000
+_MAX_PARAMETERS = 1_000_000
 
 # The trainer's keys and ours.
 _KEYS = {
@@ -143,10 +143,10 @@ def load_params(path: pathlib.Path) -> Any:
         raise UserError(
             f"{path}: not valid YAML ({one_line(error)})."
         ) from None
-    if size > _MOST_PARAMETERS:
+    if size > _MAX_PARAMETERS:
         raise UserError(
             f"{path}: its aliases expand to {size:,} values; at most "
-            f"{_MOST_PARAMETERS:,} are read."
+            f"{_MAX_PARAMETERS:,} are read."
         )
     return values
 

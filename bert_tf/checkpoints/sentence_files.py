@@ -68,7 +68,7 @@ _TOKENS, _SENTENCE = "token_embeddings", "sentence_embedding"
 _HARMLESS_ARGUMENTS = frozenset(
     ("attn_implementation", "device_map", "dtype", "torch_dtype", "revision")
 )
-_SHORTEST_ROW = 3
+_MIN_LENGTH = 3
 
 
 def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
@@ -92,7 +92,7 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
     if kind != SENTENCE_TRANSFORMER:
         raise UserError(
             f"{path}: model_type is {excerpt(kind)}; only a "
-            f"{SENTENCE_TRANSFORMER} computes vectors of texts. {_ALONE}"
+            f"{SENTENCE_TRANSFORMER} computes vectors of texts. {_HINT}"
         )
     _check_order(modules, folder / MODULES_FILE)
     transformer, pooling, *others = modules
@@ -137,7 +137,7 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
 
 
 _KINDS = ("Pooling", "Dense", "Normalize", *_WITHOUT_EFFECT)
-_ALONE = "With `pooling`=mean, embed reads only the Transformer."
+_HINT = "With `pooling`=mean, embed reads only the Transformer."
 
 
 def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
@@ -151,7 +151,7 @@ def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
         if kind not in _KINDS:
             raise UserError(
                 f"{path}: module {number} is a {kind}, which is not supported; "
-                f"it takes {', '.join(_KINDS)}. {_ALONE}"
+                f"it takes {', '.join(_KINDS)}. {_HINT}"
             )
         if (kind == "Pooling") != (number == 1):
             raise UserError(
@@ -177,7 +177,7 @@ def _expect(
     if (value := values.get(key)) not in (None, expected):
         raise UserError(
             f"{path}: {key} is {excerpt(value)}, which is not supported; it "
-            f"takes {expected!r}. {_ALONE}"
+            f"takes {expected!r}. {_HINT}"
         )
 
 
@@ -199,14 +199,14 @@ def _read_transformer(folder: pathlib.Path) -> int | None:
             if odd:
                 raise UserError(
                     f"{path}: {name} has {first_few(odd)}, which is not "
-                    f"supported; leave it out. {_ALONE}"
+                    f"supported; leave it out. {_HINT}"
                 )
     for name in ("processor_kwargs", "processing_kwargs"):
         _expect(values, name, {}, path)
     length = _value(values, "max_seq_length", int, path)
-    if length is not None and length < _SHORTEST_ROW:
+    if length is not None and length < _MIN_LENGTH:
         raise UserError(
-            f"{path}: max_seq_length is {length}; it takes {_SHORTEST_ROW} or "
+            f"{path}: max_seq_length is {length}; it takes {_MIN_LENGTH} or "
             "more."
         )
     return length
@@ -225,7 +225,7 @@ def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
         if unknown := [key for key in given if key not in _OLD_MODES]:
             raise UserError(
                 f"{path}: {unknown[0]} is true, which is not supported; it "
-                f"takes {', '.join(_OLD_MODES)}. {_ALONE}"
+                f"takes {', '.join(_OLD_MODES)}. {_HINT}"
             )
         modes = [mode for key, mode in _OLD_MODES.items() if flags.get(key)]
         given = modes or [MEAN]
@@ -236,7 +236,7 @@ def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
             f"{', '.join(MODES)}, or a list of them."
         )
     for mode in modes:
-        check_choice(f"{path}: pooling_mode", mode, MODES, f". {_ALONE[:-1]}")
+        check_choice(f"{path}: pooling_mode", mode, MODES, f". {_HINT[:-1]}")
     include_prompt = _value(values, "include_prompt", bool, path)
     return tuple(modes), include_prompt is not False
 

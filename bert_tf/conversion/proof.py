@@ -172,7 +172,7 @@ class SharedInputs:
 
 
 @contextlib.contextmanager
-def _nothing_drawn() -> Iterator[None]:
+def _uninitialized_variables() -> Iterator[None]:
     """Creates TensorFlow variables without initial values.
 
     Initial values would need memory in addition to the weights, and
@@ -220,7 +220,7 @@ def model_outputs(
     absent = tuple(head for head in head_shapes(config) if head not in heads)
     # A GPU may multiply in lower precision than float32.
     with keras.device("cpu:0"):
-        with _nothing_drawn():
+        with _uninitialized_variables():
             encoder = encoder_class(config)(config, dtype="float32")
             model = encoder
             if MASKED_LM in heads or NEXT_SENTENCE in heads:
