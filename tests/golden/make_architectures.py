@@ -10,16 +10,10 @@ import numpy as np
 import torch
 import transformers
 
+from tests.golden.common import DISTILBERT_SIZES, SIZES, fill_torch
+
 HERE = pathlib.Path(__file__).parent
 VOCAB, LENGTH = 24, 9
-SIZES = {
-    "vocab_size": VOCAB,
-    "hidden_size": 8,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 12,
-    "max_position_embeddings": 12,
-}
 # The classes of each architecture, with what differs from its sizes.
 SAVED: dict[str, dict[str, dict[str, Any]]] = {
     "bert": {
@@ -64,15 +58,11 @@ CONFIGS = {
     "distilbert": transformers.DistilBertConfig,
     "electra": transformers.ElectraConfig,
 }
-OTHER_SIZES = {
-    "distilbert": {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 12},
-    "electra": {"embedding_size": 6},
+ALL_SIZES = {
+    "bert": SIZES,
+    "distilbert": DISTILBERT_SIZES,
+    "electra": SIZES | {"embedding_size": 6},
 }
-# What DistilBERT calls otherwise.
-RENAMED = (
-    *("hidden_size", "num_hidden_layers", "num_attention_heads"),
-    "intermediate_size",
-)
 
 
 def inputs(segments: bool) -> dict[str, np.ndarray]:
@@ -89,24 +79,16 @@ def inputs(segments: bool) -> dict[str, np.ndarray]:
 
 
 def random_model(architecture: str, name: str, seed: int):
-    sizes = (
-        SIZES | OTHER_SIZES.get(architecture, {}) | SAVED[architecture][name]
-    )
-    if architecture == "distilbert":
-        sizes = {n: v for n, v in sizes.items() if n not in RENAMED}
+    sizes = ALL_SIZES[architecture] | SAVED[architecture][name]
     config = CONFIGS[architecture](**sizes)
     torch.manual_seed(seed)
     model = getattr(transformers, name)(config)
-    with torch.no_grad():
-        for key, parameter in model.named_parameters():
-            parameter.normal_(0.0, 0.3)
-            if key.lower().endswith("norm.weight"):
-                parameter.add_(1.0)
+    fill_torch(model)
     return model.eval()
 
 
 def outputs_of(model, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All that a model gives for the inputs, and the gradients of a loss."""
+    """Returns all outputs of a model, and the gradients of a loss."""
     names = {"input_mask": "attention_mask", "segment_ids": "token_type_ids"}
     batch = {names.get(n, n): torch.tensor(a).long() for n, a in given.items()}
     body = model.base_model

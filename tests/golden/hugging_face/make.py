@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from bert_tf.checkpoints import save_checkpoint
+from tests.golden.common import SIZES, fill_torch
 from tests.hugging_face_models import (
     CLASSES,
     TEXTS,
@@ -39,24 +40,10 @@ SAVED = {
 
 
 def random_model(name: str, seed: int):
-    config = transformers.BertConfig(
-        **{
-            "vocab_size": 24,
-            "hidden_size": 8,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "intermediate_size": 12,
-            "max_position_embeddings": 12,
-            **SAVED[name],
-        }
-    )
+    config = transformers.BertConfig(**SIZES | SAVED[name])
     model = getattr(transformers, name)(config)
     torch.manual_seed(seed)
-    with torch.no_grad():
-        for key, parameter in model.named_parameters():
-            parameter.normal_(0.0, 0.3)
-            if key.endswith("LayerNorm.weight"):
-                parameter.add_(1.0)
+    fill_torch(model)
     return model
 
 

@@ -4,7 +4,6 @@ Needs tf-models-official, and TF_USE_LEGACY_KERAS=1.
 """
 
 import pathlib
-import tarfile
 import tempfile
 
 import numpy as np
@@ -12,6 +11,8 @@ import tensorflow as tf
 from official.legacy.bert import configs
 from official.nlp.configs import encoders
 from official.nlp.tools import export_tfhub_lib as hub
+
+from tests.golden.common import fill_keras, pack
 
 HERE = pathlib.Path(__file__).parent
 TOKENS = (
@@ -57,11 +58,7 @@ def models() -> dict[str, dict]:
 def make_encoder(folder: pathlib.Path, vocab: str, seed: int, **given) -> None:
     """Exports an encoder with distinct weights, as those of the Hub were."""
     _, model = hub._create_model(**given)
-    random = np.random.default_rng(seed)
-    for weight in model.weights:
-        # Multiples of a 64th have many zero bits.
-        values = np.round(random.normal(0.0, 0.3, weight.shape) * 64) / 64
-        weight.assign(values + ("gamma" in weight.name))
+    fill_keras(model, seed)
     items = {"model": model, "encoder": model}
     if given["with_mlm"]:
         items = model.checkpoint_items
@@ -105,16 +102,8 @@ def main() -> None:
             )
             rows = tf.saved_model.load(str(folder))(tf.constant(TEXTS))
             recorded[f"{name}/ids"] = rows["input_word_ids"].numpy()
-        with tarfile.open(HERE / "saved.tar.xz", "w:xz") as archive:
-            archive.add(saved, "saved", filter=_plain)
+        pack(saved, HERE / "saved.tar.xz")
     np.savez_compressed(HERE / "outputs.npz", **recorded)
-
-
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The entry without its time and owner."""
-    entry.mtime = entry.uid = entry.gid = 0
-    entry.uname = entry.gname = ""
-    return entry
 
 
 if __name__ == "__main__":

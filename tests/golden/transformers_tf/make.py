@@ -4,41 +4,20 @@ Needs transformers 4 with TensorFlow and tf-keras, and TF_USE_LEGACY_KERAS=1.
 """
 
 import pathlib
-import tarfile
 import tempfile
 
 import numpy as np
 import tf_keras as keras
 import transformers
 
+from tests.golden.common import DISTILBERT_SIZES, SIZES, fill_keras, pack
+
 HERE = pathlib.Path(__file__).parent
 ROWS, LENGTH, VOCAB = 2, 10, 24
 CONFIGS = {
-    "TFBert": transformers.BertConfig(
-        vocab_size=VOCAB,
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=12,
-        max_position_embeddings=12,
-    ),
-    "TFDistilBert": transformers.DistilBertConfig(
-        vocab_size=VOCAB,
-        dim=8,
-        n_layers=2,
-        n_heads=2,
-        hidden_dim=12,
-        max_position_embeddings=12,
-    ),
-    "TFElectra": transformers.ElectraConfig(
-        vocab_size=VOCAB,
-        embedding_size=4,
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=12,
-        max_position_embeddings=12,
-    ),
+    "TFBert": transformers.BertConfig(**SIZES),
+    "TFDistilBert": transformers.DistilBertConfig(**DISTILBERT_SIZES),
+    "TFElectra": transformers.ElectraConfig(**SIZES, embedding_size=4),
 }
 LABELS = {0: "négatif", 1: "neutral", 2: "positive"}
 # What differs from the plain configuration of each class.
@@ -104,11 +83,7 @@ def build(name: str):
     config = type(plain)(**{**plain.to_diff_dict(), **SAVED[name]})
     model = getattr(transformers, name)(config)
     model(inputs(name))
-    random = np.random.default_rng(list(SAVED).index(name))
-    for weight in model.weights:
-        # Multiples of a 64th have many zero bits.
-        values = np.round(random.normal(0.0, 0.3, weight.shape) * 64) / 64
-        weight.assign(values + ("gamma" in weight.name))
+    fill_keras(model, list(SAVED).index(name))
     return model
 
 
@@ -161,16 +136,8 @@ def main() -> None:
                     folder = saved / kind / name
                     model.config.save_pretrained(folder)
                     model.save_weights(folder / file)
-        with tarfile.open(HERE / "saved.tar.xz", "w:xz") as archive:
-            archive.add(saved, "saved", filter=_plain)
+        pack(saved, HERE / "saved.tar.xz")
     np.savez_compressed(HERE / "outputs.npz", **recorded)
-
-
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The entry without its time and owner."""
-    entry.mtime = entry.uid = entry.gid = 0
-    entry.uname = entry.gname = ""
-    return entry
 
 
 if __name__ == "__main__":

@@ -11,27 +11,16 @@ import jax
 import numpy as np
 import transformers
 
+from tests.golden.common import DISTILBERT_SIZES, SIZES, coarse_normal
+
 HERE = pathlib.Path(__file__).parent
-SIZES = {
-    "vocab_size": 24,
-    "hidden_size": 8,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 12,
-    "max_position_embeddings": 12,
-}
 CONFIGS = {
     "FlaxBertModel": transformers.BertConfig(**SIZES),
     "FlaxBertForSequenceClassification": transformers.BertConfig(
         **SIZES, num_labels=3
     ),
     "FlaxDistilBertForMaskedLM": transformers.DistilBertConfig(
-        vocab_size=24,
-        dim=8,
-        n_layers=2,
-        n_heads=2,
-        hidden_dim=12,
-        max_position_embeddings=12,
+        **DISTILBERT_SIZES
     ),
     "FlaxElectraForPreTraining": transformers.ElectraConfig(
         **SIZES, embedding_size=4
@@ -55,7 +44,7 @@ def main() -> None:
             random = np.random.default_rng(seed)
 
             def draw(path, old, random=random):
-                values = np.round(random.normal(0.0, 0.3, old.shape) * 64) / 64
+                values = coarse_normal(random, old.shape)
                 scale = path[-1].key == "scale"
                 return (values + scale).astype("float32")
 
