@@ -22,15 +22,15 @@ from bert_tf.finetuning.run import run_finetuning
 from bert_tf.inference.load import LoadedModel, load
 from bert_tf.training.run_folder import has_trained, refuse_other_folders
 
-# Tasks on own files, as --task calls them.
+# Tasks on the user's data, by their names in --task.
 _TASKS: dict[str, type[TaskTemplate]] = {
     "sentence": UserFileTask,
     "choice": UserChoiceTask,
     "questions": UserQuestionAnsweringTask,
     "tagging": UserTokenClassificationTask,
 }
-# Settings that arguments of `finetune` stand for.
-_OF_ARGUMENTS = ("task", "init_from", "train_file", "dev_file")
+# Settings that `finetune` derives from its arguments.
+_DERIVED = ("task", "init_from", "train_file", "dev_file")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +38,11 @@ class FinetuningRun:
     """A finished fine-tuning.
 
     Attributes:
-      folder: the model folder, with all that the run has written.
-      scores: of the best model, by dev split and name.
-      report: the report, an HTML file.
-      results: what results.json holds: scores of the seeds, what the
-        commonest label scores, the data doctor's numbers, speeds.
+      folder: the model folder, with all files of the run.
+      scores: scores of the best model, by dev split and name.
+      report: the HTML report.
+      results: contents of results.json: scores of each seed, the majority
+        baseline, the statistics of the data check, speeds.
     """
 
     folder: pathlib.Path
@@ -52,7 +52,7 @@ class FinetuningRun:
 
     @functools.cached_property
     def model(self) -> LoadedModel:
-        """The best model, loaded when first asked for; see `bert_tf.load`."""
+        """The best model, loaded on first access; see `bert_tf.load`."""
         return load(self.folder)
 
 
@@ -74,39 +74,39 @@ def finetune(
     seeds: int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> FinetuningRun:
-    """Fine-tunes a model on a task of one's own: tools.run_finetuning.
+    """Fine-tunes a model on the user's data, as tools.run_finetuning does.
 
         run = bert_tf.finetune(folder, (texts, labels), learning_rate=3e-5)
         run.scores["dev"]["accuracy"]
         run.model("A lovely film.")["label"]
 
-    The data are checked before, a report is written, and a run that was
-    interrupted goes on where it was when it is called again. Data in memory are
-    written into the folder `data` of output_dir and read from there, so errors
-    name its files and rows, and the run can be repeated by
+    The data are checked first, a report is written, and calling it again
+    resumes an interrupted run. Data in memory are written to the folder `data`
+    in output_dir and read from there, so errors name files and rows, and this
+    command repeats the run:
     tools.run_finetuning --recipe=finetuned/recipe.json --output_dir=again.
 
     Args:
       init_from: the model to start from: a folder of any family,
         hf://organisation/name or keras_hub://preset.
-      train: what to train on. For the task sentence (texts, labels): N strings,
-        or pairs of strings, and N names of classes or whole numbers; numbers
-        for a regression, lists of names for several labels a text. For tagging
-        (sentences, tags), lists of words and of tags. For all but tagging a
-        DataFrame or a mapping of columns. For questions a list of them too, or
-        {"data": ...}, as a JSON file has them. For each the path of a file; for
-        a task with files of its own the folder of them. A text or label that is
-        missing (None, NaN) is empty in that file: see the settings `empty_text`
-        and `bad_rows`.
-      dev: what to evaluate on, likewise; without it, a tenth of `train` is
-        split off, or what the setting dev_share says.
-      task: sentence, choice, questions or tagging, or a task: that of a task
-        file, or `UserFileTask(...)` with scores of one's own.
-      output_dir: becomes the model folder; that of a run with other settings
-        or data is refused.
-      text_columns: column of the text, or two of a pair, comma-separated; of
-        data in memory text, and text_b, by default.
-      label_column: column of the label; of data in memory label by default.
+      train: training data. The path of a file, or for tasks with a fixed set
+        of files their folder. In memory, for sentence: (texts, labels), N
+        strings or pairs of strings, and N class names or whole numbers (for a
+        regression numbers, for multi-label lists of names); for tagging:
+        (sentences, tags), lists of lists of words and tags; for all tasks but
+        tagging: a DataFrame or a mapping of columns; for questions also a list
+        of rows, or {"data": ...} as in a JSON file. A missing text or label
+        (None, NaN) becomes an empty cell; see the settings `empty_text` and
+        `bad_rows`.
+      dev: evaluation data, in the same forms; None splits the share `dev_share`
+        of `train` off, by default a tenth.
+      task: sentence, choice, questions or tagging, or a task object: TASK of a
+        task file, or `UserFileTask(...)` with custom scores.
+      output_dir: becomes the model folder; a folder of a run with other
+        settings or data is refused.
+      text_columns: column of the text, or two columns of a pair,
+        comma-separated; by default text and text_b for data in memory.
+      label_column: column of the label; by default label for data in memory.
       label_kind: classes, regression or multi_label.
       learning_rate: peak learning rate.
       num_train_epochs: passes over the training examples.
@@ -141,7 +141,7 @@ def finetune(
     }
     given = {name: value for name, value in given.items() if value is not None}
     for name in settings or {}:
-        if name in given or name in _OF_ARGUMENTS:
+        if name in given or name in _DERIVED:
             raise UserError(
                 f"`settings`: {name} is what an argument says; leave it out."
             )
@@ -173,7 +173,7 @@ def finetune(
 def _write(
     path: pathlib.Path, text: str, name: str, folder: pathlib.Path
 ) -> None:
-    """Writes data, unless the run has been trained on others."""
+    """Writes a data file; refuses other data than the run was trained on."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     runs = [folder, *folder.glob("seed_*")]

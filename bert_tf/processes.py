@@ -1,16 +1,15 @@
-"""Worker processes that answer questions, without TensorFlow.
+"""A pool of worker processes that do not load TensorFlow.
 
-A worker is started as `python -m MODULE` and talks in pickles over its
-standard input and output. Unlike those of multiprocessing, workers need no
-`if __name__ == "__main__"` in the user's program and end by themselves when
-the program that started them is killed.
+A worker runs `python -m MODULE` and exchanges pickles over its standard input
+and output. Unlike multiprocessing's workers, it needs no
+`if __name__ == "__main__"` in the user's program, and it exits when its parent
+is killed.
 """
 
 import concurrent.futures
 import contextlib
 import ctypes
 import errno
-import functools
 import os
 import pathlib
 import pickle
@@ -22,7 +21,6 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from bert_tf.errors import UserError
@@ -31,10 +29,10 @@ _PACKAGE_ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def own_memory(peak: bool = False) -> int:
-    """Bytes that this process holds, or with `peak` the most that it held."""
+    """Returns this process' resident memory in bytes, or its peak."""
     status = pathlib.Path("/proc/self/status")
     if status.exists():
-        # ru_maxrss would count what the process that started this one held.
+        # ru_maxrss includes the memory of the parent process.
         name = "VmHWM" if peak else "VmRSS"
         found = re.search(rf"^{name}:\s*(\d+) kB", status.read_text(), re.M)
         if found:
@@ -44,7 +42,7 @@ def own_memory(peak: bool = False) -> int:
 
 
 class _Worker:
-    """A process that answers one question at a time."""
+    """A process that handles one request at a time."""
 
     def __init__(self, module: str, settings: object) -> None:
         search_path = os.environ.get("PYTHONPATH")
@@ -55,7 +53,7 @@ class _Worker:
             "OPENBLAS_NUM_THREADS": "1",
         }
         process = subprocess.Popen(
-            # -P: what lies in the current folder is not for it to import.
+            # -P keeps the current folder out of the import path.
             [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -65,28 +63,27 @@ class _Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         self.process = process
-        self._questions, self._answers = process.stdin, process.stdout
+        self._requests, self._results = process.stdin, process.stdout
         self._send(settings)
 
     def _send(self, message: object) -> None:
-        pickle.dump(message, self._questions, pickle.HIGHEST_PROTOCOL)
-        self._questions.flush()
+        pickle.dump(message, self._requests, pickle.HIGHEST_PROTOCOL)
+        self._requests.flush()
 
-    def ask(self, question: object) -> Any:
+    def call(self, request: object) -> Any:
         with contextlib.suppress(BrokenPipeError):
-            self._send(question)
+            self._send(request)
         try:
-            kind, value = pickle.load(self._answers)
+            kind, value = pickle.load(self._results)
         except (EOFError, pickle.UnpicklingError):
-            # An OSError, so that what is finished is kept.
+            # An OSError, on which callers keep the finished part.
             raise ChildProcessError(
                 errno.ECHILD,
                 "a worker process ended (exit code "
-                f"{self.process.wait()}; -9 is what the system does when "
-                "memory runs out); what was complete is kept, run the same "
-                "command again",
+                f"{self.process.wait()}; -9 if the system ran out of memory); "
+                "finished parts are kept, run the same command again",
             ) from None
-        if kind == "answer":
+        if kind == "result":
             return value
         if kind == "user_error":
             raise UserError(value)
@@ -98,17 +95,17 @@ class _Worker:
         self.process.kill()
         self.process.wait()
         with contextlib.suppress(BrokenPipeError):
-            self._questions.close()
-        self._answers.close()
+            self._requests.close()
+        self._results.close()
 
 
 class WorkerPool:
-    """Some worker processes, each with the same settings.
+    """A pool of worker processes with the same settings.
 
     Args:
-      module: what the processes run; it calls `serve`.
-      settings: a value that can be pickled, passed to each of them.
-      count: number of processes.
+      module: the module that the workers run; it calls `serve`.
+      settings: a picklable value, sent to each worker.
+      count: number of workers.
     """
 
     def __init__(self, module: str, settings: object, count: int) -> None:
@@ -118,72 +115,63 @@ class WorkerPool:
             self._idle.put(worker)
         self._threads = concurrent.futures.ThreadPoolExecutor(max(count, 1))
 
-    def _ask(self, question: object) -> Any:
+    def _call(self, request: object) -> Any:
         worker = self._idle.get()
         try:
-            return worker.ask(question)
+            return worker.call(request)
         finally:
             self._idle.put(worker)
 
-    def submit(self, question: object) -> concurrent.futures.Future:
-        """Asks the next worker that is free.
+    def submit(self, request: object) -> concurrent.futures.Future:
+        """Sends a request to the next idle worker.
 
-        The result is what it answers, or the error that it met: a UserError,
-        an OSError, a RuntimeError with its traceback, or ChildProcessError
-        if it ended.
+        Returns:
+          A future of the worker's result. It raises the worker's UserError or
+          OSError, a RuntimeError with the traceback of any other error, or
+          ChildProcessError if the worker exited.
         """
-        return self._threads.submit(self._ask, question)
+        return self._threads.submit(self._call, request)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
             worker.stop()
 
 
-@functools.cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    """The C library's, where it has one (glibc)."""
-    return getattr(ctypes.CDLL(None), "malloc_trim", None)
-
-
 def give_memory_back() -> None:
-    """Gives memory that is free to the system, where the C library can do that.
+    """Returns freed memory to the operating system, with glibc.
 
-    Small arrays that outlive large ones leave holes between them, which grow
-    with every block of work.
+    Small arrays that outlive large ones fragment the heap, which otherwise
+    grows with every block of work.
     """
-    trim = _malloc_trim()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def serve(prepare: Callable[[Any], Callable[[Any], object]]) -> None:
-    """Answers questions until standard input ends.
+    """Handles requests until standard input ends.
 
     Args:
-      prepare: is given the settings, and returns the function that answers.
+      prepare: takes the settings, and returns the function that handles a
+        request.
     """
-    # An interrupt reaches the whole group; the parent ends the workers.
+    # Ctrl-C reaches the whole process group; the parent stops the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What a library prints shall not stand between the answers.
-    answers = os.fdopen(os.dup(1), "wb")
+    # Libraries may print to standard output, which carries the results.
+    results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    answer = prepare(pickle.load(sys.stdin.buffer))
+    handle = prepare(pickle.load(sys.stdin.buffer))
     while True:
         try:
-            question = pickle.load(sys.stdin.buffer)
+            request = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            message = ("answer", answer(question))
+            message = ("result", handle(request))
         except UserError as error:
             message = ("user_error", str(error))
         except OSError as error:
@@ -193,12 +181,12 @@ def serve(prepare: Callable[[Any], Callable[[Any], object]]) -> None:
             message = ("os_error", values)
         except Exception:
             message = ("traceback", traceback.format_exc())
-        # Or it would take memory while the next one is read.
-        del question
+        # Frees its memory before the next request is read.
+        del request
         give_memory_back()
         try:
-            pickle.dump(message, answers, pickle.HIGHEST_PROTOCOL)
-            answers.flush()
+            pickle.dump(message, results, pickle.HIGHEST_PROTOCOL)
+            results.flush()
         except BrokenPipeError:
-            # The program that asked is gone; nobody waits for an answer.
+            # The parent has exited.
             os._exit(0)

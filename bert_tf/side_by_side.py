@@ -1,7 +1,7 @@
-"""Batches that are computed side by side, where nothing is trained.
+"""Concurrent inference: one batch per core instead of one batch on all cores.
 
-Cores that share the operations of one batch wait for each other at each of
-them; cores with a batch each do not.
+Cores that share the operations of one batch synchronise after each operation;
+cores that compute a batch each do not.
 """
 
 import collections
@@ -19,24 +19,24 @@ from bert_tf.compat import has_accelerator
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# As many are in memory.
+# At most this many batches are held in memory.
 _MOST_BATCHES = 8
 
 
 def one_core_a_batch() -> None:
-    """Has `side_by_side` compute as many batches as there are cores.
+    """Configures TensorFlow so that `side_by_side` uses one core per batch.
 
-    For a process that trains nothing, on one device, before TensorFlow
-    computes; after that, beside a GPU or TPU, and where the user has said how
-    many threads an operation has, nothing is done. Of more than 8 cores, each
-    batch has several.
+    Call it before TensorFlow computes, in a process that does not train. It has
+    no effect after TensorFlow has started, with a GPU or TPU, or where the user
+    has set the number of threads of an operation. With more than 8 cores, each
+    batch gets several.
     """
     cores = len(os.sched_getaffinity(0))
-    # As the physical devices say; asking for logical ones starts TensorFlow.
+    # Listing logical devices would initialise TensorFlow.
     devices = tf.config.list_physical_devices()
     on_cpu = all(device.device_type == "CPU" for device in devices)
-    chosen = "TF_NUM_INTRAOP_THREADS" in os.environ or _threads()
-    if on_cpu and not chosen:
+    is_set = "TF_NUM_INTRAOP_THREADS" in os.environ or _intra_op_threads()
+    if on_cpu and not is_set:
         with contextlib.suppress(RuntimeError):
             tf.config.threading.set_intra_op_parallelism_threads(
                 cores // min(cores, _MOST_BATCHES)
@@ -46,39 +46,39 @@ def one_core_a_batch() -> None:
 def side_by_side(
     function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Result]:
-    """What a function gives of items, in their order.
+    """Yields the results of a function for each item, in order.
 
-    As many at a time as the threads of an operation leave cores for, on CPUs;
-    by itself TensorFlow has it use all of them.
+    On CPUs, cores // threads-per-operation calls run at a time. By default
+    TensorFlow uses all cores for an operation, so calls run one by one.
 
     Args:
       function: computes with TensorFlow; is called from several threads.
-      items: read as they are needed.
+      items: an iterable, read lazily.
     """
     count = 1
-    if _threads() and not has_accelerator():
-        count = len(os.sched_getaffinity(0)) // _threads()
+    if _intra_op_threads() and not has_accelerator():
+        count = len(os.sched_getaffinity(0)) // _intra_op_threads()
     items = iter(items)
-    # Alone, since the first call traces what all compute.
+    # The first call traces the function, so it runs before the threads start.
     yield from map(function, itertools.islice(items, 1))
     if count < 2:
         yield from map(function, items)
         return
-    waiting: collections.deque[concurrent.futures.Future[Result]]
-    waiting = collections.deque()
+    pending: collections.deque[concurrent.futures.Future[Result]]
+    pending = collections.deque()
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
         try:
             for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > count:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                pending.append(pool.submit(function, item))
+                if len(pending) > count:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
-            for future in waiting:
+            for future in pending:
                 future.cancel()
 
 
-def _threads() -> int:
-    """Threads of an operation; 0 where TensorFlow decides."""
+def _intra_op_threads() -> int:
+    """Returns the threads of an operation; 0 where TensorFlow decides."""
     return tf.config.threading.get_intra_op_parallelism_threads()

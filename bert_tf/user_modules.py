@@ -1,4 +1,4 @@
-"""Python files of the user's own, run as modules, with one-line errors."""
+"""Imports Python files that the user names; errors are one line."""
 
 import hashlib
 import importlib.util
@@ -12,19 +12,20 @@ from bert_tf.errors import UserError, excerpt
 
 
 def is_user_module(name: str) -> bool:
-    """Whether a name is the path of a file of the user's own."""
+    """Returns whether a name is the path of a Python file."""
     return name.endswith(".py") or "/" in name
 
 
 def refuse_user_module(argument: str, name: str, source: str) -> None:
-    """Refuses to run a Python file that is named by a file, not by the user.
+    """Refuses Python files that a recipe or model folder names.
 
-    Model folders and recipes come from others, and so does what they name.
+    Model folders and recipes may come from untrusted sources, so only the user
+    may name a file to run.
 
     Args:
-      argument: what would name the file.
-      name: the value found.
-      source: the file that holds it.
+      argument: the setting that names the file.
+      name: its value.
+      source: the file that states it.
 
     Raises:
       UserError: `name` is a path.
@@ -40,59 +41,58 @@ def refuse_user_module(argument: str, name: str, source: str) -> None:
 def run_user_module(
     path: str | pathlib.Path, argument: str, takes: str, hint: str
 ) -> types.ModuleType:
-    """Runs a Python file of the user's own, as a module.
+    """Imports a Python file that the user names.
 
-    It may import files beside it, as a program may. A file that is run again
-    is a new module.
+    The file can import modules from its folder. Each call creates a new module.
 
     Args:
-      path: the file, which ends in .py.
-      argument: what names it, for errors.
-      takes: what the argument takes, for the error of a file that is not there.
-      hint: where such a file finds what it needs of bert_tf, for the error of
-        an import that fails.
+      path: a file that ends in .py.
+      argument: the name of the argument, for errors.
+      takes: the values that the argument takes, for the error of a missing
+        file.
+      hint: the import path of the public names, for the error of an import
+        from bert_tf that fails.
 
     Raises:
-      UserError: there is no such file, it is no Python, or it fails.
+      UserError: the file is missing, is not Python, or raises an error.
     """
     path = pathlib.Path(path)
     given = f"`{argument}`={path}"
     if not path.is_file():
         raise UserError(f"{given}: no such file; give {takes}.")
-    # Two files of one name are two modules.
+    # Files of the same name in different folders are different modules.
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
     name = f"user_{path.stem}_{digest[:16]}"
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
         raise UserError(f"{given}: is no Python file; end it in .py.")
     module = importlib.util.module_from_spec(specification)
-    # Dataclasses look their module up.
+    # Dataclasses look up their module.
     sys.modules[name] = module
     folder = str(path.resolve().parent)
     if folder not in sys.path:
-        # Last, so that nothing of theirs is taken for a library.
+        # Last, so that the user's files do not hide installed libraries.
         sys.path.append(folder)
     try:
         specification.loader.exec_module(module)
-    # Whatever the user's code does wrong.
     except Exception as error:
         sys.modules.pop(name, None)
-        fault = _what_failed(error, specification.origin, hint)
-        raise UserError(f"{given}{fault}") from None
+        location = _location(error, specification.origin, hint)
+        raise UserError(f"{given}{location}") from None
     return module
 
 
-def _what_failed(error: Exception, file: str | None, hint: str) -> str:
-    """What goes behind the name of a file that fails: where and why."""
+def _location(error: Exception, file: str | None, hint: str) -> str:
+    """Returns the line and message of an error, to follow the file's name."""
     if isinstance(error, SyntaxError) and error.filename == file:
         line = f", line {error.lineno}" if error.lineno else ""
         return f"{line}: {error.msg}."
-    own = [
+    lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename == file
     ]
-    line = f", line {own[-1]}" if own else ""
+    line = f", line {lines[-1]}" if lines else ""
     message = f"{line}: {type(error).__name__}: {' '.join(str(error).split())}"
     missing = error.name if isinstance(error, ImportError) else None
     if missing is not None and missing.partition(".")[0] == "bert_tf":

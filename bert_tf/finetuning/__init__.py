@@ -1,9 +1,8 @@
-"""Fine-tuning: all that a file in tasks/ needs, in one import.
+"""Public names for task files (tasks/*.py).
 
     from bert_tf.finetuning import SentenceTask, accuracy
 
-Names are loaded when first used, and none of those in a task's file brings
-TensorFlow.
+Names are imported on first use, and none of them imports TensorFlow.
 """
 
 import importlib
@@ -50,38 +49,31 @@ if TYPE_CHECKING:
         UserTokenClassificationTask,
     )
 
-_ROOM = "bert_tf.families"
+_MODULES = {
+    "data.glue": "DataSet GlueData GlueFile PAPER_RECIPE train_dev_test",
+    "multiple_choice.files": "SwagFiles",
+    "multiple_choice.task": "MultipleChoiceTask UserChoiceTask",
+    "question_answering.task": "QuestionAnsweringTask",
+    "question_answering.user_questions": "UserQuestionAnsweringTask",
+    "text_classification.kinds": (
+        "MultiLabelTask RegressionTask SentenceTask UserFileTask"
+    ),
+    "text_classification.metrics": (
+        "accuracy binary_f1 label_macro_f1 label_micro_f1 macro_f1 matthews "
+        "pearson spearman subset_accuracy"
+    ),
+    "token_classification.task": (
+        "ConllFolder FeatureTaggingTask TokenClassificationTask "
+        "UserTokenClassificationTask"
+    ),
+}
 _HOME = {
-    "ConllFolder": "token_classification.task",
-    "DataSet": "data.glue",
-    "FeatureTaggingTask": "token_classification.task",
-    "GlueData": "data.glue",
-    "GlueFile": "data.glue",
-    "MultiLabelTask": "text_classification.kinds",
-    "MultipleChoiceTask": "multiple_choice.task",
-    "PAPER_RECIPE": "data.glue",
-    "QuestionAnsweringTask": "question_answering.task",
-    "RegressionTask": "text_classification.kinds",
-    "SentenceTask": "text_classification.kinds",
-    "SwagFiles": "multiple_choice.files",
-    "TokenClassificationTask": "token_classification.task",
-    "UserChoiceTask": "multiple_choice.task",
-    "UserFileTask": "text_classification.kinds",
-    "UserQuestionAnsweringTask": "question_answering.user_questions",
-    "UserTokenClassificationTask": "token_classification.task",
-    "accuracy": "text_classification.metrics",
-    "binary_f1": "text_classification.metrics",
-    "label_macro_f1": "text_classification.metrics",
-    "label_micro_f1": "text_classification.metrics",
-    "macro_f1": "text_classification.metrics",
-    "matthews": "text_classification.metrics",
-    "pearson": "text_classification.metrics",
-    "spearman": "text_classification.metrics",
-    "subset_accuracy": "text_classification.metrics",
-    "train_dev_test": "data.glue",
+    name: f"bert_tf.families.{module}"
+    for module, names in _MODULES.items()
+    for name in names.split()
 }
 
-# A type checker reads the imports above and this list, and no table.
+# Type checkers read the imports above and this list.
 __all__ = [
     "ConllFolder",
     "DataSet",
@@ -113,15 +105,14 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # A type checker would allow any name.
+if not TYPE_CHECKING:  # Otherwise type checkers would allow any name.
 
     def __getattr__(name: str) -> object:
         if name not in _HOME:
             raise AttributeError(
                 f"module {__name__!r} has no attribute {name!r}"
             )
-        module = importlib.import_module(f"{_ROOM}.{_HOME[name]}")
-        value = getattr(module, name)
+        value = getattr(importlib.import_module(_HOME[name]), name)
         globals()[name] = value
         return value
 

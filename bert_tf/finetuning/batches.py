@@ -1,15 +1,14 @@
-"""Batches for training, in random order, and for prediction, by length.
+"""Training batches in random order, and prediction batches by length.
 
-The order is a function of the seed alone, so that a run can begin at any
-batch. Epoch e visits the examples in an order drawn from (seed, e). What an
-epoch leaves over beyond whole batches goes first into the next one, so that
-every example is seen once an epoch and none is dropped. Training batches are
-not made of rows of like length, since small tasks score worse by it, but where
-a task asks for that: a network that computes padding too may be several times
-as fast with them.
+The order depends only on the seed, so a run can resume at any batch: epoch e
+visits the rows in a permutation drawn from (seed, e). Rows that do not fill a
+batch at the end of an epoch begin the next one, so each row is seen once per
+epoch and none is dropped. Training batches are bucketed by length only where a
+task requests it: it hurts the scores of small tasks, but a network that
+computes on padding can be several times faster.
 
-Where shapes have to be static, batches have the widths of `few_widths`, and
-those of one width have as many rows.
+With static shapes, batches are padded to the widths of `few_widths`, and all
+batches of a width have the same number of rows.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,33 +24,30 @@ from bert_tf.families.rows import (
 )
 from bert_tf.sharding import WHOLE, Shard
 
-# Batches whose rows are sorted by length together, where a task asks for it.
+# Number of consecutive batches whose rows are sorted by length together.
 _POOL = 32
 
 
 def num_steps(rows: int, batch_size: int, epochs: float) -> int:
-    """Steps of a training, as in google-research/bert, run_classifier.py."""
+    """Returns the steps of a run, as google-research/bert run_classifier.py."""
     return int(rows / batch_size * epochs)
 
 
 def epoch_batches(
     count: int, batch_size: int, seed: int, epoch: int
 ) -> np.ndarray:
-    """The batches of one epoch, in order.
+    """Returns the row indices of one epoch's batches, int64 [batches, B].
 
     Args:
-      count: R, how many rows there are.
+      count: number of rows.
       batch_size: B.
-      seed: decides all orders.
+      seed: determines the order of all epochs.
       epoch: counted from 0.
-
-    Returns:
-      int64 [batches, B], rows by number.
     """
     first, last = (
         (epoch + k) * count // batch_size * batch_size for k in (0, 1)
     )
-    # With fewer rows than a batch holds, it takes several passes over them.
+    # With fewer rows than a batch holds, an epoch takes several passes.
     passes = range(first // count, -(-last // count))
     rows = [np.zeros(0, np.int64)]
     for number in passes:
@@ -65,17 +61,16 @@ def epoch_batches(
 def bucketed_by_length(
     batches: np.ndarray, lengths: np.ndarray, seed: int, epoch: int
 ) -> np.ndarray:
-    """The same rows in batches of similar length, in a newly drawn order.
+    """Returns an epoch's rows in batches of similar length.
+
+    The rows of each 32 consecutive batches are sorted by length and cut into
+    batches, which are shuffled.
 
     Args:
-      batches: int64 [batches, B], those of an epoch.
+      batches: int64 [batches, B], the result of `epoch_batches`.
       lengths: int64 [R], tokens of each row.
-      seed: decides all orders.
+      seed: determines the order of all epochs.
       epoch: counted from 0.
-
-    Returns:
-      int64 [batches, B]: of each 32 batches after one another, the rows sorted
-      by length, cut into batches, and these in random order.
     """
     generator = np.random.Generator(np.random.PCG64((seed, epoch, 1)))
     found = np.empty_like(batches)
@@ -91,9 +86,9 @@ def bucketed_by_length(
 def _orders(
     data: Rows, batch_size: int, seed: int, start: int, bucket_by_length: bool
 ) -> Iterator[np.ndarray]:
-    """Row numbers of endless batches from `start` on, int64 [batches, B]."""
+    """Yields each epoch's batches from batch `start` on, int64 [batches, B]."""
     count, lengths = len(data), np.asarray(data.lengths)
-    # The last epoch that begins at this batch or before it.
+    # The last epoch that begins at or before this batch.
     epoch = ((start + 1) * batch_size - 1) // count
     while epoch * count // batch_size > start:
         epoch -= 1
@@ -115,20 +110,22 @@ def training_batches(
     bucket_by_length: bool = False,
     static_shapes: bool = False,
 ) -> tf.data.Dataset:
-    """Endless training batches; batch k is the same wherever one starts.
+    """Returns an infinite dataset of training batches.
+
+    Batch k is the same wherever the dataset starts.
 
     Args:
-      data: rows with answers.
+      data: rows with targets.
       batch_size: B, over all workers.
-      seed: decides the order.
-      start_batch: the number of the first batch, counted from 0.
-      shard: which of the workers this is; it gets its part of each batch.
-      bucket_by_length: whether batches are of rows of similar length; see
+      seed: determines the order.
+      start_batch: index of the first batch.
+      shard: this worker's part of each batch.
+      bucket_by_length: whether to batch rows of similar length; see
         `bucketed_by_length`.
-      static_shapes: whether batches have one of a few widths.
+      static_shapes: whether to pad batches to a few widths.
 
     Returns:
-      A data set of what `data.batch` returns.
+      A dataset of the results of `data.batch`.
     """
     part = shard.part(batch_size)
     widths = np.zeros(len(data), np.int32)
@@ -143,7 +140,7 @@ def training_batches(
     size = part.stop - part.start
 
     def batch(chosen: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Replicas have to know how many rows they get.
+        # Replicas need a static number of rows.
         return {
             name: tf.ensure_shape(values, [size, *values.shape[1:]])
             for name, values in data.batch(chosen, width).items()
@@ -166,19 +163,19 @@ def prediction_batches(
     shard: Shard = WHOLE,
     static_shapes: bool = False,
 ) -> tuple[tf.data.Dataset, list[np.ndarray]]:
-    """Every row once, in batches of like length; see `batches_by_length`.
+    """Returns all rows in batches of similar length; see `batches_by_length`.
 
     Args:
-      rows: what to predict.
-      batch_size: the size of a batch, over all workers.
-      num_devices: how many devices share a batch, over all workers.
-      shard: which of the workers this is; it gets its part of each batch.
-      static_shapes: whether batches have one of a few shapes.
+      rows: the rows to predict.
+      batch_size: over all workers.
+      num_devices: devices that share a batch, over all workers.
+      shard: this worker's part of each batch.
+      static_shapes: whether to pad batches to a few shapes.
 
     Returns:
-      A data set of what `rows.batch` returns, and for each batch the rows of
-      all workers, int64 [B]. Behind those, the last batch repeats its last
-      row for devices that would have none, or to have its shape.
+      A dataset of the results of `rows.batch`, and the row indices of each
+      batch over all workers, int64 [B]. In the dataset, a batch repeats its
+      last row to be divisible by the devices or to have a static shape.
     """
     lengths = np.asarray(rows.lengths)
     if static_shapes:
@@ -201,7 +198,7 @@ def prediction_batches(
     def part(
         begin: tf.Tensor, end: tf.Tensor, width: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        # As long as those of the other workers, since outputs are joined.
+        # All workers pad to the same length, since outputs are concatenated.
         batch = rows.batch(every[begin:end], width)
         if shard == WHOLE:
             return batch
@@ -214,12 +211,11 @@ def prediction_batches(
 
 
 def _dataset(
-    chosen: tf.data.Dataset,
-    batch: Callable[..., dict[str, tf.Tensor]],
+    chosen: tf.data.Dataset, batch: Callable[..., dict[str, tf.Tensor]]
 ) -> tf.data.Dataset:
-    """The batches of chosen rows, of which some are made in advance."""
+    """Maps chosen rows to batches, and prefetches them."""
     options = tf.data.Options()
-    # Its own tuning competes with training for a small machine's processors.
+    # Autotuning competes with training for the cores of small machines.
     options.autotune.enabled = False
-    made = chosen.map(tf.autograph.experimental.do_not_convert(batch))
-    return made.prefetch(4).with_options(options)
+    batches = chosen.map(tf.autograph.experimental.do_not_convert(batch))
+    return batches.prefetch(4).with_options(options)

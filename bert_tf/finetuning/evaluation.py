@@ -1,4 +1,4 @@
-"""What models predict of the rows of a split, and what that is worth."""
+"""Predictions of models on a split, and their scores."""
 
 import dataclasses
 import pathlib
@@ -29,14 +29,12 @@ DEV_PREDICTIONS = "dev_predictions.jsonl"
 
 
 class Predictor:
-    """Runs models over encoded examples.
+    """Computes the mean outputs of one or more models on encoded rows.
 
     Args:
-      models: each takes a batch and returns a dict of outputs; built under
-        `strategy`. The outputs of several are averaged.
+      models: map a batch to a dict of outputs; built under `strategy`.
       strategy: the distribution strategy.
-      batch_size: the size of a batch, over all devices; see
-        `batches_by_length`.
+      batch_size: over all devices; see `batches_by_length`.
     """
 
     def __init__(
@@ -51,11 +49,11 @@ class Predictor:
         self._compiled: Any = None
 
     def outputs(self, rows: ExampleRows) -> Outputs:
-        """The outputs to all rows, as these gather them."""
+        """Returns the outputs of all rows."""
         return rows.gather(self._batches(rows))
 
     def _batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, Outputs]]:
-        """Rows by number and the outputs to them, batch by batch."""
+        """Yields the row indices and outputs of each batch."""
         cluster = cluster_of(self.strategy)
         static_shapes = needs_static_shapes(self.strategy)
         batches, chosen = prediction_batches(
@@ -67,37 +65,37 @@ class Predictor:
         )
         batches = distribute(self.strategy, batches)
         if self._compiled is None:
-            # One graph for all lengths, since others round differently.
+            # One graph for all lengths, so that all round alike.
             signature = None if static_shapes else [batches.element_spec]
             self._compiled = tf.function(
                 self._run, input_signature=signature, autograph=False
             )
+
+        def outputs_of(batch: Any) -> Outputs:
+            return {
+                name: collect(self.strategy, values)
+                for name, values in self._compiled(batch).items()
+            }
+
         with Progress(
             *("answering", len(rows), 0, " rows"),
             shown=cluster.is_chief,
             passing=True,
         ) as progress:
-            alone = self.strategy.num_replicas_in_sync == 1
-            compute = side_by_side if alone else map
-            computed = compute(self._collected, batches)
-            for answered, found in zip(chosen, computed, strict=True):
-                yield answered, found
-                progress.update(len(answered))
-
-    def _collected(self, batch: Any) -> Outputs:
-        """The outputs to a batch, of all workers."""
-        return {
-            name: collect(self.strategy, values)
-            for name, values in self._compiled(batch).items()
-        }
+            is_single = self.strategy.num_replicas_in_sync == 1
+            compute = side_by_side if is_single else map
+            results = compute(outputs_of, batches)
+            for indices, outputs in zip(chosen, results, strict=True):
+                yield indices, outputs
+                progress.update(len(indices))
 
     def _run(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         def mean(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            found = [model(batch, training=False) for model in self.models]
+            outputs = [model(batch, training=False) for model in self.models]
             means = {}
-            for name in found[0]:
-                outputs = [tf.cast(one[name], tf.float32) for one in found]
-                total = tf.add_n(outputs) / len(found)
+            for name in outputs[0]:
+                values = [tf.cast(one[name], tf.float32) for one in outputs]
+                total = tf.add_n(values) / len(values)
                 means[name] = share_rows(self.strategy, total)
             return means
 
@@ -106,12 +104,12 @@ class Predictor:
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """A model's predictions for a split and what they are worth.
+    """A model's predictions on a split and their scores.
 
     Attributes:
-      answered: the predictions and what they answer.
+      answered: the predictions and their examples.
       scores: the task's official scores by name.
-      loss: the mean loss of an example; None where it has no meaning.
+      loss: mean loss of an example; None where it is not defined.
       examples_per_second: speed of the prediction.
     """
 
@@ -122,7 +120,7 @@ class Scored:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The scores, and the loss before them where there is one."""
+        """The loss, where it is defined, and the scores."""
         loss = {} if self.loss is None else {"loss": self.loss}
         return loss | self.scores
 
@@ -132,9 +130,9 @@ class Scorer:
     """Scores a model on splits of a task.
 
     Attributes:
-      task: the task of one run.
-      config: of the model.
-      tokenizer: of the model.
+      task: the resolved task.
+      config: the model's task configuration.
+      tokenizer: the model's tokenizer.
       predictor: runs the model.
     """
 
@@ -144,27 +142,27 @@ class Scorer:
     predictor: Predictor
 
     def predict(self, split: Split) -> Answered:
-        """The model's predictions for a split."""
+        """Returns the model's predictions on a split."""
         outputs = self.predictor.outputs(split.rows)
-        found = self.task.decode(outputs, split, self.tokenizer, self.config)
-        return Answered(split.examples, found, self.config)
+        decoded = self.task.decode(outputs, split, self.tokenizer, self.config)
+        return Answered(split.examples, decoded, self.config)
 
     def score(self, split: Split) -> Scored:
-        """The predictions for a split with labels, and their scores."""
+        """Predicts a labelled split, and scores the predictions."""
         started = time.monotonic()
         answered = self.predict(split)
         seconds = time.monotonic() - started
-        found = self.task.score(answered)
+        scores = self.task.score(answered)
         speed = len(split.examples) / seconds
-        return Scored(answered, found.values, found.loss, speed)
+        return Scored(answered, scores.values, scores.loss, speed)
 
     def tuned(self, answered: Answered) -> "Scorer":
-        """The same with a config that is chosen by predictions for dev."""
+        """Returns a scorer whose config is tuned on predictions on dev."""
         assert self.task.tune is not None
         return dataclasses.replace(self, config=self.task.tune(answered))
 
     def rescored(self, scored: Scored) -> Scored:
-        """What the same predictions are worth by another config."""
+        """Scores existing predictions under this scorer's config."""
         answered = scored.answered._replace(config=self.config)
         values = self.task.score(answered).values
         return dataclasses.replace(scored, answered=answered, scores=values)
@@ -173,7 +171,7 @@ class Scorer:
 def write_scores(
     folder: pathlib.Path, split: str, scored: Scored, num_examples: int
 ) -> None:
-    """Writes eval_SPLIT.json; what is no finite number is null there."""
+    """Writes eval_SPLIT.json, with null for numbers that are not finite."""
     values = {
         "split": split,
         "examples": num_examples,
@@ -184,5 +182,5 @@ def write_scores(
 
 
 def summarize(scores: dict[str, float]) -> str:
-    """Scores in a line, times 100."""
+    """Returns a line of the scores times 100."""
     return ", ".join(f"{k} {100 * v:.2f}" for k, v in scores.items())

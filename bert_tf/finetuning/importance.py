@@ -1,11 +1,11 @@
-"""How much each attention head and feed-forward column matters to a task.
+"""Importance of attention heads and feed-forward columns for a task.
 
 Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 4.1:
-the importance of a part is the mean over rows x of |d L(x) / d m|, where what
-the part gives is multiplied by m = 1. Of a head that is its context, of a
-column of a feed-forward layer its activation. Both meet a kernel W next, some
-rows of which are the part's own, so that d L / d m is the sum of W * d L / d W
-over these rows: the gradients of two kernels a layer are all it takes.
+the importance is the mean over rows x of |d L(x) / d m|, where the output of a
+head (its context) or column (its activation) is multiplied by a mask m = 1.
+The output is next multiplied by a kernel W, of which certain rows belong to the
+head or column, so d L / d m is the sum of W * d L / d W over these rows: only
+the gradients of two kernels per layer are needed.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from bert_tf.progress import Progress
 
 
 class Importances(NamedTuple):
-    """Of the parts of each layer: float64 [L, N] and [L, F]."""
+    """Importances of heads, float64 [L, N], and of columns, float64 [L, F]."""
 
     heads: np.ndarray
     columns: np.ndarray
@@ -29,15 +29,15 @@ class Importances(NamedTuple):
 def importances_of(
     model: TaskModel, objective: Any, rows: Rows, num_rows: int, seed: int
 ) -> Importances:
-    """The importances of a model's heads and columns.
+    """Computes the importances of a model's heads and columns.
 
     Args:
-      model: a model whose network has an encoder, in float32.
-      objective: what it was trained for; see `bert_tf.training.step.Objective`.
-        A row counts as much as in the training, by its summed loss.
-      rows: with answers.
-      num_rows: how many are looked at, each once; all if there are fewer.
-      seed: decides which.
+      model: a float32 model with an encoder.
+      objective: its training objective (`bert_tf.training.step.Objective`);
+        a row is weighted by its summed loss, as in training.
+      rows: rows with targets.
+      num_rows: number of rows to sample without replacement, at most all.
+      seed: determines the sample.
     """
     blocks, config = model.encoder.blocks, model.encoder.config
     kernels = [
@@ -46,10 +46,10 @@ def importances_of(
         for layer in (block.attention_output, block.output_dense)
     ]
     num_rows = min(num_rows, len(rows))
-    # One a batch: of several, only the sum of their gradients is known.
+    # Batches of one row, since a batch has only the sum of its gradients.
     batches = training_batches(rows, 1, seed).take(num_rows)
 
-    def of_row(batch: dict[str, tf.Tensor]) -> list[tf.Tensor]:
+    def row_sums(batch: dict[str, tf.Tensor]) -> list[tf.Tensor]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(kernels)
             losses, _ = objective(model(batch, training=False), batch)
@@ -59,9 +59,8 @@ def importances_of(
             for kernel, gradient in zip(kernels, gradients, strict=True)
         ]
 
-    # One graph for all lengths.
     compiled = tf.function(
-        of_row, input_signature=[batches.element_spec], autograph=False
+        row_sums, input_signature=[batches.element_spec], autograph=False
     )
     heads = np.zeros((len(blocks), config.num_attention_heads))
     columns = np.zeros((len(blocks), config.intermediate_size))
@@ -76,14 +75,11 @@ def importances_of(
 
 
 def most_important(importances: np.ndarray, count: int) -> np.ndarray:
-    """The most important parts of each layer, in the order that they have.
+    """Returns the indices of the most important parts, int64 [L, count].
 
     Args:
       importances: float64 [L, P].
-      count: how many of each layer; the first ones of equals.
-
-    Returns:
-      int64 [L, count].
+      count: number of parts to keep in each layer; ties go to the first.
     """
     order = np.argsort(-importances, axis=1, kind="stable")
     return np.sort(order[:, :count], axis=1)

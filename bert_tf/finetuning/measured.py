@@ -1,10 +1,10 @@
-"""Models side by side: what each is worth, how fast and how large it is."""
+"""Scores, speed and size of models, as a table."""
 
 import dataclasses
+import functools
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -13,22 +13,22 @@ import tensorflow as tf
 from bert_tf.families.rows import Rows
 from bert_tf.finetuning.batches import prediction_batches
 
-# Batches by which speed is measured, evenly over the rows by length.
+# Batches to measure the speed with, spread evenly over the lengths.
 _TIMED_BATCHES = 10
 _TIMED_ROUNDS = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a model is worth and costs.
+    """Scores, speed and size of a model.
 
     Attributes:
-      scores: by name, on the dev split.
-      rows_per_second: the model's own speed on dev rows.
-      parameters: how many it has.
-      bytes: of its weights on disk.
-      spread: standard deviations of the scores, which are means then, over
-        several seeds; empty of one.
+      scores: by name, on the dev split; means over several seeds.
+      rows_per_second: speed of the model's forward pass on dev rows.
+      parameters: number of parameters.
+      bytes: size of the weights on disk.
+      spread: standard deviations of the scores over several seeds; empty for
+        one seed.
     """
 
     scores: Mapping[str, float]
@@ -38,7 +38,7 @@ class Measured:
     spread: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def shown(self, name: str) -> str:
-        """A score times 100, or a perplexity, with its spread."""
+        """Formats a score times 100, or a perplexity, with its spread."""
         scale = 1 if name.endswith("perplexity") else 100
         text = f"{scale * self.scores[name]:,.2f}"
         if name in self.spread:
@@ -47,11 +47,11 @@ class Measured:
 
 
 def table(title: str, models: Mapping[str, Measured]) -> str:
-    """Scores, speed and size of models side by side, in lines.
+    """Formats a table of scores, speed and size, one column per model.
 
     Args:
-      title: stands above the names of the rows.
-      models: by the names of their columns.
+      title: header of the first column.
+      models: column header to model.
     """
     each = list(models.values())
     rows = [
@@ -76,7 +76,7 @@ def table(title: str, models: Mapping[str, Measured]) -> str:
 def rows_per_second(
     models: Sequence[keras.Model], rows: Rows, batch_size: int
 ) -> list[float]:
-    """Speeds of models on the same batches of rows; see `seconds_of`."""
+    """Returns the speeds of models on the same batches; see `seconds_of`."""
     batches, numbers = prediction_batches(rows, batch_size)
     stride = max(1, len(numbers) // _TIMED_BATCHES)
     chosen = batches.shard(stride, stride // 2)
@@ -87,34 +87,32 @@ def rows_per_second(
 def seconds_of(
     models: Sequence[keras.Model], batches: tf.data.Dataset
 ) -> list[float]:
-    """How long models take for the same batches, each batch by all in turn.
+    """Returns the median time of each model for the same batches.
 
-    Returns:
-      The median of some rounds for each model.
+    All models compute a batch before the next batch begins.
     """
-
-    def answers(model: keras.Model) -> Any:
-        return tf.function(
-            lambda batch: model(batch, training=False),
+    compiled = [
+        tf.function(
+            functools.partial(model, training=False),
             input_signature=[batches.element_spec],
             autograph=False,
         )
-
+        for model in models
+    ]
     chosen = list(batches)
     seconds = np.zeros((_TIMED_ROUNDS + 1, len(models)))
-    compiled = [answers(model) for model in models]
-    for of_round in seconds:
+    for round_seconds in seconds:
         for batch in chosen:
-            for number, answer in enumerate(compiled):
+            for number, function in enumerate(compiled):
                 started = time.perf_counter()
-                for output in answer(batch).values():
+                for output in function(batch).values():
                     output.numpy()
-                of_round[number] += time.perf_counter() - started
-    # The first round has the graphs' start-up in it.
+                round_seconds[number] += time.perf_counter() - started
+    # The first round includes the start-up of the graphs.
     return list(np.median(seconds[1:], axis=0))
 
 
 def bytes_of(folder: str | pathlib.Path) -> int:
-    """The size of the weights in a model folder of ours, or of an adapter."""
+    """Returns the size of the weights in a folder of a model or adapter."""
     files = pathlib.Path(folder).glob("*_model.safetensors")
     return sum(path.stat().st_size for path in files)

@@ -1,8 +1,7 @@
 """Structured pruning of a fine-tuned model: fewer heads, narrower layers.
 
-The parts of each layer that matter least to the task are cut out of the
-arrays, so that what is left is an ordinary smaller BERT; it may be trained
-further from its folder.
+The least important heads and columns of each layer are removed from the
+arrays. The result is an ordinary, smaller BERT, which can be trained further.
 """
 
 import dataclasses
@@ -11,11 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.checkpoints import (
-    Checkpoint,
-    load_checkpoint,
-    load_tokenizer,
-)
+from bert_tf.checkpoints import Checkpoint, load_checkpoint, load_tokenizer
 from bert_tf.checkpoints.pruned import keep_parts, refuse_shared_blocks
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
@@ -50,10 +45,10 @@ class Pruning:
     """A finished pruning.
 
     Attributes:
-      task: the task's name.
-      split: the dev split.
-      before: the model that was pruned.
-      after: what is left of it.
+      task: name of the task.
+      split: name of the dev split.
+      before: the original model.
+      after: the pruned model.
     """
 
     task: str
@@ -62,7 +57,7 @@ class Pruning:
     after: Measured
 
     def table(self) -> str:
-        """Scores times 100, speed and size, before and after, in lines."""
+        """Formats scores, speed and size before and after as a table."""
         return table(
             f"{self.task}, {self.split}",
             {"before": self.before, "after": self.after},
@@ -76,20 +71,20 @@ def prune(
     output_dir: str | pathlib.Path,
     settings: PruningSettings,
 ) -> Pruning:
-    """Writes a smaller model of a fine-tuned one, and measures both.
+    """Prunes a fine-tuned model, and scores it before and after.
 
     Args:
-      template: what the model was fine-tuned for.
-      recipe: of the fine-tuning; says where the data are.
-      folder: the model, which `run_finetuning` left; an adapter (LoRA) is
-        merged with its base.
-      output_dir: becomes a model folder like that of a fine-tuning, with
-        pruning.json; must not be there, or be empty.
-      settings: how much stays.
+      template: the task of the model.
+      recipe: the recipe of the fine-tuning, which names the data.
+      folder: a folder of `run_finetuning`; an adapter (LoRA) is merged with
+        its base.
+      output_dir: a new or empty folder; becomes a model folder with
+        pruning.json.
+      settings: the shares to keep.
 
     Raises:
-      UserError: settings, data and folders that do not fit each other, or a
-        model on features of an encoder that was not fine-tuned.
+      UserError: settings, data and folders do not fit each other, or the model
+        uses features of an encoder that was not fine-tuned.
     """
     task, output_dir = template.resolve(recipe), pathlib.Path(output_dir)
     with new_folder(output_dir) as beside:
@@ -104,13 +99,13 @@ def prune(
             settings.keep_columns,
             whole.config.intermediate_size,
         )
-        # In float32, since rounding shall not decide what stays.
+        # In float32, so that rounding does not affect the ranking.
         model = _build(task, config, whole, "float32")
         if not model.in_checkpoint:
             raise UserError(
                 f"{folder}: is a tagger on features of an encoder that "
-                f"{task.name} has not trained, so nothing tells what of it "
-                "matters; fine-tune an encoder for the tags (conll2003)."
+                f"{task.name} has not trained, so its importances are not "
+                "defined; fine-tune an encoder for the tags (conll2003)."
             )
         tokenizer = load_tokenizer(folder)
         split, *_ = task.splits(task.dev_splits, recipe)
@@ -141,7 +136,7 @@ def prune(
         scorers = [Scorer(task, config, tokenizer, each) for each in predictors]
         scored = [scorer.score(answered) for scorer in scorers]
         if task.tune:
-            # What was chosen by the answers of the whole model.
+            # The threshold of the whole model does not fit the pruned one.
             scorers[1] = scorers[1].tuned(scored[1].answered)
             scored[1] = scorers[1].rescored(scored[1])
         save_model(beside, models[1], tokenizer, scorers[1].config)
@@ -190,7 +185,7 @@ def prune(
 
 
 def _number_kept(argument: str, share: float, number: int) -> int:
-    """How many of a layer's parts a share is, to the nearest one."""
+    """Returns a share of a layer's parts, rounded to a whole number."""
     kept = int(share * number + 0.5)
     if not kept:
         raise UserError(
@@ -213,7 +208,7 @@ def _build(
 
 
 def _described(importances: np.ndarray, kept: np.ndarray) -> dict[str, Any]:
-    """For JSON: the importances in six digits, and the numbers that stay."""
+    """Returns importances in six digits and kept indices, for JSON."""
     return {
         "importances": [
             [float(f"{value:.6g}") for value in layer] for layer in importances

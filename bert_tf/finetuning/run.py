@@ -1,7 +1,4 @@
-"""A fine-tuning, from a task and a recipe to a model folder and predictions.
-
-Several trainings of a task, each with the next seed, leave the best one.
-"""
+"""Runs a fine-tuning: trains, scores and predicts, with one or more seeds."""
 
 import dataclasses
 import math
@@ -73,21 +70,21 @@ def run_finetuning(
 
     Args:
       task: the task.
-      recipe: what to do, of the task's `recipe_type`.
-      output_dir: becomes a model folder, with the run's states and numbers.
-      modes: some of train, eval, predict and check (look at the data only).
-      devices: how to reach the devices of the recipe's strategy.
+      recipe: the settings, of the task's `recipe_type`.
+      output_dir: becomes a model folder, with states and logs of the run.
+      modes: some of train, eval, predict and check (only check the data).
+      devices: where to find the devices of the recipe's strategy.
 
     Returns:
-      By mode: what results.json holds; split to scores; split to the path of
-      the predictions; the data doctor's numbers.
+      By mode: train, the contents of results.json; eval, scores by split;
+      predict, prediction files by split; check, statistics of the data.
 
     Raises:
-      UserError: settings, data, model and output_dir that do not fit each
-        other, or a step that was not finite.
-      RunStopped: SIGTERM asked for it; the state is saved.
-      KeyboardInterrupt: Ctrl-C; the state is saved, unless it was the second.
-      WorkerLost: another worker is gone.
+      UserError: settings, data, model and output_dir do not fit each other, or
+        the loss or a gradient is not finite.
+      RunStopped: SIGTERM was received; the state is saved.
+      KeyboardInterrupt: Ctrl-C; the state is saved, except on a second Ctrl-C.
+      WorkerLost: another worker has failed.
     """
     if not modes or not set(modes) <= set(MODES):
         raise UserError(
@@ -99,7 +96,7 @@ def run_finetuning(
             f"{task.name}: takes a {task.recipe_type.__name__}, not a "
             f"{type(recipe).__name__}."
         )
-    # First, since it may split the CPU, which TensorFlow allows only at start.
+    # It may split the CPU, which must precede any other use of TensorFlow.
     strategy = make_strategy(recipe.strategy, devices)
     cluster = cluster_of(strategy)
     with (
@@ -108,7 +105,7 @@ def run_finetuning(
     ):
         check_agreement(strategy, recipe.to_dict() | {"mode": list(modes)})
         done = _run(task.resolve(recipe), recipe, run_dirs, modes, strategy)
-        # The first worker writes longest, and its end would be their error.
+        # A barrier: the chief writes longest, and others fail when it exits.
         gather_numbers(strategy, [0])
     return done
 
@@ -126,7 +123,7 @@ def _run(
         names = prepared.splits(splits, recipe) if mode in modes else ()
         return {name: prepared.load(name, recipe) for name in names}
 
-    # Before hours of training, not after them.
+    # Errors in the test rows are reported before the training.
     tests = load(prepared.test_splits, "predict")
     done: dict[str, Any] = {}
     if "train" in modes:
@@ -137,7 +134,7 @@ def _run(
         if "check" in modes:
             done["check"] = data.doctor
         done["train"] = train_seeds(data, recipe, run_dirs, strategy)
-        # Long after the start, and where there is a training alone.
+        # Imported here to keep the start of a run short.
         from bert_tf.finetuning.report_files import write_card, write_report
 
         with errors_become_warnings("the report", output_dir):
@@ -166,7 +163,7 @@ def _use_finished(
     devs: Mapping[str, Any],
     tests: Mapping[str, Any],
 ) -> tuple[dict[str, dict[str, float]], dict[str, pathlib.Path]]:
-    """Scores of dev splits, and files of answers to test splits."""
+    """Scores dev splits and predicts test splits with a finished model."""
     scorer, source = _load_finished(task, recipe, run_dirs, strategy)
     config, output_dir = scorer.config, run_dirs.own
     for examples in [*devs.values(), *tests.values()]:
@@ -202,17 +199,17 @@ def _load_finished(
     run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
 ) -> tuple[Scorer, Checkpoint]:
-    """The model of output_dir, or the one that init_from names."""
+    """Loads the model of output_dir or else init_from, with its ensemble."""
     candidates = [run_dirs.own, run_dirs.shared]
     if recipe.init_from:
         candidates.append(pathlib.Path(recipe.init_from))
-    holding = [each for each in candidates if (each / TASK_FILE).is_file()]
-    if not holding:
+    folders = [each for each in candidates if (each / TASK_FILE).is_file()]
+    if not folders:
         raise UserError(
             f"`output_dir`={run_dirs.shared}: holds no fine-tuned model "
             f"({TASK_FILE}); add train to `modes`, or give one as `init_from`."
         )
-    folder = holding[0]
+    folder = folders[0]
     unpadded = not needs_static_shapes(strategy)
     with strategy.scope():
         model, tokenizer, config = load_model(
@@ -220,17 +217,17 @@ def _load_finished(
         )
         models = [model]
         for other in filter(None, map(str.strip, recipe.ensemble.split(","))):
-            further = load_model(
+            member, own_tokenizer, own_config = load_model(
                 other, task, recipe.precision, unpadded, config.labels
             )
-            models.append(further[0])
-            if further[1].data != tokenizer.data:
+            models.append(member)
+            if own_tokenizer.data != tokenizer.data:
                 raise UserError(
                     f"`ensemble`={recipe.ensemble}: {other} has another "
                     f"vocabulary than {folder}; only models of one vocabulary "
                     "can be averaged."
                 )
-            if config != further[2]:
+            if own_config != config:
                 raise UserError(
                     f"`ensemble`={recipe.ensemble}: {other} was trained with "
                     f"other labels or lengths than {folder} (see their "
@@ -244,7 +241,7 @@ def _load_finished(
 
 _MODEL = ("bert_config.json", "bert_model.safetensors")
 _ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
-# What the best training's folder hands on; the last makes a folder a model.
+# Copied from the best run; task.json, which marks a model folder, is last.
 _KEPT = (LABELS_FILE, LEARNING_CURVE, DEV_PREDICTIONS, TASK_FILE)
 _MAY_BE_ABSENT = (LABELS_FILE, LEARNING_CURVE, TOKENIZER_CONFIG_FILE)
 
@@ -255,16 +252,16 @@ def train_seeds(
     run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
 ) -> dict[str, Any]:
-    """Trains once, or with several seeds in folders of their own.
+    """Trains once, or with several seeds, each in a subfolder.
 
     Args:
-      data: what to train on and from.
-      recipe: what to do; `seeds` trainings with `seed`, seed + 1 and so on.
-      run_dirs: the run's folder becomes that of the best model.
+      data: training data and initial weights.
+      recipe: the settings; `seeds` runs use `seed`, seed + 1 and so on.
+      run_dirs: the run's folder, which receives the best model.
       strategy: the distribution strategy.
 
     Returns:
-      What results.json holds.
+      The contents of results.json.
 
     Raises:
       UserError: see `train_once`.
@@ -318,30 +315,30 @@ def train_seeds(
 def _refuse_other_numbers(
     output_dir: pathlib.Path, recipe: FinetuningRecipe
 ) -> None:
-    """Raises `UserError` where one training and several would mix."""
+    """Refuses a folder with one run for several seeds, and vice versa."""
     if recipe.seeds == 1 and has_trained(output_dir / "seed_1"):
         raise UserError(
             f"`output_dir`={output_dir}: holds trainings with several seeds; "
-            "choose another folder, or the same seeds to go on."
+            "choose another folder, or the same seeds to resume."
         )
     if recipe.seeds > 1 and has_trained(output_dir):
         raise UserError(
             f"`output_dir`={output_dir}: holds one training; choose another "
-            "folder, or seeds=1 to go on."
+            "folder, or seeds=1 to resume."
         )
 
 
 def _row(
     results: Mapping[str, Any], seed: int, folder: str = "."
 ) -> dict[str, Any]:
-    """What results.json has of one training, by its scores on the first dev."""
+    """Returns a run's entry in results.json, from its first dev split."""
     metric = results["main_metric"]
     scores = next(iter(results["dev"].values()))
     majority = next(iter(results["majority"].values()))
     if metric in results.get("lower_is_better", ()):
         is_better = not scores[metric] >= majority[metric]
     else:
-        # A correlation with a constant, which is not defined, is none.
+        # The correlation with a constant baseline is NaN, and counts as 0.
         is_better = scores[metric] > np.nan_to_num(majority[metric])
     return {
         "seed": seed,
@@ -349,41 +346,38 @@ def _row(
         "dev": scores,
         "best_step": results["best_step"],
         "examples_per_second": results["examples_per_second"],
-        # A NaN is not better either.
         "degenerate": math.isnan(scores[metric]) or not is_better,
     }
 
 
 def summary(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Mean, median, spread (the sample's, n - 1) and range of each score.
+    """Computes mean, median, sample standard deviation and range of scores.
 
     Args:
-      rows: the scores of each training by name.
+      rows: the scores of each run by name.
     """
-    found = {}
+    statistics_by_name = {}
     for name in rows[0]:
         values = [row[name] for row in rows]
-        found[name] = {
+        statistics_by_name[name] = {
             "mean": statistics.fmean(values),
             "median": statistics.median(values),
             "standard_deviation": statistics.stdev(values),
             "least": min(values),
             "most": max(values),
         }
-    return found
+    return statistics_by_name
 
 
 def _keep(
     best: pathlib.Path, output_dir: pathlib.Path, data: TrainingData
 ) -> None:
-    """Copies the best training's model and answers."""
+    """Copies the model and predictions of the best run to output_dir."""
     weights = _ADAPTER if data.initial.config.lora_rank else _MODEL
     tokenizer = (*data.tokenizer.data.FILES, TOKENIZER_CONFIG_FILE)
     names = [*weights, *tokenizer, *_KEPT, *data.task.extra_files]
     names[:0] = [f"eval_{split}.json" for split in data.dev]
     for name in names:
-        # A task without labels has no file of them, a tokenizer may have no
-        # rules to state, and a picture may fail.
         if name in _MAY_BE_ABSENT and not (best / name).exists():
             continue
         with written_beside(output_dir / name) as beside:
@@ -395,7 +389,7 @@ def _print_table(
     rows: Sequence[Mapping[str, Any]],
     output_dir: pathlib.Path,
 ) -> None:
-    """Prints each training, their mean, the paper's numbers and the place."""
+    """Prints scores of each run, their statistics, baseline and the paper's."""
     names = list(rows[0]["dev"])
     lines = [["", *names]]
 

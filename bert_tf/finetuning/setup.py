@@ -1,4 +1,4 @@
-"""What a training needs, read and checked before it begins."""
+"""Reads and checks the data and weights of a training before it begins."""
 
 import dataclasses
 import hashlib
@@ -36,18 +36,18 @@ _PADDED_ROWS = 128
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """All that the trainings of a task share, whatever their seed.
+    """The data and initial weights that all seeds of a task share.
 
     Attributes:
-      task: the task of one run.
-      initial: the weights to start from.
-      tokenizer: that of `initial`.
-      config: how to use the model that is trained.
-      train: the rows to train on, with what the model is to learn.
-      dev: split to its rows, the one to choose the best model by first.
-      objective: what to train for.
-      fresh: heads that are not read from `initial`.
-      doctor: the data doctor's numbers.
+      task: the resolved task.
+      initial: the initial weights.
+      tokenizer: the tokenizer of `initial`.
+      config: task configuration of the trained model.
+      train: training rows with their targets.
+      dev: dev rows by split; the first split selects the best model.
+      objective: the training objective.
+      fresh: heads that are initialised instead of read from `initial`.
+      doctor: statistics of the data check.
     """
 
     task: Task
@@ -62,15 +62,17 @@ class TrainingData:
 
     @property
     def main_split(self) -> str:
-        """The dev split by which the best model is chosen."""
+        """The dev split that selects the best model."""
         return next(iter(self.dev))
 
 
 class ExaminedData(NamedTuple):
-    """The rows of a task by split, the one to train on first, and examined.
+    """Checked data of a task.
 
-    `config` is how a model is used that is trained on them, `numbers` are the
-    data doctor's.
+    Attributes:
+      examples: examples by split, the training split first.
+      config: task configuration of a model trained on them.
+      numbers: statistics of the data check.
     """
 
     examples: Mapping[str, Any]
@@ -79,7 +81,7 @@ class ExaminedData(NamedTuple):
 
 
 def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, Tokenizer]:
-    """Opens the model to start from, if it fits the recipe."""
+    """Loads the initial model, and checks that it fits the recipe."""
     if not recipe.init_from:
         raise UserError(
             "`init_from`: name the model to fine-tune, a folder, "
@@ -88,7 +90,7 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, Tokenizer]:
     initial = load_checkpoint(recipe.init_from)
     source, config = f"`init_from`={recipe.init_from}", initial.config
     vocabulary = initial.require_tokenizer(source).vocabulary
-    # Some pad the table to a multiple of 128 for speed.
+    # Some models pad the table to a multiple of 128 for speed.
     vocabulary.require_rows(config.vocab_size, source, _PADDED_ROWS)
     for name, least, size in (
         ("max_seq_length", 1, "longest_input"),
@@ -100,7 +102,6 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, Tokenizer]:
     if recipe.lora_rank:
         for name in ("lora_rank", "lora_alpha", "lora_on"):
             added[name] = getattr(recipe, name)
-    # Whatever reads the model's configuration knows of it from here on.
     config = BertConfig.from_dict(config.to_dict() | added, source)
     initial = dataclasses.replace(initial, config=config)
     return initial, load_tokenizer(recipe.init_from)
@@ -109,7 +110,7 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, Tokenizer]:
 def load_and_check(
     task: Task, recipe: FinetuningRecipe, tokenizer: Tokenizer
 ) -> ExaminedData:
-    """Reads the training and dev rows and prints the data doctor's lines."""
+    """Reads the training and dev examples, and prints the data check."""
     dev = task.splits(task.dev_splits, recipe)
     examples = {k: task.load(k, recipe) for k in (task.train_split, *dev)}
     found = task.examine(recipe, tokenizer, examples)
@@ -128,7 +129,7 @@ def prepare_training(
     tokenizer: Tokenizer,
     output_dir: pathlib.Path,
 ) -> TrainingData:
-    """Reads and encodes the training and dev rows, in the run's folder."""
+    """Reads and encodes the training and dev rows."""
     by_split, config, numbers = load_and_check(task, recipe, tokenizer)
     source = f"`init_from`={recipe.init_from}"
     check_segments(source, initial.config, config.num_segments)
@@ -156,17 +157,16 @@ def prepare_training(
 def _place_head(
     task: Task, recipe: FinetuningRecipe, initial: Checkpoint, config: Any
 ) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The initial model with its head in the order of the task's labels.
+    """Reorders the initial head to the task's labels.
 
     Returns:
-      The model, and the parts that are not read from it; lines state why a
-      head is not.
+      The initial model, and the parts that are initialised instead of read
+      from it. A log line explains why a head is not reused.
     """
-    # A pooler that nothing of the task's reads is not missed.
-    missed = POOLER in initial.heads or config.reads_pooler
-    unread = () if missed else (POOLER,)
+    # A pooler that the task does not read is reinitialised without a message.
+    is_needed = POOLER in initial.heads or config.reads_pooler
+    unread = () if is_needed else (POOLER,)
     if initial.config.lora_rank:
-        # Updates are new, which the recipe says.
         unread = (*unread, LORA)
     if task.head not in initial.heads:
         return initial, unread
@@ -192,16 +192,16 @@ def _place_head(
 def open_teacher(
     data: TrainingData, recipe: FinetuningRecipe, unpadded: bool
 ) -> TaskModel:
-    """The model that the recipe names as the teacher.
+    """Loads the teacher that the recipe names.
 
     Args:
-      data: what is trained on.
-      recipe: what to do.
+      data: the student's training data.
+      recipe: the settings.
       unpadded: see `Task.build`.
 
     Raises:
-      UserError: it was not fine-tuned for the task, or has other labels, or
-        splits text otherwise than the student.
+      UserError: the teacher was not fine-tuned for the task, or has another
+        vocabulary or other labels than the student.
     """
     model, tokenizer, config = load_model(
         recipe.teacher,
@@ -210,34 +210,26 @@ def open_teacher(
         unpadded,
         data.config.labels,
     )
-    for what, theirs, own in (
-        (
-            "another vocabulary than the student's",
-            tokenizer.data,
-            data.tokenizer.data,
-        ),
-        (
-            "other labels than the training rows",
-            config.labels,
-            data.config.labels,
-        ),
-    ):
-        if theirs != own:
-            raise UserError(
-                f"`teacher`={recipe.teacher}: has {what}, so their outputs "
-                "cannot be compared; give a model that was fine-tuned with "
-                "the same."
-            )
+    fault = ""
+    if tokenizer.data != data.tokenizer.data:
+        fault = "another vocabulary than the student's"
+    elif config.labels != data.config.labels:
+        fault = "other labels than the training rows"
+    if fault:
+        raise UserError(
+            f"`teacher`={recipe.teacher}: has {fault}, so their outputs cannot "
+            "be compared; give a model that was fine-tuned with the same."
+        )
     return model
 
 
 def freeze(encoder: BertEncoder, layers: int, reads_pooler: bool) -> None:
-    """Stops training of the embeddings and the first layers.
+    """Freezes the embeddings and the first layers.
 
     Args:
       encoder: the encoder.
-      layers: how many layers besides the embeddings; -1 for nothing at all.
-      reads_pooler: False stops that of the pooler too.
+      layers: number of layers besides the embeddings; -1 freezes nothing.
+      reads_pooler: False freezes the pooler too.
     """
     frozen = [] if reads_pooler else [encoder.pooler]
     if layers >= 0:
@@ -249,11 +241,12 @@ def freeze(encoder: BertEncoder, layers: int, reads_pooler: bool) -> None:
 def lr_multipliers(
     encoder: BertEncoder, variables: Sequence[keras.Variable], decay: float
 ) -> list[float]:
-    """What the learning rate of each variable is multiplied by.
+    """Returns the layer-wise learning rate multiplier of each variable.
 
-    It is decay ** depth: 0 for the head, the pooler and a BiLSTM, 1 for the
-    last layer, and so on to L + 1 for the embeddings; of an ELECTRA 2 to L + 2
-    (google-research/electra, model/optimization.py, _get_layer_lrs).
+    The multiplier is decay ** depth. The depth is 0 for the head, the pooler
+    and a BiLSTM, 1 for the last layer, and L + 1 for the embeddings; for an
+    ELECTRA 2 to L + 2 (google-research/electra, model/optimization.py,
+    _get_layer_lrs).
     """
     depths: dict[int, int] = {}
     stack = [encoder.embeddings, *encoder.blocks]
@@ -266,14 +259,14 @@ def lr_multipliers(
 def fingerprint(
     data: TrainingData, frozen: Sequence[keras.Variable]
 ) -> dict[str, str]:
-    """Digests of what a run must find again when it is resumed."""
+    """Returns digests of everything that must be unchanged to resume a run."""
     dev = data.dev[data.main_split]
     return {
         "architecture": digest(data.initial.config.to_dict()),
         "vocabulary": data.tokenizer.vocabulary.digest(),
         "list of labels": digest(list(data.config.labels)),
         "set of training rows": _digest_of(*data.train.rows.arrays),
-        # The best score so far is compared with the scores to come.
+        # The best score so far is compared with later scores.
         "set of dev rows": digest(
             [_digest_of(*dev.rows.arrays), data.task.references(dev.examples)]
         ),
@@ -282,7 +275,7 @@ def fingerprint(
 
 
 def _digest_of(*arrays: np.ndarray) -> str:
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for array in arrays:
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        sha.update(np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()

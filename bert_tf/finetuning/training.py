@@ -1,4 +1,4 @@
-"""One training of a task: one seed, one folder, and what it leaves there."""
+"""Trains a task with one seed, and writes the files of the run."""
 
 import contextlib
 import datetime
@@ -50,10 +50,7 @@ from bert_tf.training.run_folder import (
     refuse_other_folders,
 )
 from bert_tf.training.saved_states import BestWeights
-from bert_tf.training.setup import (
-    check_batch_size,
-    make_step,
-)
+from bert_tf.training.setup import check_batch_size, make_step
 from bert_tf.training.step import TrainingStep
 from bert_tf.training.strategies import cluster_of, needs_static_shapes
 
@@ -66,21 +63,20 @@ def train_once(
     run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
 ) -> dict[str, Any]:
-    """Trains with one seed, going on where an earlier run of it stopped.
+    """Trains with one seed, and resumes an interrupted run.
 
     Args:
-      data: what to train on and from.
-      recipe: what to do; its `seed` is the one.
-      run_dirs: the run's folder becomes a model folder, with its states and
-        numbers.
+      data: training data and initial weights.
+      recipe: the settings, with the seed of this run.
+      run_dirs: the run's folder, which becomes a model folder.
       strategy: the distribution strategy.
 
     Returns:
-      What results.json holds.
+      The contents of results.json.
 
     Raises:
-      UserError: settings that do not fit each other or output_dir, or a step
-        that was not finite.
+      UserError: settings do not fit each other or output_dir, or the loss or a
+        gradient is not finite.
     """
     output_dir, task = run_dirs.own, data.task
     phase = _phase(data, recipe, strategy)
@@ -100,9 +96,8 @@ def train_once(
     predictor = Predictor([model], strategy, recipe.eval_batch_size)
     scorer = Scorer(task, data.config, data.tokenizer, predictor)
     main = data.dev[data.main_split]
-    # Of the newest evaluation, once this process has made one. Training ends
-    # with an evaluation, often that of the best weights, and long splits take
-    # minutes.
+    # The latest evaluation of this process. Training ends with an evaluation,
+    # often of the best weights, which is reused since long splits take minutes.
     newest: Scored | None = None
 
     def score_dev() -> dict[str, float]:
@@ -121,7 +116,18 @@ def train_once(
     with locked(output_dir / LOCK_FILE, output_dir):
         claim(output_dir, recipe)
         _announce(model, phase, data)
-        loop = _loop(data, recipe, step, phase, run_dirs, best)
+        rows = len(data.train.rows)
+        loop = TrainingLoop(
+            step,
+            None,
+            [phase],
+            run_dirs,
+            recipe,
+            recipe.eval_steps or math.ceil(rows / phase.batch_size),
+            contextlib.nullcontext,
+            fingerprint(data, step.frozen),
+            best,
+        )
         history = loop.run()
         last = scorer
         if task.tune:
@@ -141,7 +147,7 @@ def train_once(
                 name: scorer.rescored(found) for name, found in scored.items()
             }
         save_model(output_dir, model, data.tokenizer, scorer.config, base)
-        return write_results(
+        return _write_results(
             output_dir, recipe, data, scorer, scored, loop, history
         )
 
@@ -151,7 +157,7 @@ def _phase(
     recipe: FinetuningRecipe,
     strategy: tf.distribute.Strategy,
 ) -> Phase:
-    """The whole training as one stretch of steps."""
+    """Returns all steps of the run as one phase."""
     size, slices = recipe.train_batch_size, recipe.gradient_accumulation_steps
     check_batch_size("train_batch_size", size, strategy, slices)
     check_batch_size("eval_batch_size", recipe.eval_batch_size, strategy)
@@ -182,13 +188,13 @@ def _step(
     phase: Phase,
     strategy: tf.distribute.Strategy,
 ) -> TrainingStep:
-    # First, since what is frozen is no trainable variable any more.
+    # Frozen layers have no trainable variables from here on.
     config = data.initial.config
     reads_pooler = data.config.reads_pooler
     freeze(model.encoder, recipe.freeze_layers, reads_pooler)
     trained, objective = model, data.objective
     if recipe.teacher:
-        # Most trainings have none.
+        # Imported only for runs with a teacher.
         from bert_tf.distiller import DistillationObjective, Distiller
 
         teacher = open_teacher(data, recipe, not needs_static_shapes(strategy))
@@ -204,33 +210,8 @@ def _step(
         lr_multipliers(
             model.encoder, trained.trainable_variables, recipe.layer_decay
         ),
-        {
-            "input_ids": config.vocab_size,
-            "segment_ids": config.segment_limit,
-        },
+        {"input_ids": config.vocab_size, "segment_ids": config.segment_limit},
         config.warmup_times_decay,
-    )
-
-
-def _loop(
-    data: TrainingData,
-    recipe: FinetuningRecipe,
-    step: TrainingStep,
-    phase: Phase,
-    run_dirs: RunFolders,
-    best: BestWeights,
-) -> TrainingLoop:
-    epoch = math.ceil(len(data.train.rows) / phase.batch_size)
-    return TrainingLoop(
-        step,
-        None,
-        [phase],
-        run_dirs,
-        recipe,
-        recipe.eval_steps or epoch,
-        contextlib.nullcontext,
-        fingerprint(data, step.frozen),
-        best,
     )
 
 
@@ -252,11 +233,11 @@ def _announce(model: TaskModel, phase: Phase, data: TrainingData) -> None:
     )
 
 
-# Scores of which a curve is drawn.
+# The curves of at most this many scores are drawn.
 _CURVES = 4
 
 
-def write_results(
+def _write_results(
     output_dir: pathlib.Path,
     recipe: FinetuningRecipe,
     data: TrainingData,
@@ -265,19 +246,19 @@ def write_results(
     loop: TrainingLoop,
     history: History,
 ) -> dict[str, Any]:
-    """Writes what the best model answers and scores.
+    """Writes predictions and scores of the best model, and the curves.
 
     Args:
       output_dir: the folder of the run.
-      recipe: what was run.
-      data: what was trained on.
-      scorer: of the best model, with its final config.
-      scored: split to what it predicts and scores.
+      recipe: the settings.
+      data: the training data.
+      scorer: scorer of the best model, with its final config.
+      scored: split to its predictions and scores.
       loop: the finished loop.
-      history: the run's numbers.
+      history: the logged numbers.
 
     Returns:
-      What results.json holds.
+      The contents of results.json.
     """
     task, first = data.task, data.main_split
     for name, found in scored.items():
@@ -312,7 +293,7 @@ def write_results(
         "num_train_steps": loop.total,
         "best_step": loop.best.step,
         "stopped_early": loop.best.exhausted,
-        # Of the last start of the run, the first step left out.
+        # Measured since the last start of the run, without its first step.
         "examples_per_second": speeds[-1] if speeds else 0.0,
         "eval_examples_per_second": scored[first].examples_per_second,
         **scorer.config.summary(),
@@ -321,7 +302,7 @@ def write_results(
         results["lower_is_better"] = list(task.lower_is_better)
     write_numbers(output_dir / RESULTS_FILE, results)
     with errors_become_warnings("the learning curve", output_dir):
-        # No font has the lone surrogates of a name that is not UTF-8.
+        # Fonts have no lone surrogates, which encode names that are not UTF-8.
         model = pathlib.Path(recipe.init_from).name
         model = model.encode("utf-8", "backslashreplace").decode("utf-8")
         draw_curves(

@@ -1,1 +1,1 @@
-"""Answers on one's own texts: in Python, of files, and by similarity."""
+"""Inference: loaded models, files of texts, vectors, search and exports."""

@@ -1,4 +1,4 @@
-"""Several adapters (LoRA) of one base model, which is in memory once."""
+"""Serves several LoRA adapters that share one base model in memory."""
 
 import os
 import pathlib
@@ -21,17 +21,17 @@ def served_adapters(
     beside: Sequence[str | os.PathLike],
     precision: str = "float32",
 ) -> TextModel:
-    """Opens an adapter as a model that takes text, with others beside it.
+    """Opens an adapter as a model of text, with further adapters of its base.
 
     Args:
-      folder: the adapter whose signatures are those of any model.
+      folder: the adapter that has the standard signature names.
       beside: folders of further adapters of the same base; their signatures
-        are called as their folders, see `TextModel.all_signatures`.
+        are named after their folders, see `TextModel.all_signatures`.
       precision: a Keras dtype policy.
 
     Raises:
-      UserError: a folder is no adapter, or of another base; a name that cannot
-        be a signature's or is there already; or see `served_model`.
+      UserError: a folder is no adapter or has another base; a folder's name is
+        no valid or no unique signature name; or see `served_model`.
     """
     served = served_model(folder, precision, merge=False)
     if not _is_adapter(served):
@@ -71,7 +71,7 @@ def _is_adapter(served: TextModel) -> bool:
 
 
 def _base_variables(served: TextModel) -> list[keras.Variable]:
-    """The variables of the encoder without low-rank updates and pooler."""
+    """Returns the encoder's variables without low-rank updates and pooler."""
     encoder = encoder_of(served.model)
     named = encoder.named_weights()
     names = encoder_shapes(encoder.config)
@@ -85,7 +85,7 @@ def _share_base(
     folder: str | os.PathLike,
     other_folder: str | os.PathLike,
 ) -> None:
-    """Lets a model compute with the base of another, which must be equal."""
+    """Replaces a model's base by another model's, which must be equal."""
     mine, theirs = _base_variables(served), _base_variables(other)
     equal = len(mine) == len(theirs) and all(
         np.array_equal(a.numpy(), b.numpy())

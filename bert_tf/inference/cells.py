@@ -1,4 +1,4 @@
-"""The arguments of a loaded model as columns of cells, each checked."""
+"""Checks the arguments of a loaded model, and arranges them in columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,17 +10,17 @@ from bert_tf.text.given_texts import members
 
 # All columns that models take.
 COLUMNS = ("text", "text_b", "question", "context", CHOICES, "start")
-# What is asked of one row, by column: a text, or the texts of its choices.
-Question = Mapping[str, str | tuple[str, ...]]
+# One row by column: a text, or the texts of its choices.
+Inputs = Mapping[str, str | tuple[str, ...]]
 
 
 def length_of(cell: str | tuple[str, ...]) -> int:
-    """The characters of a cell."""
+    """Returns the number of characters of a cell."""
     return len(cell) if isinstance(cell, str) else sum(map(len, cell))
 
 
-def column_of(name: str, rows: Sequence[Question]) -> list:
-    """A column of rows; of choices all lists as long as the longest."""
+def column_of(name: str, rows: Sequence[Inputs]) -> list:
+    """Returns a column of rows; lists of choices are padded with ""."""
     cells = [row[name] for row in rows]
     if name != CHOICES:
         return cells
@@ -29,30 +29,21 @@ def column_of(name: str, rows: Sequence[Question]) -> list:
 
 
 def cells_of(name: str, value: Any) -> Any:
-    """A cell, or a list of cells, of a column, each checked."""
+    """Checks a cell or a list of cells of a column."""
     place = f"`{name}`"
     if name != CHOICES and isinstance(value, str):
-        return check_cell(name, value, place)
+        return _check_cell(name, value, place)
     cells = _listed(value, place)
     if name == CHOICES and any(isinstance(each, str) for each in cells):
-        return check_cell(name, cells, place)
+        return _check_cell(name, cells, place)
     return [
-        check_cell(name, cell, f"{place}[{number}]")
+        _check_cell(name, cell, f"{place}[{number}]")
         for number, cell in enumerate(cells)
     ]
 
 
-def check_cell(name: str, cell: Any, place: str) -> str | tuple[str, ...]:
-    """A text, or the texts of the choices of a row.
-
-    Args:
-      name: of the column.
-      cell: what stands in it.
-      place: what errors call it.
-
-    Raises:
-      UserError: it is something else.
-    """
+def _check_cell(name: str, cell: Any, place: str) -> str | tuple[str, ...]:
+    """Checks a text, or the texts of a row's choices."""
     if name == CHOICES:
         choices = enumerate(_listed(cell, place))
         return tuple(
@@ -62,14 +53,14 @@ def check_cell(name: str, cell: Any, place: str) -> str | tuple[str, ...]:
 
 
 def check_text(cell: Any, place: str) -> str:
-    """A text, checked; `place` is what errors call it."""
+    """Checks a text; `place` names it in errors."""
     if not isinstance(cell, str):
         raise UserError(f"{place} is {excerpt(cell)}; give a string.")
     return whole_text(cell, place)
 
 
 def _listed(value: Any, place: str) -> list:
-    """The members of a list, at least one."""
+    """Returns the members of a non-empty list."""
     found = list(members(value, place))
     if not found:
         raise UserError(f"{place} is an empty list; give at least one text.")

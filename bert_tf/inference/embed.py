@@ -1,4 +1,4 @@
-"""One vector for each text."""
+"""Sentence embeddings: one vector per text."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -24,17 +24,17 @@ Pair = tuple[BertEncoder, Tokenizer]
 
 @runtime_checkable
 class HasExtractor(Protocol):
-    """What `bert_tf.load` gives."""
+    """A model that has its own `Extractor`, as `LoadedModel`."""
 
     def extractor(self, settings: Settings) -> Extractor:
-        """What computes vectors, the same one for the same settings."""
+        """Returns the extractor of these settings."""
 
 
 Model = str | os.PathLike | Pair | HasExtractor
 
 
 class Embedder:
-    """Turns texts into vectors, any number of times; see `embed`."""
+    """Computes embeddings; see `embed` for the arguments."""
 
     def __init__(
         self,
@@ -76,15 +76,15 @@ class Embedder:
             )
 
     def __call__(self, texts: str | Iterable[Text]) -> np.ndarray:
-        """Turns texts into vectors; see `embed`."""
+        """Computes embeddings; see `embed`."""
         if isinstance(texts, str):
-            (found,) = self.stream([texts])
-            return found[0]
+            (vectors,) = self.stream([texts])
+            return vectors[0]
         none = np.zeros((0, self.extractor.model.width), np.float32)
         return np.concatenate([none, *self.stream(texts)])
 
     def stream(self, texts: Iterable[Text]) -> Iterator[np.ndarray]:
-        """The same, some thousands of texts at a time, float32 [R, D]."""
+        """Yields the embeddings of consecutive texts, float32 [R, D]."""
         num_texts = num_truncated = 0
         for chunk in self.extractor.chunks(members(texts, "`texts`")):
             num_texts += len(chunk.vectors)
@@ -115,46 +115,46 @@ def embed(
     precision: str = "float32",
     prompt_name: str | None = None,
 ) -> np.ndarray:
-    """Turns texts into vectors; see `Embedder` for many calls.
+    """Computes embeddings of texts; see `Embedder` for repeated calls.
 
     A folder of sentence-transformers (with modules.json) gives the vectors of
     `SentenceTransformer(folder).encode(texts)`: its pooling, dense layers,
-    normalisation, prompts and longest row are applied. They are not where
-    `pooling` or another layer than the last is asked for: that reads the
-    Transformer alone, with as many tokens as it has positions. Any other
-    folder gives the mean.
+    normalisation, prompts and maximum length are applied. An explicit `pooling`
+    or another layer than the last ignores them, and uses the Transformer's
+    full length. Any other folder gives the mean of the last layer.
 
-    Texts of like length are computed together, so little is padded, and none
-    of it is seen in the vectors. Texts are read some thousands at a time.
+    Texts are read some thousands at a time and batched by length. Padding does
+    not affect the vectors.
 
     Args:
-      model: a model folder or a hub's name of one (hf://organisation/name), an
-        encoder with its tokenizer, or, which loads nothing again, what
-        `bert_tf.load` gave.
-      texts: strings, or pairs of them, any iterable; or one string.
-      pooling: "auto", what the folder says, or "mean"; "mean" or "max", over
-        all tokens of a text, [CLS] and [SEP] included; "cls", the vector of
-        [CLS], of a causal model that of the last [SEP]; or "pooled", what the
-        model's pooler makes of that (tanh).
-      layer: 0 for the embeddings, 1 to L for the output of a layer of the
-        Transformer, or from the last, -1, back to -L.
-      normalize: whether to divide every vector by its length.
-      max_seq_length: tokens of a text, with [CLS] and [SEP]; longer texts are
-        truncated, and one line on standard error counts them. 0: as many as the
-        folder says, or as the model has positions.
-      batch_size: texts of 128 tokens at a time, or as many tokens in others.
-      precision: float32, mixed_bfloat16 or mixed_float16, of a model that is
+      model: a model folder, a model on a hub (hf://organisation/name), an
+        encoder with its tokenizer, or a model of `bert_tf.load`, which is
+        reused.
+      texts: an iterable of strings or pairs of strings; or one string.
+      pooling: "auto", the folder's pooling or else "mean"; "mean" or "max",
+        over all tokens including [CLS] and [SEP]; "cls", the vector of [CLS],
+        for a causal model of the last [SEP]; or "pooled", the pooler's output
+        (tanh).
+      layer: 0 for the embeddings, 1 to L for the output of a Transformer
+        layer; or -1 to -L, counted from the last.
+      normalize: whether to divide each vector by its length.
+      max_seq_length: longest text in tokens, with [CLS] and [SEP]. Longer texts
+        are truncated, and a line on standard error counts them. 0: the folder's
+        maximum, or else the model's.
+      batch_size: number of texts of 128 tokens in a batch; other batches have
+        the same number of tokens.
+      precision: float32, mixed_bfloat16 or mixed_float16, if the model is
         loaded here.
-      prompt_name: which of the folder's prompts is put before every text, such
-        as "query"; None takes its default_prompt_name, if there is one.
+      prompt_name: name of the folder's prompt to prepend to each text, such as
+        "query"; None uses its default_prompt_name, if there is one.
 
     Returns:
-      float32 [N, D], in the order of the texts; [D] of one string. D is H, or
-      what the folder's modules give.
+      float32 [N, D], in the order of the texts; [D] for one string. D is H or
+      the width of the folder's last module.
 
     Raises:
-      UserError: the model is none or has no vocabulary, its modules are
-        malformed or not known, or an argument or a text is none.
+      UserError: there is no such model or it has no vocabulary, its modules
+        are malformed or unknown, or an argument or a text is invalid.
     """
     embedder = Embedder(
         model,
@@ -172,7 +172,7 @@ def embed(
 def truncation_line(
     num_truncated: int, num_texts: int, max_seq_length: int
 ) -> str:
-    """A line that counts the texts that were too long."""
+    """Returns a line that counts the truncated texts."""
     return (
         f"{num_truncated:,} of {num_texts:,} texts have more than "
         f"{max_seq_length} tokens and are truncated (max_seq_length)."

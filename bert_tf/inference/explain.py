@@ -1,12 +1,12 @@
-"""How much of an answer is due to each word.
+"""Attributes an answer to the words of its input.
 
 Integrated gradients (Sundararajan et al. 2017, equation 1) of the word
 embeddings, before segments and positions are added: the gradient, averaged
-along the straight line from a text of [MASK]s, times what each embedding
-differs by from that of [MASK]. All words' shares add up to what the answer
-differs by from that to [MASK]s alone (proposition 1, completeness); what they
-miss is the error of the average, which is told. Occlusion (Zeiler and Fergus
-2014, section 4) puts [MASK]s in the place of each word in turn.
+along the straight line from a baseline of [MASK]s, times the difference from
+the embedding of [MASK]. The attributions of all words add up to the difference
+of the scores of text and baseline (proposition 1, completeness), up to the
+quadrature error, reported as completeness_error. Occlusion (Zeiler and Fergus
+2014, section 4) replaces each word in turn by [MASK].
 """
 
 from collections.abc import Mapping
@@ -36,15 +36,15 @@ from bert_tf.progress import Progress, log
 
 OCCLUSION = "occlusion"
 METHODS = (INTEGRATED_GRADIENTS, OCCLUSION)
-# Steps that are tried until the error is small enough.
+# Numbers of steps, increased until the error is small enough.
 _STEPS = (32, 64, 128, 256, 512, 1024)
 _SMALL_ERROR = 0.01
-# Differences below this are no more than rounding.
+# Smaller differences are rounding errors.
 _LEAST_DIFFERENCE = 1e-4
 
 
 def check_settings(served: TextModel, method: str, steps: int | None) -> None:
-    """Raises `UserError` for what cannot be explained, or not in this way."""
+    """Raises `UserError` if the model or the method cannot explain answers."""
     if part_of(type(served), "explained") is None:
         raise UserError(
             f"`folder`: answers of {served.task} are not explained."
@@ -76,12 +76,12 @@ def explain(
     """Explains an answer; see `LoadedModel.explain`.
 
     Args:
-      served: the model, which `check_settings` lets pass.
-      row: what was asked, by column.
-      answer: what it answered.
-      target: what is explained of it.
+      served: a model that `check_settings` accepts.
+      row: the input by column.
+      answer: the model's answer.
+      target: the part of the answer to explain.
       method: one of `METHODS`.
-      steps: of the average; None takes as many as it needs.
+      steps: quadrature nodes; None increases them until the error is small.
     """
     forward = Forward(served.model)
     explained: Any = part_of(type(served), "explained")
@@ -97,14 +97,14 @@ def explain(
         tokens, steps, error = _integrated_gradients(
             forward, subject, mask, score - baseline, steps
         )
-        found = np.zeros(len(subject.words))
-        np.add.at(found, subject.owner[is_word], tokens[is_word])
-        found = found[read]
+        attributions = np.zeros(len(subject.words))
+        np.add.at(attributions, subject.owner[is_word], tokens[is_word])
+        attributions = attributions[read]
     else:
         occluded = subject.owner == read[:, None, None]
         scores = _scores(forward, subject, tf.where(occluded, mask, ids))
-        found = score - scores
-    total = np.abs(found).sum() or 1.0
+        attributions = score - scores
+    total = np.abs(attributions).sum() or 1.0
     words = [subject.words[number] for number in read]
     return Explanation(
         texts=subject.texts,
@@ -124,7 +124,7 @@ def explain(
                 float(value),
                 float(value / total),
             )
-            for word, value in zip(words, found, strict=True)
+            for word, value in zip(words, attributions, strict=True)
         ),
         num_unread=len(subject.words) - len(read),
         rows=_attention(served, forward, subject),
@@ -132,7 +132,7 @@ def explain(
 
 
 def _scores(forward: Forward, subject: Subject, ids: tf.Tensor) -> np.ndarray:
-    """What is measured with other ids, int32 [M, R, S]: float64 [M]."""
+    """Scores M variants of the token ids, int32 [M, R, S]: float64 [M]."""
     count, rows, length = ids.shape
     logits = forward.in_blocks(
         {
@@ -151,15 +151,15 @@ def _integrated_gradients(
     difference: float,
     steps: int | None,
 ) -> tuple[np.ndarray, int, float]:
-    """The share of each token [R, S], the steps and the relative error."""
+    """Returns attributions of tokens [R, S], steps and relative error."""
     counts = (steps,) if steps else _STEPS
     for count in counts:
         with Progress(
             "explaining", count, 0, " steps", passing=True
         ) as progress:
-            found = _average(forward, subject, mask, count, progress)
-        missed = abs(found.sum() - difference)
-        error = missed / max(abs(difference), _LEAST_DIFFERENCE)
+            attributions = _quadrature(forward, subject, mask, count, progress)
+        missing = abs(attributions.sum() - difference)
+        error = missing / max(abs(difference), _LEAST_DIFFERENCE)
         if error < _SMALL_ERROR:
             break
     if error >= _SMALL_ERROR:
@@ -168,20 +168,19 @@ def _integrated_gradients(
             f"are {100 * error:.1f} % off what they should add up to; compare "
             "them with `method`=occlusion."
         )
-    return found, count, float(error)
+    return attributions, count, float(error)
 
 
-def _average(
+def _quadrature(
     forward: Forward,
     subject: Subject,
     mask: int,
     steps: int,
     progress: Progress,
 ) -> np.ndarray:
-    """The share of each token, float64 [R, S], by Gauss-Legendre quadrature.
+    """Integrates the gradients by Gauss-Legendre quadrature, float64 [R, S].
 
-    Its error falls far faster with the steps than that of equal steps, since
-    the gradient is smooth.
+    For smooth gradients its error falls faster than that of equal steps.
     """
     rows, length = subject.owner.shape
     table = forward.encoder.embeddings.word_table.value
@@ -189,35 +188,36 @@ def _average(
     start = tf.cast(table[mask], tf.float32)
     start = tf.where(subject.owner[..., None] >= 0, start, words)
     change = words - start
-    # On [-1, 1], where the weights add up to 2.
+    # On [-1, 1], with weights that add up to 2.
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     nodes, weights = (nodes + 1) / 2, weights / 2
     size = max(TOKENS_AT_ONCE // (rows * length), 1)
     total = np.zeros(change.shape)
     for begin in range(0, steps, size):
-        place = nodes[begin : begin + size].astype(np.float32)
-        path = start + place[:, None, None, None] * change
+        fraction = nodes[begin : begin + size].astype(np.float32)
+        path = start + fraction[:, None, None, None] * change
         inputs = {
-            name: tf.tile(value, [len(place), 1])
+            name: tf.tile(value, [len(fraction), 1])
             for name, value in subject.inputs.items()
         }
         with tf.GradientTape() as tape:
             tape.watch(path)
             embeddings = tf.reshape(path, [-1, *path.shape[2:]])
             logits = forward({**inputs, "word_embeddings": embeddings})
-            logits = tf.reshape(logits, [len(place), rows, *logits.shape[1:]])
+            shape = [len(fraction), rows, *logits.shape[1:]]
+            logits = tf.reshape(logits, shape)
             score = subject.measure(logits)
         gradient = np.asarray(tape.gradient(score, path), np.float64)
         part = weights[begin : begin + size]
         total += np.tensordot(part, gradient, 1)
-        progress.update(len(place))
+        progress.update(len(fraction))
     return (total * change.numpy()).sum(-1)
 
 
 def _attention(
     served: TextModel, forward: Forward, subject: Subject
 ) -> tuple[ReadRow, ...]:
-    """The tokens and the attention of each row, without padding."""
+    """Returns tokens and attention probabilities of each row, unpadded."""
     names = [feature.name for feature in ENCODER_INPUTS]
     outputs = forward.encoder(
         {name: subject.inputs[name] for name in names},

@@ -1,4 +1,4 @@
-"""An explanation of an answer: numbers, a table, a page."""
+"""An explanation of an answer as numbers, a table and a page."""
 
 import base64
 import dataclasses
@@ -17,26 +17,24 @@ from bert_tf.files import check_output, write_text
 
 _PAGE = pathlib.Path(__file__).parent / "explanation.html"
 INTEGRATED_GRADIENTS = "integrated_gradients"
-# What files of explanations end in.
 OUTPUTS = (".html", ".json")
 _LISTED, _BAR = 30, 20
-# Of a notebook's frame, in pixels; a longer text is scrolled.
+# Height of a notebook's frame in pixels.
 _FRAME_HEIGHT = 420
 
 
 @dataclasses.dataclass(frozen=True)
 class Word:
-    """What a word has to do with an answer.
+    """A word and its attribution.
 
     Attributes:
       text: the word.
-      column: the argument that it is in, such as text or choices[1].
-      start: its first character there.
-      end: its exclusive end.
-      attribution: what it adds to the answer's measure; below 0 it speaks
+      column: its argument, such as text or choices[1].
+      start: first character in the argument.
+      end: exclusive end.
+      attribution: contribution to the score; negative if it is evidence
         against the answer.
-      share: that divided by the sum of all words' sizes, so that the sizes of
-        the shares add up to 1.
+      share: attribution divided by the sum of the absolute attributions.
     """
 
     text: str
@@ -49,12 +47,12 @@ class Word:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReadRow:
-    """A row as the model reads it.
+    """A row of tokens and its attention.
 
     Attributes:
       tokens: the S tokens, with [CLS] and [SEP].
-      attention: float32 [L, N, S, S], how much a token (third axis) attends to
-        another (fourth axis), by layer and head.
+      attention: float32 [L, N, S, S], attention probabilities by layer, head,
+        query and key.
     """
 
     tokens: tuple[str, ...]
@@ -63,27 +61,26 @@ class ReadRow:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why a model answers as it does; see `LoadedModel.explain`.
+    """An explanation of an answer; see `LoadedModel.explain`.
 
-    Printed it is a table, and in a notebook the text in colours; `to_dict` has
-    all for JSON, `html` is a page.
+    It prints as a table, and a notebook shows the text in colours; `to_dict`
+    returns all values for JSON, `html` a page.
 
     Attributes:
-      texts: what was asked, by argument.
-      target: the answer that is explained, in words.
-      unit: what is measured: "log odds", ln(p / (1 - p)) of the target, of an
-        answer in a context that of its start plus that of its end, of an
-        entity the mean over its words; or "score", of a regression.
-      score: that of the text.
-      baseline_score: that of the text with [MASK] for each of its tokens.
+      texts: the input texts, by argument.
+      target: the answer that is explained.
+      unit: unit of the scores: "log odds", ln(p / (1 - p)) of the target, for
+        an answer in a context the sum over its start and end, for an entity
+        the mean over its words; or "score" of a regression.
+      score: score of the text.
+      baseline_score: score of the text with all tokens replaced by [MASK].
       method: "integrated_gradients" or "occlusion".
-      steps: of integrated gradients.
-      completeness_error: of integrated gradients, what the words' attributions
-        add up to, beside score - baseline_score and relative to that.
-      words: what the model read, in order.
-      num_unread: words that it did not read: what was truncated, and what
-        other windows show.
-      rows: the rows that it read: one; several of a long text that is
+      steps: quadrature nodes of integrated gradients.
+      completeness_error: of integrated gradients: the difference between the
+        sum of the attributions and score - baseline_score, relative to that.
+      words: the words that the model read, in order.
+      num_unread: number of words that were truncated or are in other windows.
+      rows: the rows of the model's input: several for a text that is
         classified by windows, and one for each choice.
     """
 
@@ -100,7 +97,7 @@ class Explanation:
     rows: tuple[ReadRow, ...]
 
     def __str__(self) -> str:
-        """A table of the words with the largest shares, in their order."""
+        """Formats a table of the words with the largest shares, in order."""
         by_size = sorted(self.words, key=lambda w: -abs(w.share))
         listed = set(by_size[:_LISTED])
         width = max(4, *(len(word.text) for word in listed))
@@ -127,7 +124,7 @@ class Explanation:
         return "\n".join(lines)
 
     def method_line(self) -> str:
-        """How it was found, and how exactly."""
+        """Describes the method and its error."""
         if self.completeness_error is None:
             return "occlusion: each word replaced by [MASK]"
         return (
@@ -136,17 +133,17 @@ class Explanation:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values for JSON; attention to 4 decimals."""
+        """Returns all values for JSON, with attention to 4 decimals."""
         return self._values(
             lambda a: a.round(4).astype(np.float64).tolist(), self.rows
         )
 
     def html(self) -> str:
-        """A page that needs nothing else."""
+        """Returns a self-contained HTML page."""
         return self._page(self.rows)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the page without attention, in a frame."""
+        """Returns the page without attention in a frame, for notebooks."""
         page = html.escape(self._page(()), quote=True)
         return (
             f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" '
@@ -157,8 +154,6 @@ class Explanation:
         return str(self)
 
     def _page(self, rows: Sequence[ReadRow]) -> str:
-        """The page, with the attention of some rows."""
-
         def packed(attention: np.ndarray) -> str:
             levels = np.rint(255 * attention).astype(np.uint8)
             return base64.b64encode(zlib.compress(levels, 9)).decode()
@@ -166,19 +161,19 @@ class Explanation:
         values = {**self._values(packed, rows), "how": self.method_line()}
         for row, own in zip(values["rows"], rows, strict=True):
             row["layers"], row["heads"] = own.attention.shape[:2]
-        # Nothing in it can end the script that it stands in.
+        # Escaped, since "</script>" would end the script element.
         data = json.dumps(values).replace("<", "\\u003c")
         page = _PAGE.read_text(encoding="utf-8")
         return page.replace("DATA", data, 1)
 
     def write(self, output: str | os.PathLike) -> None:
-        """Writes the page, or all numbers.
+        """Writes the page or the values.
 
         Args:
           output: a file that ends in .html or .json.
 
         Raises:
-          UserError: it ends otherwise, or cannot be written.
+          UserError: the file ends otherwise, or cannot be written.
         """
         path = pathlib.Path(output)
         check_output(path, OUTPUTS)
@@ -197,7 +192,7 @@ class Explanation:
     def _values(
         self, attention: Any, rows: Sequence[ReadRow]
     ) -> dict[str, Any]:
-        """All of it, with what a function makes of the attention of rows."""
+        """Returns all values, with a function applied to the attention."""
         values = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)

@@ -1,4 +1,4 @@
-"""The public one-liner: a Keras classifier and its packer as a SavedModel."""
+"""Exports a Keras classifier and its packer as a SavedModel."""
 
 import os
 import pathlib
@@ -34,17 +34,16 @@ from bert_tf.text.sentence_packer import SentencePacker
 
 
 class PackedClassifier(TextModel):
-    """Any Keras classifier with the packer that it was trained with.
+    """A Keras classifier with the packer that it was trained with.
 
-    Unlike `SentenceModel` it needs no names of its outputs, and computes rows
-    of the packer's length, which is all that is known of the model's input.
-
-    Signatures: see `export_saved_model`.
+    Unlike `SentenceModel`, it accepts any Keras model, whose outputs may have
+    no names, and pads rows to the packer's length. Its signatures are described
+    at `export_saved_model`.
 
     Args:
-      model: from the encoder's inputs to logits [B, C].
+      model: maps the encoder's inputs to logits [B, C].
       pack: tokenizes and packs text as in training.
-      labels: names of the C outputs; none leaves them without names.
+      labels: names of the C outputs; may be empty.
 
     Raises:
       UserError: see `TextModel`.
@@ -69,12 +68,12 @@ class PackedClassifier(TextModel):
         self.pack = pack
 
     def requests(self) -> list[Request]:
-        """Texts of several lengths, each alone and all at once."""
+        """Texts of several lengths, one by one and as a batch."""
         texts = [text for (text,) in sample_texts(self.max_seq_length, 1)]
         return requests_of(SERVING_DEFAULT, text=texts)
 
     def answers(self, text: tf.Tensor) -> Tensors:
-        """The outputs of serving_default; see `export_saved_model`."""
+        """Computes serving_default; see `export_saved_model`."""
         return self.answer_tokens(self.pack(text))
 
     def to_answers(
@@ -82,13 +81,13 @@ class PackedClassifier(TextModel):
         outputs: Mapping[str, np.ndarray],
         rows: Sequence[Mapping[str, Any]],
     ) -> list[Answer]:
-        """The label with all probabilities; the logits without labels."""
+        """Returns labels with probabilities, or logits without labels."""
         if self.labels:
             return plain_answers(outputs, self.labels)
         return [{"logits": row} for row in outputs["logits"].tolist()]
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """The logits and, of two classes or more, the answers from them."""
+        """Computes logits and, for two or more classes, probabilities."""
         logits = tf.cast(self.forward(inputs), tf.float32)
         if self.labels:
             check_outputs(logits.shape[-1], self.labels)
@@ -106,31 +105,30 @@ def export_saved_model(
 ) -> None:
     """Writes a classifier as a SavedModel that takes text.
 
-    What tools.export_saved_model writes for a model folder, this writes for a
-    model in memory: the SavedModel, and in assets.extra model.json,
-    labels.json if there are `labels`, and the requests that TensorFlow Serving
-    warms it up with. Before the folder appears, a fresh process without
-    bert_tf has loaded it and given the answers of the model in memory.
+    The counterpart of tools.export_saved_model for a model in memory. It writes
+    the SavedModel and, in assets.extra, model.json, the warm-up requests of
+    TensorFlow Serving and, with `labels`, labels.json. The folder appears after
+    a fresh process without bert_tf has loaded it and computed the same outputs
+    as the model in memory.
 
     Signatures:
-      serving_default: text string [B] -> logits and, for two classes or
-        more, probabilities, float32 [B, classes]; with `labels` also label,
-        string [B], the likeliest one, and labels, string [B, classes].
+      serving_default: text string [B] -> logits and, for two or more classes,
+        probabilities, float32 [B, classes]; with `labels` also label, string
+        [B], the most likely label, and labels, string [B, classes].
       tokens: input_ids, input_mask, segment_ids int32 [B, S] -> the same.
 
-    Whoever loads it needs TensorFlow Text's ops (`import tensorflow_text`);
-    TensorFlow Serving has them built in.
+    Loading it requires TensorFlow Text's ops (`import tensorflow_text`), which
+    are built into TensorFlow Serving.
 
     Args:
-      model: takes a dict of the encoder's inputs, returns logits [B, classes].
-      export_dir: the version folder to write, such as "export/sst2/1"; it
-        appears whole or not at all.
+      model: maps a dict of the encoder's inputs to logits [B, classes].
+      export_dir: the version folder to write, such as "export/sst2/1".
       text_input: tokenizes and packs text as in training.
       labels: names of the classes, in the order of the logits.
 
     Raises:
-      UserError: `export_dir` exists, `labels` are not one for each logit, or
-        what was written does not give what the model in memory gives.
+      UserError: `export_dir` exists, the number of `labels` differs from the
+        number of logits, or the written model computes other outputs.
     """
     folder = pathlib.Path(export_dir)
     if folder.exists():

@@ -1,4 +1,4 @@
-"""From files of texts to a file of vectors: JSON lines, or .npz of arrays."""
+"""Extracts features of texts in files to JSON lines or an .npz file."""
 
 import collections
 import contextlib
@@ -12,7 +12,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
-from typing import IO, BinaryIO, NamedTuple, Self
+from typing import IO, BinaryIO, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -33,22 +33,22 @@ from bert_tf.progress import Progress, log
 from bert_tf.text.given_texts import Text
 from bert_tf.text.token_table import TokenTable
 
-# As google-research/bert, extract_features.py, `read_examples`.
+# google-research/bert, extract_features.py, `read_examples`.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)", re.DOTALL)
 JSONL, NPZ = ".jsonl", ".npz"
-# As google-research/bert, extract_features.py.
+# google-research/bert, extract_features.py.
 _DECIMALS = 6
-# Numbers formatted at a time.
+# At most this many numbers are formatted at a time.
 _NUMBERS = 1 << 20
 
 
 class Line(NamedTuple):
-    """A text, or a pair of them.
+    """A text or pair of texts.
 
     Attributes:
-      text: the text, or the pair.
-      begin_b: where the second text begins in the line, in characters; 0 where
-        it has a place of its own.
+      text: the text or pair.
+      begin_b: first character of the second text in the line; 0 if it has its
+        own column.
     """
 
     text: str | tuple[str, str]
@@ -56,7 +56,7 @@ class Line(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing but white space."""
+        """Whether all text is white space."""
         parts = (self.text,) if isinstance(self.text, str) else self.text
         return not any(part.strip() for part in parts)
 
@@ -66,18 +66,18 @@ def read_texts(
     text_columns: Sequence[str],
     encoding_errors: str = "strict",
 ) -> Iterator[Line]:
-    """Reads the texts of files, one after the other.
+    """Yields the texts of files.
 
     Args:
-      files: text files, where " ||| " parts the two texts of a pair; files of
-        JSON objects, if their names end in .jsonl; "-" is standard input, a
-        text file. .gz is unpacked.
+      files: text files, in which " ||| " separates the texts of a pair; or
+        .jsonl files of JSON objects. "-" is text on standard input; .gz is
+        decompressed.
       text_columns: key of the text in JSON objects, or the two keys of a pair.
       encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
 
     Raises:
-      UserError: a file is damaged, not UTF-8, or a line is not as it should
-        be; see `bert_tf.files.read_lines`.
+      UserError: a file is damaged or not UTF-8, or a line is malformed; see
+        `bert_tf.files.read_lines`.
     """
     for path in files:
         is_json = str(path).removesuffix(".gz").endswith(".jsonl")
@@ -86,14 +86,14 @@ def read_texts(
             text = line.removesuffix("\n").removesuffix("\r")
             if is_json:
                 place = f"{path}, line {number}"
-                yield _of_json(text, text_columns, place, encoding_errors)
+                yield _parse_json(text, text_columns, place, encoding_errors)
             elif match := _PAIR.fullmatch(text):
                 yield Line((match[1], match[2]), match.start(2))
             else:
                 yield Line(text)
 
 
-def _of_json(
+def _parse_json(
     text: str, columns: Sequence[str], place: str, encoding_errors: str
 ) -> Line:
     row = json_object(text, place, columns[0])
@@ -125,29 +125,27 @@ def extract_features(
     text_columns: Sequence[str] = ("text",),
     encoding_errors: str = "strict",
 ) -> str:
-    """Writes the vectors of the texts of files.
+    """Writes the vectors of texts in files, in constant memory.
 
-    Memory does not grow with the texts. The output, in the order of the
-    input, appears whole or not at all.
+    The output has the order of the input, and appears only when it is complete.
 
     Args:
-      model: a model folder or a hub's name of one, as `load_checkpoint` takes
-        it.
-      inputs: files; see `read_texts`. "-" is standard input.
-      output: a file that ends in .jsonl or .npz, see `JsonLinesWriter` and
-        `NpzWriter`; "-" is JSON lines on standard output. Offsets count
-        characters of the line, or of the column of a JSON object.
-      settings: what to compute.
+      model: a model folder or a model on a hub; see `load_checkpoint`.
+      inputs: files; see `read_texts`.
+      output: a .jsonl or .npz file, see `JsonLinesWriter` and `NpzWriter`; "-"
+        is JSON lines on standard output. Offsets count characters of the line,
+        or of the column of a JSON object.
+      settings: layers, pooling and batches.
       precision: float32, mixed_bfloat16 or mixed_float16.
-      text_columns: key of the text in JSON objects, or the two keys of a pair.
-      encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
+      text_columns: see `read_texts`.
+      encoding_errors: see `read_texts`.
 
     Returns:
-      One line on what was written.
+      A summary line.
 
     Raises:
-      UserError: the output cannot be written so, there is no text, or an
-        input, the model or a setting is not as it should be.
+      UserError: the output cannot be written, there is no text, or an input,
+        the model or a setting is invalid.
     """
     if str(output) != STANDARD_STREAM:
         check_output(output, (JSONL, NPZ), inputs)
@@ -162,7 +160,7 @@ def extract_features(
 
     total = 0
     if STANDARD_STREAM not in map(str, inputs):
-        # A mistake in the last line shall not come out after hours.
+        # Reports malformed lines before the computation starts.
         total = sum(1 for _ in lines())
     extractor = Extractor.from_checkpoint(model, settings, precision)
     source = _Source(lines())
@@ -181,21 +179,19 @@ def extract_features(
     if source.num_empty:
         log(
             f"{source.num_empty:,} of {source.num_texts:,} lines are empty; "
-            "their rows are special tokens alone."
+            "their rows have only special tokens."
         )
     if num_truncated:
         log(
             truncation_line(
-                num_truncated,
-                source.num_texts,
-                extractor.model.max_seq_length,
+                num_truncated, source.num_texts, extractor.model.max_seq_length
             )
         )
     return source.summary(output, extractor)
 
 
 class _Source:
-    """The texts of lines, and what is remembered of them until written."""
+    """Yields the texts of lines, and keeps counts and positions of pairs."""
 
     def __init__(self, lines: Iterator[Line]):
         self._lines = lines
@@ -211,7 +207,7 @@ class _Source:
             yield line.text
 
     def placed(self, chunk: Chunk) -> Chunk:
-        """The next chunk, with offsets that count from the line's begin."""
+        """Shifts a chunk's offsets to count from the beginning of its line."""
         self.num_tokens += int(chunk.starts[-1])
         begins = [self._begins.popleft() for _ in chunk.starts[1:]]
         tokens = chunk.tokens
@@ -243,7 +239,7 @@ class _Source:
 def _writer(
     output: str | pathlib.Path, layers: Sequence[int], vocabulary: TokenTable
 ) -> Iterator["JsonLinesWriter | NpzWriter"]:
-    """What writes a file of that name, whole or not at all."""
+    """Opens the writer of an output; the file appears when it is complete."""
     if str(output) == STANDARD_STREAM:
         yield JsonLinesWriter(sys.stdout.buffer, layers, vocabulary)
         sys.stdout.buffer.flush()
@@ -253,17 +249,18 @@ def _writer(
             with open(beside, "wb") as file:
                 yield JsonLinesWriter(file, layers, vocabulary)
         else:
-            with NpzWriter(beside, layers, vocabulary) as writer:
+            with contextlib.ExitStack() as files:
+                writer = NpzWriter(beside, layers, vocabulary, files)
                 yield writer
                 writer.finish()
 
 
 class JsonLinesWriter:
-    """Writes a JSON object a text, as google-research/bert lays it out.
+    """Writes a JSON object per text, in the layout of google-research/bert.
 
     {"linex_index": 0, "features": [{"token": "[CLS]", "offsets": null,
-    "layers": [{"index": -1, "values": [...]}, ...]}, ...]}, where the offsets
-    are begin and end in characters; of pooled vectors
+    "layers": [{"index": -1, "values": [...]}, ...]}, ...]}, where offsets are
+    begin and end in characters; for pooled vectors
     {"linex_index": 0, "layers": [...]}.
     """
 
@@ -279,7 +276,7 @@ class JsonLinesWriter:
         self._texts = 0
 
     def add(self, chunk: Chunk) -> None:
-        """Writes a chunk's texts; `offsets` are those to be written."""
+        """Writes a chunk of texts."""
         starts = chunk.starts
         if chunk.tokens is None:
             starts = np.arange(len(starts))
@@ -290,11 +287,11 @@ class JsonLinesWriter:
             )
             for row in range(begin, stop):
                 first, last = starts[row : row + 2]
-                own = layers[first - starts[begin] : last - starts[begin]]
-                body = own[0]
+                values = layers[first - starts[begin] : last - starts[begin]]
+                body = values[0]
                 if chunk.tokens is not None:
                     tokens = (array[first:last] for array in chunk.tokens)
-                    body = self._features(Tokens(*tokens), own)
+                    body = self._features(Tokens(*tokens), values)
                 self._file.write(
                     b'{"linex_index": %d, %s}\n' % (self._texts, body)
                 )
@@ -302,19 +299,19 @@ class JsonLinesWriter:
 
     def _features(self, tokens: Tokens, layers: Sequence[bytes]) -> bytes:
         features = []
-        for number, (start, end), own in zip(
+        for token_id, (start, end), values in zip(
             tokens.ids, tokens.offsets.tolist(), layers, strict=True
         ):
             at = b"null" if start == NOWHERE else b"[%d, %d]" % (start, end)
+            token = self._tokens[token_id]
             features.append(
-                b'{"token": %s, "offsets": %s, %s}'
-                % (self._tokens[number], at, own)
+                b'{"token": %s, "offsets": %s, %s}' % (token, at, values)
             )
         return b'"features": [%s]' % b", ".join(features)
 
     def _formatted(self, vectors: np.ndarray) -> list[bytes]:
-        """The layers of each vector of float32 [N, K, H]."""
-        # Several times as fast as Python's own formatting.
+        """Formats the layers of each vector, float32 [N, K, H]."""
+        # Several times faster than Python's formatting.
         numbers = tf.strings.as_string(vectors, precision=_DECIMALS)
         joined = tf.strings.reduce_join(numbers, axis=-1, separator=", ")
         return [
@@ -328,29 +325,28 @@ class JsonLinesWriter:
 
 
 def _ranges(starts: np.ndarray, step: int) -> list[tuple[int, int]]:
-    """Splits rows into ranges of about `step` vectors, one row at least."""
-    found, begin = [], 0
+    """Splits rows into ranges of about `step` vectors, at least one row."""
+    ranges, begin = [], 0
     while begin < len(starts) - 1:
         stop = int(np.searchsorted(starts, starts[begin] + step, "right")) - 1
         stop = max(stop, begin + 1)
-        found.append((begin, stop))
+        ranges.append((begin, stop))
         begin = stop
-    return found
+    return ranges
 
 
 class NpzWriter:
-    """Writes one .npz of arrays, which `numpy.load` opens without pickle.
+    """Writes an .npz file that `numpy.load` opens without pickle.
 
-    layers: int32 [K], as they were asked for; vectors: float32 [N, K, H] of N
-    texts, or [T, K, H] of the T tokens of all texts. With tokens also
-    row_starts: int64 [N + 1], where each text begins among the tokens;
+    layers: int32 [K], as requested; vectors: float32 [N, K, H] of N texts, or
+    [T, K, H] of the T tokens of all texts. For tokens also
+    row_starts: int64 [N + 1], index of each text's first token;
     input_ids: int32 [T]; segment_ids: int32 [T], 1 in the second text of a
     pair; offsets: int32 [T, 2], begin and end in characters, -1 for [CLS] and
     [SEP]; vocabulary: strings [V], so that vocabulary[input_ids] are the
     tokens.
 
-    What is not finished lies in nameless files beside, which go with the
-    process; leave the writer as a context to be rid of them earlier.
+    The arrays are collected in unnamed temporary files, which `files` closes.
     """
 
     def __init__(
@@ -358,15 +354,16 @@ class NpzWriter:
         path: pathlib.Path,
         layers: Sequence[int],
         vocabulary: TokenTable,
+        files: contextlib.ExitStack,
     ):
-        self._path = path
+        self._path, self._files = path, files
         self._layers = np.array(layers, np.int32)
         self._vocabulary = vocabulary
         self._columns: dict[str, _Column] = {}
         self._tokens = 0
 
     def add(self, chunk: Chunk) -> None:
-        """Takes a chunk's texts; `offsets` are those to be written."""
+        """Appends a chunk of texts."""
         self._append("vectors", chunk.vectors)
         if chunk.tokens is None:
             return
@@ -380,23 +377,18 @@ class NpzWriter:
 
     def _append(self, name: str, array: np.ndarray) -> None:
         if name not in self._columns:
-            self._columns[name] = _Column(self._path.parent, array)
+            file = tempfile.TemporaryFile(dir=self._path.parent)  # noqa: SIM115
+            self._files.enter_context(file)
+            self._columns[name] = _Column(file, array)
         self._columns[name].append(array)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for column in self._columns.values():
-            column.close()
 
     def finish(self) -> None:
         """Writes the file."""
-        small: dict[str, np.ndarray] = {"layers": self._layers}
+        arrays: dict[str, np.ndarray] = {"layers": self._layers}
         if self._tokens:
-            small["vocabulary"] = np.array(self._vocabulary.tokens)
+            arrays["vocabulary"] = np.array(self._vocabulary.tokens)
         with zipfile.ZipFile(self._path, "w") as archive:
-            for name, array in small.items():
+            for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w") as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
             for name, column in self._columns.items():
@@ -407,10 +399,10 @@ class NpzWriter:
 
 
 class _Column:
-    """An array that grows on the disk."""
+    """An array that grows in a temporary file."""
 
-    def __init__(self, folder: pathlib.Path, like: np.ndarray):
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+    def __init__(self, file: IO[bytes], like: np.ndarray):
+        self._file = file
         self._dtype = like.dtype
         self._shape = like.shape[1:]
         self._length = 0
@@ -420,7 +412,7 @@ class _Column:
         self._length += len(array)
 
     def write(self, member: IO[bytes]) -> None:
-        """Writes the whole array as .npy."""
+        """Writes the array as .npy."""
         header = {
             "descr": np.lib.format.dtype_to_descr(self._dtype),
             "fortran_order": False,
@@ -429,7 +421,3 @@ class _Column:
         np.lib.format.write_array_header_1_0(member, header)
         self._file.seek(0)
         shutil.copyfileobj(self._file, member, 1 << 20)
-
-    def close(self) -> None:
-        """Forgets it."""
-        self._file.close()

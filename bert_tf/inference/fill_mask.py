@@ -1,4 +1,4 @@
-"""Tokens for each [MASK] of a text, from Python."""
+"""Predicts the tokens at the [MASK]s of a text."""
 
 import os
 from typing import NamedTuple, Self
@@ -8,10 +8,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import MASKED_LM, load_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, whole_number
-from bert_tf.families.pretrained.answers import (
-    PretrainedModel,
-    open_pretrained,
-)
+from bert_tf.families.pretrained.answers import PretrainedModel, open_pretrained
 from bert_tf.families.requests import refusal_of
 from bert_tf.inference.cells import check_text
 from bert_tf.pretraining.pretrainer import BertPretrainer
@@ -19,21 +16,21 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
 class Candidate(NamedTuple):
-    """A token that may stand at a mask, with its probability."""
+    """A predicted token and its probability."""
 
     token: str
     probability: float
 
 
 class MaskFiller:
-    """Fills masks with a pre-trained model.
+    """Predicts masked tokens with a pre-trained model.
 
     Args:
-      model: the model with its masked-LM head.
-      tokenizer: the tokenizer it was trained with.
+      model: a model with a masked-LM head.
+      tokenizer: the model's tokenizer.
 
     Raises:
-      UserError: the model is causal, or the tokenizer is another one's.
+      UserError: the model is causal, or the tokenizer does not fit it.
     """
 
     def __init__(self, model: BertPretrainer, tokenizer: Tokenizer):
@@ -47,10 +44,7 @@ class MaskFiller:
 
     @classmethod
     def from_checkpoint(cls, source: str | os.PathLike) -> Self:
-        """Loads the model and the tokenizer of a model folder.
-
-        Args:
-          source: what `load_checkpoint` takes.
+        """Loads model and tokenizer; see `load_checkpoint` for `source`.
 
         Raises:
           UserError: the source is no model, is causal, or has no masked-LM
@@ -59,37 +53,38 @@ class MaskFiller:
         checkpoint = load_checkpoint(source)
         if MASKED_LM not in checkpoint.heads:
             raise UserError(
-                f"{source}: has no masked-LM head; filling masks takes a "
-                "pre-trained model with it."
+                f"{source}: has no masked-LM head; use a pre-trained model "
+                "with one."
             )
         _refuse_causal(source, checkpoint.config)
         opened = open_pretrained(source, checkpoint, fills_masks=True)
         return cls(opened.model, opened.tokenizer)
 
     def __call__(self, text: str, top_k: int = 5) -> list[list[Candidate]]:
-        """Returns the `top_k` best tokens for each [MASK] of a text.
+        """Returns the `top_k` most likely tokens for each [MASK] of a text.
 
         Args:
-          text: any text with at least one "[MASK]" in it, or what the
-            vocabulary calls it.
-          top_k: candidates for each mask.
+          text: a text with at least one mask token of the vocabulary, for a
+            BERT "[MASK]".
+          top_k: number of candidates per mask.
 
         Returns:
           For each mask, in order, its candidates, best first.
 
         Raises:
-          UserError: no mask, a text too long, or top_k out of range.
+          UserError: there is no mask, the text is too long, or top_k is out of
+            range.
         """
         top_k = whole_number("top_k", top_k, 1, len(self.tokenizer.vocabulary))
         text = check_text(text, "`text`")
         try:
-            found = self._served.fill_mask(tf.constant([text]), top_k)
+            tensors = self._served.fill_mask(tf.constant([text]), top_k)
         except tf.errors.InvalidArgumentError as error:
             refusal = refusal_of(error)
             if refusal is None:
                 raise
             raise UserError(f"`{refusal.column}` {refusal.why}") from None
-        outputs = {name: value.numpy() for name, value in found.items()}
+        outputs = {name: value.numpy() for name, value in tensors.items()}
         (answer,) = self._served.to_answers(outputs, [{"text": text}])
         return [
             [Candidate(**best) for best in mask] for mask in answer["masks"]
@@ -99,21 +94,20 @@ class MaskFiller:
 def _refuse_causal(source: object, config: BertConfig) -> None:
     if config.causal:
         raise UserError(
-            f"{source}: reads from left to right (causal is true), so nothing "
-            "behind a mask is seen; filling masks takes a masked LM."
+            f"{source}: reads from left to right (causal is true), so tokens "
+            "after a mask are not visible; use a masked LM."
         )
 
 
 def fill_mask(
     model: str | os.PathLike | MaskFiller, text: str, top_k: int = 5
 ) -> list[list[Candidate]]:
-    """Fills the masks of a text; see `MaskFiller` for many texts.
+    """Predicts the masked tokens of a text; see `MaskFiller.__call__`.
 
     Args:
-      model: a model folder, or a `MaskFiller` made from one.
-      text: any text with at least one "[MASK]" in it, or what the vocabulary
-        calls it.
-      top_k: candidates for each mask.
+      model: a model folder, or a `MaskFiller`, which is loaded once.
+      text: a text with at least one mask.
+      top_k: number of candidates per mask.
 
     Returns:
       For each mask, in order, its candidates, best first.

@@ -1,11 +1,10 @@
-"""A process without bert_tf that answers from a written SavedModel.
+"""Runs a SavedModel in a fresh process without bert_tf.
 
-Whoever starts the process early lets it import TensorFlow while the model is
-read and traced; so nothing is imported here before it is needed. The process
-runs this file by its path, without bert_tf, and loads the SavedModel as
-TensorFlow Serving does. Its standard input is, in JSON, a folder and a list of
-[signature, {input: tensor}], and the last line of its standard output a list of
-{output: tensor}, a tensor being a TensorProto in base64.
+The process imports TensorFlow while its parent reads and traces the model, so
+this module defers its imports. It is run by path, without bert_tf, and loads
+the SavedModel as TensorFlow Serving does. Its standard input is JSON: a folder
+and a list of [signature, {input: tensor}]. The last line of its standard output
+is a list of {output: tensor}. A tensor is a base64-encoded TensorProto.
 """
 
 import base64
@@ -20,12 +19,12 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any, Self
 
-# Characters of an error that are shown.
+# At most this many characters of an error are shown.
 _SHOWN = 300
 
 
 def pack(array: Any) -> str:
-    """An array as a tensor of the file's docstring."""
+    """Encodes an array as a base64 TensorProto."""
     import tensorflow as tf
 
     proto = tf.make_tensor_proto(array)
@@ -33,7 +32,7 @@ def pack(array: Any) -> str:
 
 
 def unpack(packed: str) -> Any:
-    """The array that `pack` packed."""
+    """Decodes the result of `pack`."""
     import tensorflow as tf
     from tensorflow.core.framework import tensor_pb2
 
@@ -42,29 +41,26 @@ def unpack(packed: str) -> Any:
 
 
 class FreshProcess:
-    """Starts when it is made, and ends with the `with` block."""
+    """A process that starts on construction and ends with the context."""
 
     def __init__(self) -> None:
-        # Run from elsewhere and with -P, so that nothing of this project can
-        # be imported by chance.
+        # Another folder and -P keep this project out of the import path.
         self._elsewhere = tempfile.TemporaryDirectory()
         self._messages = tempfile.TemporaryFile(mode="w+", errors="replace")
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # A pipe that nobody reads would stop it.
+            # A full pipe would block the process.
             stderr=self._messages,
             text=True,
             cwd=self._elsewhere.name,
             env={
-                # As `libraries.py` sets it.
+                # As in `libraries.py`; TensorFlow writes ~/.keras/keras.json.
                 "TF_ENABLE_ONEDNN_OPTS": "1",
-                # TensorFlow would write ~/.keras/keras.json; see
-                # `libraries.py`.
                 "KERAS_HOME": os.devnull,
                 **os.environ,
-                # This process may hold the memory of all GPUs.
+                # The parent may hold the memory of all GPUs.
                 "CUDA_VISIBLE_DEVICES": "-1",
             },
         )
@@ -83,25 +79,25 @@ class FreshProcess:
         folder: pathlib.Path,
         requests: Sequence[tuple[str, dict[str, str]]],
     ) -> None:
-        """Has it load a folder and answer requests, once.
+        """Sends a folder and requests, once.
 
         Args:
           folder: the SavedModel.
-          requests: signature and inputs by name.
+          requests: signatures and their inputs by name.
         """
         assert self._process.stdin is not None
-        # Where it has ended already, `answers` says why.
+        # If the process has ended, `answers` raises the error.
         with contextlib.suppress(BrokenPipeError), self._process.stdin as asked:
             json.dump([str(folder.absolute()), requests], asked)
 
     def answers(self, name: str) -> list[dict[str, Any]]:
-        """Waits for the answers: of each request, outputs by name.
+        """Waits for the outputs of each request, by name.
 
         Args:
-          name: of the folder, for errors.
+          name: name of the folder, for errors.
 
         Raises:
-          UserError: it could not load the folder or answer.
+          UserError: the process failed to load or run the SavedModel.
         """
         assert self._process.stdout is not None
         answered = self._process.stdout.read()
@@ -118,10 +114,10 @@ class FreshProcess:
 
 
 def _run() -> None:
-    """Answers all requests, or ends with the error in one line."""
-    # It ends soon: looking for garbage takes a tenth of its time.
+    """Answers all requests, or exits with a one-line error."""
+    # Garbage collection takes a tenth of the time of this short process.
     gc.disable()
-    # Keras would import it, for pictures of images: a quarter of the start.
+    # Keras imports it for image utilities: a quarter of the start-up time.
     sys.modules["matplotlib"] = None  # type: ignore[assignment]
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 - registers the ops of text models
@@ -137,7 +133,7 @@ def _run() -> None:
                 for signature, inputs in requests
             ]
     except (tf.errors.OpError, OSError, RuntimeError, ValueError) as error:
-        # The reason stands at the end of TensorFlow's long messages.
+        # TensorFlow's long messages end with the reason.
         text = " ".join(str(error).split())
         sys.exit(f"{type(error).__name__}: {text[-_SHOWN:]}")
     if "bert_tf" in sys.modules:

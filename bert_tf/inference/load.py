@@ -1,4 +1,4 @@
-"""A model folder as a function from texts to answers in plain Python."""
+"""Loads a model folder as a function from texts to plain Python answers."""
 
 import functools
 import itertools
@@ -27,7 +27,7 @@ from bert_tf.families.usage_options import UsageOptions, pair_task
 from bert_tf.inference.cells import (
     CHOICES,
     COLUMNS,
-    Question,
+    Inputs,
     cells_of,
     column_of,
     length_of,
@@ -43,7 +43,6 @@ from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
-    # Whoever asks for answers alone loads none of these.
     from bert_tf.families.pretrained.settings import Settings
     from bert_tf.inference.explanation import Explanation
     from bert_tf.inference.vectors import Extractor
@@ -52,24 +51,22 @@ Texts = str | Iterable[str]
 
 
 class LoadedModel:
-    """A model that answers to texts; see `load`.
+    """A model that maps texts to answers; see `load`.
 
     Attributes:
       encoder: the BertEncoder.
-      tokenizer: that of its architecture, such as a `BertTokenizer`.
-      labels: names of the labels; none where the model has none.
-      facts: what is known of the model, as model.json of an export has it:
-        task, labels, threshold, max_seq_length, sizes, and of a training its
-        task, scores and numbers of examples.
-      served: the model as it is served.
-      folder: where it was loaded from.
-      batch_size: rows that are computed together.
+      tokenizer: the tokenizer, such as a `BertTokenizer`.
+      labels: names of the labels; may be empty.
+      facts: description of the model, as in an export's model.json: task,
+        labels, threshold, max_seq_length, sizes, and the scores and numbers of
+        examples of its training.
+      served: the model of text, as it is exported.
+      folder: the model's folder.
+      batch_size: rows per batch.
 
     Args:
-      served: see above.
-      folder: see above.
-      batch_size: see above.
-      device: TensorFlow's name of where to compute; None is its choice.
+      served, folder, batch_size: see above.
+      device: name of a TensorFlow device; None leaves the choice to TensorFlow.
     """
 
     def __init__(
@@ -90,22 +87,22 @@ class LoadedModel:
 
     @property
     def encoder(self) -> BertEncoder:
-        """The encoder."""
+        """The model's encoder."""
         return encoder_of(self.served.model)
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What turns texts into ids."""
+        """The model's tokenizer."""
         return self.served.tokenizer
 
     @functools.cached_property
     def _with_prompt(self) -> Callable[..., Tensors]:
-        """What computes vectors of texts with a prompt that is named."""
+        """The signature that takes the name of a prompt."""
         return self.served.signatures()[EMBED_WITH_PROMPT]
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the labels; none where the model has none."""
+        """Names of the labels; may be empty."""
         return self.served.labels
 
     def __repr__(self) -> str:
@@ -129,47 +126,46 @@ class LoadedModel:
         start: Texts | None = None,
         prompt_name: str | None = None,
     ) -> Any:
-        """Answers to a text, or to a list of them.
+        """Answers one row or a list of rows.
 
-        A model takes the arguments of its kind, and gives a dict:
+        Arguments and the keys of the answer depend on the task:
 
-        - classes: text and, of pairs, text_b -> label, probability, and the
+        - classes: text and, for pairs, text_b -> label, probability, and
           probabilities of all labels by name.
-        - several labels a text: labels, those that hold, and probabilities.
-        - regression: score.
+        - multi-label: text -> labels above the threshold, and probabilities.
+        - regression: text -> score.
         - entities: text -> entities, a list of text, label, start and end in
           characters, and score.
         - questions: question and context -> answer, start and end in
-          characters of the context, score, no_answer_probability; where there
-          is no answer, "" and -1.
-        - choices: text, choices and, as in SWAG, start, what every choice
-          begins with -> choice, its number from 0, answer, its text, and
-          probabilities. A choice "" stands for none.
-        - pre-trained, with a masked-LM head: text with [MASK] in it -> masks,
-          for each one a list of the best, token and probability. Without one:
-          text -> embedding, the mean of the last layer. `bert_tf.embed` takes
-          both, and has more ways.
-        - of sentence-transformers (modules.json): text -> embedding, what its
-          encode() gives.
+          characters of the context, score, no_answer_probability; without an
+          answer "" and -1.
+        - choices: text, choices and, as in SWAG, start, the beginning of all
+          choices -> choice, its index, answer, its text, and probabilities.
+          Empty choices are ignored.
+        - pre-trained, with a masked-LM head: text with [MASK]s -> masks, for
+          each a list of the most likely tokens, with token and probability.
+          Without the head: text -> embedding, the mean of the last layer. See
+          `bert_tf.embed` for other embeddings of both.
+        - sentence-transformers (modules.json): text -> embedding, the result of
+          its encode().
 
         Args:
-          text: one text, or any number of them.
+          text: a text or an iterable of texts.
           text_b: the second text of a pair.
-          question: what is asked.
-          context: where the answer stands.
-          choices: the texts to choose from, or such a list for each text.
-          start: what every choice begins with.
-          prompt_name: of a sentence-transformers model, which of its prompts is
-            put before every text; None is its default one.
+          question: the question.
+          context: the text that contains the answer.
+          choices: the texts to choose from, or a list of them for each row.
+          start: the beginning of all choices.
+          prompt_name: name of a sentence-transformers prompt to prepend to each
+            text; None is the default prompt.
 
         Returns:
-          A dict; a list of them where an argument is a list. One text beside
-          a list goes with each of it.
+          A dict, or a list of dicts if an argument is a list. A single text is
+          combined with each element of the lists.
 
         Raises:
-          UserError: an argument is another kind's, missing, empty or no text,
-            or the model does not answer to a text, such as one that is too
-            long for it.
+          UserError: an argument does not apply, is missing, empty or no text,
+            or the model has no answer, for example to a text that is too long.
         """
         rows, lists = self._rows(
             text, text_b, question, context, choices, start
@@ -209,37 +205,36 @@ class LoadedModel:
         method: str = "integrated_gradients",
         steps: int | None = None,
     ) -> "Explanation":
-        """Tells how much of an answer is due to each word.
+        """Attributes an answer to the words of its input.
 
             print(model.explain("A moving film."))
             model.explain("A moving film.").write("why.html")
 
         Integrated gradients of the word embeddings (Sundararajan et al. 2017)
-        start from the same text with [MASK] for each of its tokens. What the
-        words add, together, is what the answer's log odds differ by from that
-        text's; `completeness_error` tells how exactly. Occlusion puts [MASK]
-        in the place of each word in turn. A word is put together of its
-        tokens; [CLS] and [SEP] take no part.
+        use the text with all tokens replaced by [MASK] as the baseline. The
+        attributions add up to the difference of the answer's log odds between
+        text and baseline, up to `completeness_error`. Occlusion replaces each
+        word in turn by [MASK]. The attribution of a word is the sum over its
+        tokens; [CLS] and [SEP] are never replaced.
 
         Args:
           text, text_b, question, context, choices, start: one row, as for a
             call.
-          target: what to explain; None is the answer given. A label, of
-            several labels the likeliest; of questions another answer that the
-            context has, or "" for there being none; of entities one of them,
-            None being the first, or a word, whose tag is explained; of
-            choices the number of one, from 0, or its text; of [MASK]s a token
-            at the first of them.
+          target: the answer to explain; None is the model's answer. A label;
+            for questions another answer in the context, or "" for no answer;
+            for entities an entity, by default the first, or a word, whose tag
+            is explained; for choices an index or a text; for [MASK]s a token at
+            the first mask. Multi-label models default to the likeliest label.
           method: "integrated_gradients" or "occlusion".
-          steps: of the path; None doubles them, from 32 to 1,024, until the
+          steps: quadrature nodes; None doubles them from 32 to 1,024 until the
             completeness error is below 1 %.
 
         Returns:
-          The words with their shares, and attention by layer and head.
+          The words with their attributions, and attention by layer and head.
 
         Raises:
-          UserError: as for a call; or the model has no task, the text no word
-            or too many, or an argument is none.
+          UserError: as for a call; or the model has no task, the text has no
+            words or too many, or an argument is invalid.
         """
         from bert_tf.inference.explain import check_settings, explain
 
@@ -260,26 +255,26 @@ class LoadedModel:
             return explain(self.served, rows[0], answer, target, method, steps)
 
     def answers(
-        self, rows: Sequence[Question]
+        self, rows: Sequence[Inputs]
     ) -> Iterator[tuple[int, Answer | Refusal]]:
-        """Answers to rows, those of similar length together.
+        """Yields the answers of rows, batched by length.
 
-        Up to `batch_size` rows are a request as the server computes it; of
-        more, others are computed together, so that the last digits may differ.
+        Up to `batch_size` rows are one batch, as in a server's request. More
+        rows are batched by length, which may change the last digits.
 
         Args:
-          rows: by column, of the model's kind.
+          rows: the model's inputs, by column.
 
         Yields:
-          The number of a row and its answer, or why it has none.
+          The index of a row and its answer, or why it has none.
 
         Raises:
-          UserError: what the model gives is not finite.
+          UserError: an output of the model is not finite.
         """
         order = np.arange(len(rows))
         if len(rows) > self.batch_size:
             lengths = [sum(map(length_of, row.values())) for row in rows]
-            # The longest first, so that memory falls short early.
+            # The longest first, so that running out of memory shows early.
             order = np.argsort(-np.array(lengths), kind="stable")
         batches = [
             order[begin : begin + self.batch_size].tolist()
@@ -289,12 +284,12 @@ class LoadedModel:
         def answer(chosen: list[int]) -> list[Answer | Refusal]:
             return self._answer([rows[number] for number in chosen])
 
-        found = side_by_side(answer, batches)
-        for chosen, answers in zip(batches, found, strict=True):
+        results = side_by_side(answer, batches)
+        for chosen, answers in zip(batches, results, strict=True):
             yield from zip(chosen, answers, strict=True)
 
-    def _answer(self, rows: Sequence[Question]) -> list[Answer | Refusal]:
-        """Answers to a batch."""
+    def _answer(self, rows: Sequence[Inputs]) -> list[Answer | Refusal]:
+        """Answers a batch; splits it if one of its rows is refused."""
         function, columns = self._function, self.served.columns
         if PROMPT_NAME in rows[0]:
             function, columns = self._with_prompt, (*columns, PROMPT_NAME)
@@ -324,10 +319,10 @@ class LoadedModel:
         return list(self.served.to_answers(outputs, rows))
 
     def extractor(self, settings: "Settings") -> "Extractor":
-        """What computes vectors of texts; one for each settings.
+        """Returns the extractor of these settings, which is created once.
 
         Raises:
-          UserError: a setting does not suit the model.
+          UserError: a setting does not fit the model.
         """
         from bert_tf.families.pretrained.settings import POOLED
         from bert_tf.inference.vectors import Extractor
@@ -346,20 +341,20 @@ class LoadedModel:
         return self._extractors[settings]
 
     def _for_pairs(self, name: str) -> str:
-        """How a second text is given to a model that may take pairs."""
+        """Returns advice for a missing second text, or ""."""
         if name != "text_b" or "fine_tuned_for" in self.facts:
             return ""
         task = pair_task(self.served.task)
         return f" Load it with `task`={task} for pairs." if task else ""
 
-    def _rows(self, *values: Any) -> tuple[list[Question], tuple[str, ...]]:
-        """The rows that arguments ask, and which arguments are lists of rows.
+    def _rows(self, *values: Any) -> tuple[list[Inputs], tuple[str, ...]]:
+        """Returns the arguments as rows, and the names of those that are lists.
 
         Args:
-          *values: those of `COLUMNS`; None was not given.
+          *values: values of `COLUMNS`, or None.
         """
-        found = zip(COLUMNS, values, strict=True)
-        given = {name: value for name, value in found if value is not None}
+        pairs = zip(COLUMNS, values, strict=True)
+        given = {name: value for name, value in pairs if value is not None}
         columns = self.served.columns
         takes = f"this model, of {self.served.task}, takes " + " and ".join(
             f"`{name}`" for name in columns
@@ -382,7 +377,7 @@ class LoadedModel:
             cell if isinstance(cell, list) else [cell] * count
             for cell in cells.values()
         ]
-        rows: list[Question] = [
+        rows: list[Inputs] = [
             dict(zip(columns, row, strict=True))
             for row in zip(*filled, strict=True)
         ]
@@ -400,48 +395,46 @@ def load(
     max_seq_length: int | None = None,
     threshold: float | None = None,
 ) -> LoadedModel:
-    """Loads a model of any kind, to ask it in Python.
+    """Loads a model of any task for inference in Python.
 
-    It answers as the same folder does when it is exported and served. What it
-    takes and gives is written at `LoadedModel.__call__`:
+    The model computes the same answers as the exported and served folder; see
+    `LoadedModel.__call__` for its inputs and outputs:
 
         model = bert_tf.load("out/sst2")
         model("A lovely film.")["label"]
 
     A fine-tuned model of transformers, or a head in Google's or Model Garden's
-    layout, is used as its folder states: the names of its labels, problem_type
-    and the longest input. What a folder does not state are arguments:
+    layout, is used as its folder states: labels, problem_type and the longest
+    input. Arguments supply what a folder does not state:
 
         model = bert_tf.load("hub/nli", task="text_pair_classification")
         model("A man sleeps.", "A man is awake.")["label"]
 
     Args:
-      folder: what tools.run_finetuning left, or a fine-tuned or pre-trained
-        model: a folder of any family, hf://organisation/name or
-        keras_hub://preset.
-      batch_size: rows that are computed together.
+      folder: a folder of tools.run_finetuning, or a fine-tuned or pre-trained
+        model of any family, hf://organisation/name or keras_hub://preset.
+      batch_size: rows per batch.
       precision: float32, mixed_bfloat16 or mixed_float16.
-      device: where to compute: cpu, gpu, or gpu:1 for the second; None is
-        TensorFlow's choice, a GPU if there is one.
-      task: what a sequence classifier is used for, where its folder has no
-        task.json: text_classification, text_multi_label_classification or
-        text_regression, or the same with text_pair in place of text, for pairs
-        of texts. Of other models the task that they have anyway, and
-        embeddings in place of fill_mask.
-      labels: names of the outputs in their order, where the folder has none.
-      max_seq_length: the longest row in tokens; longer texts are truncated, or
-        read through windows where the model's task allows it.
-      threshold: of several labels a text, the probability above which a label
-        holds; of questions, by how much having no answer must score above the
-        best answer, which is given otherwise.
+      device: cpu, gpu, or gpu:1 for the second GPU; None leaves the choice to
+        TensorFlow, a GPU if there is one.
+      task: the task of a sequence classifier whose folder has no task.json:
+        text_classification, text_multi_label_classification or
+        text_regression, or with text_pair instead of text for pairs of texts.
+        Other models accept only their own task, and embeddings instead of
+        fill_mask.
+      labels: names of the outputs in their order, if the folder has none.
+      max_seq_length: longest row in tokens; longer texts are truncated, or
+        split into windows if the model's task allows it.
+      threshold: for multi-label models, the probability above which a label is
+        returned; for questions, by how much the score of no answer must exceed
+        that of the best answer.
 
     Returns:
       The model.
 
     Raises:
-      UserError: the folder holds no model that answers to texts; an argument
-        has a wrong value, does not apply to the model or contradicts its
-        task.json.
+      UserError: the folder has no model of text; or an argument is invalid,
+        does not apply to the model or contradicts its task.json.
     """
     batch_size = whole_number("batch_size", batch_size, 1)
     check_choice("`precision`", precision, PRECISIONS)
@@ -453,16 +446,16 @@ def load(
 
 
 def _device(name: str | None) -> str | None:
-    """The name that TensorFlow has for a device."""
+    """Returns TensorFlow's name of a device."""
     if name is None:
         return None
     known = {
         device.name.removeprefix("/device:").lower(): device.name
         for device in tf.config.list_logical_devices()
     }
-    for called in (str(name).lower(), f"{name}:0".lower()):
-        if called in known:
-            return known[called]
+    for alias in (str(name).lower(), f"{name}:0".lower()):
+        if alias in known:
+            return known[alias]
     raise UserError(
         f"`device`={name}: there is no such device here; it takes one of "
         f"{', '.join(known)}."

@@ -1,4 +1,4 @@
-"""Answers to the rows of a file, of any size, that a killed run resumes."""
+"""Predicts the rows of a file of any size, and resumes interrupted runs."""
 
 import contextlib
 import csv
@@ -12,7 +12,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import IO, Any, BinaryIO, Self
 
 from bert_tf.errors import UserError
@@ -28,17 +27,13 @@ from bert_tf.files import (
 )
 from bert_tf.foreign_files import GzipReader
 from bert_tf.inference.load import LoadedModel, load
-from bert_tf.inference.rows import (
-    Columns,
-    InputRow,
-    PredictSettings,
-)
+from bert_tf.inference.rows import Columns, InputRow, PredictSettings
 from bert_tf.progress import Progress, log
 from bert_tf.recipe import read_json_object
 
 JSONL, CSV = ".jsonl", ".csv"
-# What is sorted by length, computed and written together: the largest number
-# of rows and of characters. A run that is killed loses no more.
+# At most this many rows and characters are sorted by length, computed and
+# written together. Interrupted runs lose at most one such chunk.
 _ROWS, _CHARACTERS = 2048, 1 << 22
 _STATE = "state.json"
 
@@ -50,33 +45,33 @@ def predict_file(
     settings: PredictSettings | None = None,
     options: UsageOptions = NO_OPTIONS,
 ) -> str:
-    """Writes a model's answers to the rows of a file, in their order.
+    """Writes a model's answers to the rows of a file, in constant memory.
 
-    Memory does not grow with the file. The output appears when it is whole;
-    until then it grows in OUTPUT.partial, from where the same call resumes. A
-    row that has no answer is a line in OUTPUT.errors.jsonl, with its number
-    and why; on standard output's way, a line on standard error.
+    The output appears when it is complete; until then it grows in
+    OUTPUT.partial, from which the same call resumes. Rows without an answer are
+    lines in OUTPUT.errors.jsonl with their number and the reason, or lines on
+    standard error if the output is standard output.
 
     Args:
-      model: what `bert_tf.load` takes.
-      input: a .csv, .tsv, .jsonl or .txt file, or one of them .gz; "-" is
+      model: a model folder; see `bert_tf.load`.
+      input: a .csv, .tsv, .jsonl or .txt file, which may be .gz; "-" is
         standard input.
-      output: a file that ends in .jsonl or .csv; "-" is JSON lines on standard
-        output. A line has row, the line of the input that the row begins on,
-        index, how many rows come before, the columns that are kept, what was
-        asked and the answer; see `LoadedModel.__call__`. A kept column that is
-        called as another value has input_ before its name. In CSV each label's
-        probability has a column, and lists are JSON.
-      settings: how to read the input, and what computes.
+      output: a .jsonl or .csv file; "-" is JSON lines on standard output. A
+        line has row, the input line on which the row begins; index, the number
+        of rows before it; the columns to keep; the model's inputs; and the
+        answer, see `LoadedModel.__call__`. A kept column with the name of
+        another value gets the prefix input_. In CSV, each label's probability
+        is a column, and lists are JSON.
+      settings: how to read the input, and how to compute.
       options: how the model is used, where its folder does not state it.
 
     Returns:
-      A line on how many rows were answered.
+      A summary line.
 
     Raises:
-      UserError: the output cannot be written, has answers to another input
-        or, unfinished, of another model, the input has no rows or other
-        columns, no row has an answer, or see `bert_tf.load`.
+      UserError: the output cannot be written or has answers to another input,
+        an unfinished output is of another model, the input has no rows or
+        lacks a column, no row has an answer; or see `bert_tf.load`.
     """
     settings = settings or PredictSettings()
     path, target = str(input), pathlib.Path(output)
@@ -84,7 +79,7 @@ def predict_file(
     is_file = str(output) != STANDARD_STREAM
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(_Source(path))
-        writer: _PartialFile | _StandardOutput = _StandardOutput()
+        writer: _Writer = _StandardOutput()
         if is_file:
             writer = stack.enter_context(_PartialFile(target))
         loaded = load(
@@ -97,9 +92,9 @@ def predict_file(
         columns = Columns.of_model(loaded.served, loaded.folder, settings)
         if is_file:
             _refuse_other_answers(path, target, columns, settings)
-        alike = is_file and target.suffix == CSV
-        rows = columns.read(path, source.lines, settings, alike)
-        # An input without rows or columns is refused here.
+        is_csv = is_file and target.suffix == CSV
+        rows = columns.read(path, source.lines, settings, is_csv)
+        # Raises here if the input has no rows or lacks a column.
         rows = itertools.chain([next(rows)], rows)
         if isinstance(writer, _PartialFile):
             writer.resume(_fingerprint(loaded, source, columns, settings))
@@ -107,9 +102,9 @@ def predict_file(
             pass
         begun, before = time.monotonic(), writer.num_rows
         with source.progress() as progress:
-            for window in _windows(rows):
+            for chunk in _chunks(rows):
                 lines, errors = _answers(
-                    loaded, window, source.counter(len(window), progress)
+                    loaded, chunk, source.counter(len(chunk), progress)
                 )
                 writer.add(lines, errors)
                 speed = (writer.num_rows - before) / (time.monotonic() - begun)
@@ -122,16 +117,16 @@ def predict_file(
         writer.finish()
     done = writer.num_rows - before
     speed = done / max(time.monotonic() - begun, 1e-9)
-    found = f"{writer.num_answered:,} of {writer.num_rows:,} rows answered"
+    counts = f"{writer.num_answered:,} of {writer.num_rows:,} rows answered"
     if writer.num_answered < writer.num_rows:
         where = _errors_file(target) if is_file else "standard error"
-        found += f"; {where} says why the others are not"
+        counts += f"; {where} says why the others are not"
     place = output if is_file else "standard output"
-    return f"{place}: {found}; {speed:,.1f} rows/s."
+    return f"{place}: {counts}; {speed:,.1f} rows/s."
 
 
 def _check(path: str, output: pathlib.Path) -> None:
-    """Raises `UserError` for files that cannot be, before anything is done."""
+    """Raises `UserError` for invalid file names."""
     if path != STANDARD_STREAM:
         if not os.path.exists(path):
             raise UserError(f"`input`={path}: no such file.")
@@ -144,12 +139,9 @@ def _check(path: str, output: pathlib.Path) -> None:
 
 
 def _refuse_other_answers(
-    path: str,
-    output: pathlib.Path,
-    columns: Columns,
-    settings: PredictSettings,
+    path: str, output: pathlib.Path, columns: Columns, settings: PredictSettings
 ) -> None:
-    """Raises `UserError` for a file that has no answers to this input."""
+    """Raises `UserError` if the output exists, with answers to other rows."""
     if not output.exists() or not output.stat().st_size:
         return
     advice = "delete it or name another file."
@@ -172,18 +164,17 @@ def _refuse_other_answers(
             for line in answered:
                 number = int(line["row"])
                 row = next(row for row in rows if row.number == number)
-                if row.asked is None:
+                if row.inputs is None:
                     raise ValueError
-                for name, value in row.asked.items():
-                    found: Any = value if isinstance(value, str) else [*value]
-                    if output.suffix == CSV and found != value:
-                        found = json.dumps(found, ensure_ascii=False)
-                    if line[name] != found:
+                for name, value in row.inputs.items():
+                    cell: Any = value if isinstance(value, str) else [*value]
+                    if output.suffix == CSV and cell != value:
+                        cell = json.dumps(cell, ensure_ascii=False)
+                    if line[name] != cell:
                         raise ValueError
             if not number:
                 raise ValueError
         except UserError:
-            # The input's.
             raise
         except (
             ValueError,
@@ -204,11 +195,7 @@ def _errors_file(output: pathlib.Path) -> pathlib.Path:
 
 
 class _Source:
-    """The lines of an input, and how much of it is read.
-
-    Args:
-      path: the file; "-" is standard input.
-    """
+    """The lines of a file or of standard input, and its progress bar."""
 
     def __init__(self, path: str):
         self.path = path
@@ -232,21 +219,21 @@ class _Source:
 
     @property
     def fingerprint(self) -> list[str | int]:
-        """What tells this input from another."""
+        """Identifies the input, to resume only with the same one."""
         if self._file is None:
             return [STANDARD_STREAM]
         status = os.fstat(self._file.fileno())
         return [os.path.abspath(self.path), status.st_size, status.st_mtime_ns]
 
     def progress(self) -> Progress:
-        """The bar: of bytes, or of the rows of standard input."""
+        """Creates a bar of bytes, or of rows for standard input."""
         if self._file is None:
             return Progress("predicting", 0, 0, " rows")
         self._counted = self._file.tell()
         return Progress("predicting", self.size, self._counted, "B")
 
     def counter(self, num_rows: int, progress: Progress) -> Iterator[None]:
-        """Moves the bar at each row of a window that was read just now."""
+        """Advances the bar with each row of the chunk that was just read."""
         begin, end = self._counted, self._counted + num_rows
         if self._file:
             end = self._file.tell()
@@ -257,40 +244,40 @@ class _Source:
             yield
 
 
-def _windows(rows: Iterable[InputRow]) -> Iterator[list[InputRow]]:
-    """Consecutive rows that are computed together."""
-    window: list[InputRow] = []
+def _chunks(rows: Iterable[InputRow]) -> Iterator[list[InputRow]]:
+    """Yields consecutive rows that are computed together."""
+    chunk: list[InputRow] = []
     characters = 0
     for row in rows:
-        window.append(row)
-        characters += sum(map(len, (row.asked or {}).values()))
+        chunk.append(row)
+        characters += sum(map(len, (row.inputs or {}).values()))
         characters += sum(len(str(value)) for value in row.kept.values())
-        if len(window) == _ROWS or characters >= _CHARACTERS:
-            yield window
-            window, characters = [], 0
-    if window:
-        yield window
+        if len(chunk) == _ROWS or characters >= _CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
 
 
 def _answers(
-    model: LoadedModel, window: list[InputRow], counter: Iterator[None]
+    model: LoadedModel, chunk: list[InputRow], counter: Iterator[None]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The lines of the output and those of the errors, each in order."""
-    places = [n for n, row in enumerate(window) if row.asked is not None]
-    asked = [row.asked for row in window if row.asked is not None]
-    found: dict[int, Answer | Refusal] = {}
-    for number, answer in model.answers(asked):
-        found[places[number]] = answer
+    """Returns the output lines and the error lines of a chunk, in order."""
+    valid = [row for row in chunk if row.inputs is not None]
+    inputs = [row.inputs for row in valid if row.inputs is not None]
+    answers: dict[int, Answer | Refusal] = {}
+    for number, answer in model.answers(inputs):
+        answers[valid[number].position] = answer
         next(counter)
     lines, errors = [], []
-    for place, row in enumerate(window):
-        answer = found.get(place, Refusal("", row.fault))
+    for row in chunk:
+        answer = answers.get(row.position, Refusal("", row.fault))
         begin = {"row": row.number, "index": row.position}
         if isinstance(answer, Refusal):
             fault = f"{answer.column} {answer.why}".strip()
             errors.append(_with_kept(begin, row.kept, {"error": fault}))
         else:
-            values = {**(row.asked or {}), **answer}
+            values = {**(row.inputs or {}), **answer}
             lines.append(_with_kept(begin, row.kept, values))
     for _ in counter:
         pass
@@ -300,7 +287,7 @@ def _answers(
 def _with_kept(
     begin: Mapping[str, Any], kept: Mapping[str, Any], end: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A line with the columns that are kept amid its own values."""
+    """Returns a line with kept columns, which are renamed if necessary."""
     line = dict(begin)
     for name, value in kept.items():
         while name in line or name in end:
@@ -315,7 +302,7 @@ def _fingerprint(
     columns: Columns,
     settings: PredictSettings,
 ) -> dict[str, Any]:
-    """What the bytes of an output depend on."""
+    """Identifies everything that determines the output."""
     digest = hashlib.sha256()
     for weight in model.served.weights:
         digest.update(weight.numpy().tobytes())
@@ -324,41 +311,45 @@ def _fingerprint(
     return {
         "model": digest.hexdigest(),
         "input": source.fingerprint,
-        "settings": [settings.to_dict(), columns.places, columns.header],
+        "settings": [settings.to_dict(), columns.columns, columns.header],
     }
 
 
-class _StandardOutput:
-    """Writes JSON lines to standard output, errors to standard error."""
+class _Writer:
+    """Counts the rows that a subclass writes."""
 
     def __init__(self) -> None:
         self.num_rows = self.num_answered = 0
         self.first_error = ""
 
     def add(self, lines: list[dict], errors: list[dict]) -> None:
-        """Writes the answers and the errors of a window."""
+        """Counts the answers and errors of a chunk."""
         self.num_rows += len(lines) + len(errors)
         self.num_answered += len(lines)
+        if errors and not self.first_error:
+            self.first_error = _fault(errors[0])
+
+    def finish(self) -> None:
+        """Completes the output."""
+
+
+class _StandardOutput(_Writer):
+    """Writes JSON lines to standard output, errors to standard error."""
+
+    def add(self, lines: list[dict], errors: list[dict]) -> None:
+        """Writes the answers and errors of a chunk."""
+        super().add(lines, errors)
         sys.stdout.buffer.write(_to_json(lines))
         sys.stdout.buffer.flush()
         for error in errors:
             log(_fault(error))
-            self.first_error = self.first_error or _fault(error)
-
-    def finish(self) -> None:
-        """Everything is written."""
 
 
-class _PartialFile:
-    """Writes answers into a folder beside the output, until it is whole.
-
-    Args:
-      output: the file to write.
-    """
+class _PartialFile(_Writer):
+    """Writes answers to OUTPUT.partial until the output is complete."""
 
     def __init__(self, output: pathlib.Path):
-        self.num_rows = self.num_answered = 0
-        self.first_error = ""
+        super().__init__()
         self._output = output
         self._folder = output.with_name(f"{output.name}.partial")
         self._files: dict[str, IO[bytes]] = {}
@@ -380,12 +371,12 @@ class _PartialFile:
         return self
 
     def resume(self, fingerprint: dict[str, Any]) -> None:
-        """Goes on behind what an earlier run wrote.
+        """Continues the output of an interrupted run.
 
         Raises:
-          UserError: that was of another input, model or settings.
+          UserError: the run had another input, model or settings.
         """
-        # As JSON has it.
+        # Tuples become lists, as in the stored fingerprint.
         self._fingerprint = json.loads(json.dumps(fingerprint))
         sizes = {"output": 0, "errors": 0}
         if (self._folder / _STATE).is_file():
@@ -398,55 +389,48 @@ class _PartialFile:
                         f"{state['rows']:,} rows that another {name} "
                         "answered; delete that folder to begin again."
                     )
-            noted = {name: state[name] for name in sizes}
+            stored = {name: state[name] for name in sizes}
             if self._fingerprint["input"] != [STANDARD_STREAM] and all(
                 (self._folder / name).is_file()
                 and os.path.getsize(self._folder / name) >= size
-                for name, size in noted.items()
+                for name, size in stored.items()
             ):
-                sizes = noted
+                sizes = stored
                 self.num_rows = state["rows"]
                 self.num_answered = state["answered"]
                 self.first_error = state["first_error"]
-                log(f"{self._folder}: resumes behind {self.num_rows:,} rows.")
+                log(f"{self._folder}: resumes after {self.num_rows:,} rows.")
         for name, size in sizes.items():
             self._files[name] = open(self._folder / name, "ab")
             self._files[name].truncate(size)
 
     def add(self, lines: list[dict], errors: list[dict]) -> None:
-        """Writes the answers and the errors of a window, and notes it."""
-        self.num_rows += len(lines) + len(errors)
+        """Appends the answers and errors of a chunk, and stores the state."""
         if self._output.suffix == CSV:
             text = _to_csv(lines, header=not self.num_answered)
         else:
             text = _to_json(lines)
-        self.num_answered += len(lines)
-        if errors and not self.first_error:
-            self.first_error = _fault(errors[0])
+        super().add(lines, errors)
         try:
-            self._write({"output": text, "errors": _to_json(errors)})
+            for name, content in ("output", text), ("errors", _to_json(errors)):
+                self._files[name].write(content)
+                self._files[name].flush()
+                sync(self._folder / name)
+            state = {
+                "fingerprint": self._fingerprint,
+                "rows": self.num_rows,
+                "answered": self.num_answered,
+                "first_error": self.first_error,
+                **{n: os.path.getsize(self._folder / n) for n in self._files},
+            }
+            write_text(self._folder / _STATE, json.dumps(state))
         except OSError as error:
-            # A full disk does not say which file could not grow.
+            # The error of a full disk does not name the file.
             error.filename = str(self._output)
             raise
 
-    def _write(self, contents: dict[str, bytes]) -> None:
-        """Appends to both files, and notes their sizes."""
-        for name, content in contents.items():
-            self._files[name].write(content)
-            self._files[name].flush()
-            sync(self._folder / name)
-        state = {
-            "fingerprint": self._fingerprint,
-            "rows": self.num_rows,
-            "answered": self.num_answered,
-            "first_error": self.first_error,
-            **{n: os.path.getsize(self._folder / n) for n in self._files},
-        }
-        write_text(self._folder / _STATE, json.dumps(state))
-
     def finish(self) -> None:
-        """Puts the files into their places."""
+        """Moves the files to their final names."""
         errors = _errors_file(self._output)
         if self.num_answered < self.num_rows:
             os.replace(self._folder / "errors", errors)
@@ -456,25 +440,21 @@ class _PartialFile:
         shutil.rmtree(self._folder)
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, _kind: object, error: BaseException | None, _trace: object
     ) -> None:
         for file in self._files.values():
-            # What a full disk did not take; that was raised when it was
-            # written.
+            # Flushing to a full disk fails again; `add` has raised the error.
             with contextlib.suppress(OSError):
                 file.close()
         if self._lock:
             self._lock.close()
-        nothing = bool(self._files) and not self.num_answered
-        if nothing or not (self._folder / _STATE).is_file():
+        is_empty = bool(self._files) and not self.num_answered
+        if is_empty or not (self._folder / _STATE).is_file():
             shutil.rmtree(self._folder, ignore_errors=True)
         elif isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(
                 f"{self._folder}: {self.num_rows:,} rows are done; the same "
-                "command goes on behind them."
+                "command resumes after them."
             )
 
 
@@ -489,7 +469,7 @@ def _to_json(lines: list[dict]) -> bytes:
 
 
 def _to_csv(lines: list[dict], header: bool) -> bytes:
-    """Rows of CSV: probabilities by label in columns, lists as JSON."""
+    """Formats rows of CSV: a column per label's probability, lists as JSON."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     for line in lines:

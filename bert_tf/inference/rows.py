@@ -1,4 +1,4 @@
-"""The rows of a file of new texts, one after the other, broken ones too."""
+"""Reads the rows of a file for prediction, including malformed ones."""
 
 import dataclasses
 import json
@@ -24,19 +24,19 @@ from bert_tf.families.recipe import (
 )
 from bert_tf.families.usage_options import pair_task
 from bert_tf.files import STANDARD_STREAM, read_faulty_lines, whole_text
-from bert_tf.inference.cells import CHOICES, Question
+from bert_tf.inference.cells import CHOICES, Inputs
 from bert_tf.recipe import Settings, like, read_json_object, setting
 
 if TYPE_CHECKING:
-    # A command that shows its help needs no TensorFlow.
+    # `--help` does not import TensorFlow.
     from bert_tf.families.text_model import TextModel
 
 START = "start"
 TXT = "txt"
 ALL_COLUMNS = "*"
-# What columns are called that tell rows apart.
+# Names of columns that identify rows.
 _IDS = ("id", "idx", "index", "guid")
-# The columns that models take, and the settings that name them in a file.
+# Columns of models, and the settings that name them in a file.
 _SETTINGS = {
     "text": "text_column",
     "text_b": "text_b_column",
@@ -49,14 +49,14 @@ _SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class PredictSettings(Settings):
-    """How a file of new texts is read, and what computes its answers."""
+    """How to read a file of texts, and how to compute its answers."""
 
     text_column: str = setting(
         "",
-        "column of the text, by name, or by number from 0; empty is the one "
-        "that the model was trained with, if its folder says so, or text",
+        "column of the text, by name or index; empty is the column of the "
+        "model's training, if its folder states it, or text",
     )
-    text_b_column: str = setting("", "of a pair: that of the second text")
+    text_b_column: str = setting("", "column of the second text of a pair")
     question_column: str = like(
         UserQuestionRecipe, "question_column", default=""
     )
@@ -70,22 +70,22 @@ class PredictSettings(Settings):
     start_column: str = like(UserChoiceRecipe, "start_column")
     keep_columns: str = setting(
         "",
-        "columns to write beside the answers, comma-separated; * is all that "
-        f"the model does not read; empty is those called {' or '.join(_IDS)}",
+        "columns to copy to the answers, comma-separated; * is all that the "
+        f"model does not read; empty is columns named {' or '.join(_IDS)}",
     )
     format: str = like(
         UserFilesRecipe,
         "format",
-        help_text=f"{', '.join(FORMATS)}, or txt, a text a line; empty goes by "
-        "the name, and standard input is txt",
+        help_text=f"{', '.join(FORMATS)}, or txt, a text per line; empty "
+        "infers it from the name, and standard input is txt",
         choices=("", *FORMATS, TXT),
     )
     header: bool = like(UserFilesRecipe, "header")
     encoding_errors: str = like(UserFilesRecipe, "encoding_errors")
-    batch_size: int = setting(32, "rows that are computed together", at_least=1)
+    batch_size: int = setting(32, "rows per batch", at_least=1)
     precision: str = like(UserFilesRecipe, "precision")
     device: str = setting(
-        "", "where to compute: cpu, gpu, gpu:1; empty is a GPU if there is one"
+        "", "device: cpu, gpu or gpu:1; empty is a GPU if there is one"
     )
 
 
@@ -93,48 +93,45 @@ class InputRow(NamedTuple):
     """A row of a file.
 
     Attributes:
-      number: the line that it begins on, counted from 1.
-      position: how many rows come before it, broken ones included.
-      asked: what is asked; None where the row is broken.
-      fault: why it is.
-      kept: what the row has in the columns to keep.
+      number: first line, counted from 1.
+      position: index among all rows, including malformed ones.
+      inputs: the model's inputs; None for a malformed row.
+      fault: what is wrong with the row.
+      kept: values of the columns to keep.
     """
 
     number: int
     position: int
-    asked: Question | None
+    inputs: Inputs | None
     fault: str = ""
     kept: Mapping[str, Any] = {}
 
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Where a file has what a model takes.
+    """Maps the columns of a model to those of a file.
 
     Attributes:
-      places: the model's columns, and those of the file, several of choices.
+      columns: file columns of each model column; several for choices.
       header: whether the first row names the columns.
     """
 
-    places: Mapping[str, tuple[str, ...]]
+    columns: Mapping[str, tuple[str, ...]]
     header: bool
 
     @classmethod
     def of_model(
-        cls,
-        model: "TextModel",
-        folder: pathlib.Path,
-        settings: PredictSettings,
+        cls, model: "TextModel", folder: pathlib.Path, settings: PredictSettings
     ) -> "Columns":
-        """What the settings say, or else the model's folder, or the names.
+        """Takes column names from the settings, the folder or the model.
 
         Args:
-          model: what is asked.
-          folder: its folder, with what a training left.
+          model: the model.
+          folder: its folder, with the recipe of its training if there is one.
           settings: names of columns, and whether there is a header.
 
         Raises:
-          UserError: the settings name a column of another kind of model.
+          UserError: the settings name a column that the model does not take.
         """
         for name, field in _SETTINGS.items():
             value = getattr(settings, field)
@@ -149,61 +146,61 @@ class Columns:
         for file in ("recipe.json", "task.json"):
             stated |= read_json_object(folder / file, missing_ok=True)
         known = model.file_columns(stated)
-        places = {}
+        names = {}
         for name in model.columns:
             field = _SETTINGS[name]
             value = getattr(settings, field) or known.get(name)
             value = str(value or stated.get(field) or name)
             several = value.split(",") if name == CHOICES else [value]
-            places[name] = tuple(map(str.strip, several))
+            names[name] = tuple(map(str.strip, several))
         header = settings.header and stated.get("header", True) is not False
-        return cls(places, header)
+        return cls(names, header)
 
-    def asked(self, row: Row, path: str) -> Question:
-        """What a row asks; raises `Fault` where it cannot be asked."""
+    def inputs(self, row: Row, path: str) -> Inputs:
+        """Returns a row's inputs; raises `Fault` if it is malformed."""
         place = f"{path}, row {row.number}"
         cells = iter(row.cells)
-        asked: dict[str, str | tuple[str, ...]] = {}
-        for name, columns in self.places.items():
-            own = [next(cells) for _ in columns]
+        inputs: dict[str, str | tuple[str, ...]] = {}
+        for name, columns in self.columns.items():
+            values = [next(cells) for _ in columns]
             if name == CHOICES:
-                asked[name] = texts_of(own, columns, place)
+                inputs[name] = texts_of(values, columns, place)
                 continue
-            asked[name] = text = text_of(own[0], columns[0], place)
+            inputs[name] = text = text_of(values[0], columns[0], place)
             if name != START and not text.strip():
                 raise Fault(
                     "an empty text",
                     f"{place}: the text in {columns[0]!r} is empty "
                     f"({excerpt(text)}).",
                 )
-        return asked
+        return inputs
 
     def read(
         self,
         path: str,
         file: Iterable[bytes],
         settings: PredictSettings,
-        alike: bool = False,
+        same_columns: bool = False,
     ) -> Iterator[InputRow]:
-        """The rows of a file; see `iterate_rows`.
+        """Yields the rows of a file; see `iterate_rows`.
 
         Args:
-          path: its name, for its format and for errors.
-          file: the lines.
+          path: name of the file, for its format and for errors.
+          file: its lines.
           settings: how to read it.
-          alike: whether every row keeps the columns of the first one.
+          same_columns: whether all rows keep the columns of the first row.
 
         Raises:
-          UserError: the file has no rows, lacks a column, or is none of text.
+          UserError: the file has no rows, lacks a column, or is no text.
         """
         encoding_errors = settings.encoding_errors
         keep = _names(settings.keep_columns)
         rows: Iterable[Row]
         if is_txt(path, settings):
-            if list(self.places) != ["text"]:
+            if list(self.columns) != ["text"]:
                 raise UserError(
                     f"`format`={TXT}: {path} has one text a line, and this "
-                    f"model takes {' and '.join(self.places)}; give "
+                    f"model takes {' and '.join(self.columns)}; give "
                     f"{', '.join(FORMATS)} with such columns."
                 )
             if keep and keep != [ALL_COLUMNS]:
@@ -213,7 +210,7 @@ class Columns:
                 )
             rows = _lines(path, file, encoding_errors)
         else:
-            names = [name for names in self.places.values() for name in names]
+            names = [name for names in self.columns.values() for name in names]
             dialect = Dialect(
                 settings.format, self.header, encoding_errors, chosen=True
             )
@@ -227,33 +224,33 @@ class Columns:
                     chosen = self._chosen(row, keep, path, kept is None)
                     kept = chosen if kept is None else kept
                     new = set(chosen).difference(kept)
-                    if alike and new and keep == [ALL_COLUMNS]:
+                    if same_columns and new and keep == [ALL_COLUMNS]:
                         raise UserError(
                             f"{place}has columns that the first row has not, "
                             f"{listed(sorted(new))}; name those to keep with "
                             "`keep_columns`, or write a .jsonl."
                         )
-                    names = kept if alike else chosen
+                    names = kept if same_columns else chosen
                     values = {name: row.columns.get(name) for name in names}
-                found = InputRow(row.number, row.position, None)
+                read = InputRow(row.number, row.position, None)
                 try:
                     if row.fault:
                         raise row.fault
-                    written = whole_text(
+                    text = whole_text(
                         json.dumps(values, ensure_ascii=False),
                         f"{place}what `keep_columns` keeps",
                         encoding_errors,
                     )
-                    found = found._replace(kept=json.loads(written))
-                    found = found._replace(asked=self.asked(row, path))
+                    read = read._replace(kept=json.loads(text))
+                    read = read._replace(inputs=self.inputs(row, path))
                 except Fault as error:
                     fault = str(error).removeprefix(place)
-                    found = found._replace(fault=fault)
-                yield found
+                    read = read._replace(fault=fault)
+                yield read
         except MissingColumn as error:
             field = next(
                 _SETTINGS[name]
-                for name, names in self.places.items()
+                for name, names in self.columns.items()
                 if error.column in names
             )
             raise UserError(f"{error} Choose one with `{field}`.") from None
@@ -261,12 +258,12 @@ class Columns:
     def _chosen(
         self, row: Row, keep: Sequence[str], path: str, is_first: bool
     ) -> list[str]:
-        """The columns of a row that are kept; the first one has all named."""
+        """Returns the columns of a row to keep; the first row must have all."""
         columns = list(row.columns)
         if not keep:
             return [name for name in columns if name.lower() in _IDS]
         if keep == [ALL_COLUMNS]:
-            read = {n for names in self.places.values() for n in names}
+            read = {n for names in self.columns.values() for n in names}
             read = {_column(columns, name) for name in read}
             return [name for name in columns if name not in read]
         for name in keep:
@@ -284,14 +281,14 @@ def _names(columns: str) -> list[str]:
 
 
 def _column(columns: Sequence[str], name: str) -> str:
-    """What a column is called that is named or numbered."""
+    """Returns the name of a column that is given by name or number."""
     if name not in columns and has_column(columns, name):
         return columns[int(name)]
     return name
 
 
 def is_txt(path: str, settings: PredictSettings) -> bool:
-    """Whether a file has a text a line."""
+    """Returns whether a file has one text per line."""
     if settings.format:
         return settings.format == TXT
     name = path.removesuffix(".gz").lower()
@@ -301,7 +298,7 @@ def is_txt(path: str, settings: PredictSettings) -> bool:
 def _lines(
     path: str, file: Iterable[bytes], encoding_errors: str
 ) -> Iterator[Row]:
-    """The lines of a file as rows of one cell."""
+    """Yields the lines of a file as rows of one cell."""
     number = 0
     for number, text, fault in read_faulty_lines(
         path, encoding_errors, file, whole_lines=True

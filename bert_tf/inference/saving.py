@@ -1,4 +1,4 @@
-"""The folder of a version: written beside, checked, and then renamed."""
+"""Writes a model as a SavedModel version, checked before it appears."""
 
 import contextlib
 import json
@@ -26,16 +26,16 @@ from bert_tf.text.layout import HOST
 EXTRA = "assets.extra"
 WARM_UP_FILE = "tf_serving_warmup_requests"
 RECIPE_FILE = "recipe.json"
-# Settings of trainings that name files and folders.
+# Recipe settings that name files and folders.
 _PLACES = (
     *("init_from", "teacher", "ensemble", "data_dir", "train_file"),
     *("dev_file", "test_file", "config_file", "vocab_file"),
     *("task", "objective"),
 )
 MODEL_FILE = "model.json"
-# How near the numbers of a fresh process must be. The last digits depend on how
-# the graph was optimised. A bfloat16 has 8 bits of mantissa, so one rounding is
-# 2**-9 of a value; a fused operation saves one and twelve layers add them up.
+# Tolerances between this and the fresh process. The last digits depend on how
+# the graph was optimised. bfloat16 has 8 bits of mantissa, so one rounding is
+# 2**-9 of a value; fused operations save roundings, and twelve layers add up.
 TOLERANCES = {"float32": 1e-5, "bfloat16": 0.05, "float16": 0.01}
 
 
@@ -48,23 +48,19 @@ def write_saved_model(
     training: Mapping[str, Any] | None = None,
     fresh: FreshProcess | None = None,
 ) -> pathlib.Path:
-    """Writes a model as the next version in a folder of versions.
+    """Writes the next version of a model; see `write_version` for the rest.
 
     Args:
-      served: the model; see `TextModel`.
+      served: the model.
       output_dir: the folder of all versions.
-      version: the number of this one; None is one more than the highest.
-      recipe: see `write_version`.
-      requests: see `write_version`.
-      training: see `write_version`.
-      fresh: see `write_version`.
+      version: number of the version; None is the highest plus one.
+      recipe, requests, training, fresh: see `write_version`.
 
     Returns:
       The folder of the version.
 
     Raises:
-      UserError: the version is there already or no number, or as
-        `write_version`.
+      UserError: the version exists or is no number; or see `write_version`.
     """
     output_dir = pathlib.Path(output_dir)
     folder = output_dir / str(_version(output_dir, version))
@@ -81,29 +77,28 @@ def write_version(
     argument: str = "output_dir",
     fresh: FreshProcess | None = None,
 ) -> None:
-    """Writes a model as a version that TensorFlow Serving takes.
+    """Writes a model as a version for TensorFlow Serving.
 
-    The folder has the SavedModel with the vocabulary among its assets, and in
-    assets.extra the requests that TensorFlow Serving warms it up with,
-    labels.json, recipe.json and model.json, which says what the model is. A
-    fresh process without bert_tf has loaded it and given the same answers
-    before it appears.
+    The folder has the SavedModel with the vocabulary among its assets and, in
+    assets.extra, the warm-up requests of TensorFlow Serving, labels.json,
+    recipe.json and model.json, which describes the model. It appears after a
+    fresh process without bert_tf has loaded it and computed the same outputs.
 
     Args:
-      served: the model; see `TextModel`.
-      folder: the folder of the version, not there yet.
-      recipe: the settings of the training, if there was one; where its
-        files lie is not written, only what they are called.
-      requests: real requests to check and to warm up with; None takes those
-        of `served`.
-      training: what model.json says beside `describe_model`; see
+      served: the model.
+      folder: the new folder of the version.
+      recipe: settings of the model's training, if any; of paths, only the file
+        names are written.
+      requests: requests for the check and the warm-up; None uses those of
+        `served`.
+      training: entries of model.json besides `describe_model`; see
         `describe_training`.
-      argument: what names the folder, for errors.
-      fresh: the process that checks, where it was started before.
+      argument: argument that names the folder, for errors.
+      fresh: the process that checks, if it has been started.
 
     Raises:
-      UserError: the folder holds something, or what was written does not give
-        what the model in memory gives; nothing is left then.
+      UserError: the folder is not empty, or the written model computes other
+        outputs; nothing is left in this case.
     """
     requests = served.all_requests() if requests is None else list(requests)
     with (
@@ -141,7 +136,7 @@ def write_version(
 
 
 def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with each path cut to its last name; hubs' names stay."""
+    """Returns settings with paths cut to file names; hub names stay."""
 
     def cut(name: str, value: Any) -> Any:
         if not isinstance(value, str):
@@ -160,18 +155,18 @@ def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
 def _version(output_dir: pathlib.Path, version: int | None) -> int:
     if output_dir.exists() and not output_dir.is_dir():
         raise UserError(f"`output_dir`={output_dir}: is a file, no folder.")
-    there = [
+    versions = [
         int(path.name)
         for path in (output_dir.iterdir() if output_dir.is_dir() else ())
         if re.fullmatch("[0-9]+", path.name)
     ]
     if version is None:
-        return max(there, default=0) + 1
+        return max(versions, default=0) + 1
     whole_number("version", version, 0)
-    if version in there:
+    if version in versions:
         raise UserError(
             f"`version`={version}: {output_dir / str(version)} exists already; "
-            f"{max(there) + 1} would be the next one."
+            f"{max(versions) + 1} would be the next one."
         )
     return version
 
@@ -179,14 +174,14 @@ def _version(output_dir: pathlib.Path, version: int | None) -> int:
 def save(
     served: TextModel, folder: pathlib.Path
 ) -> dict[str, Callable[..., Tensors]]:
-    """Writes the SavedModel alone; returns its signatures by name."""
+    """Writes only the SavedModel, and returns its signatures by name."""
     functions: dict[str, Any] = served.all_signatures()
     signatures = {
         name: function.get_concrete_function()
         for name, function in functions.items()
     }
-    # What the graphs read, not the model: each function of that would be
-    # traced and written too.
+    # Only the variables that the graphs read: saving the Keras model would
+    # trace and write all of its functions.
     written = tf.Module()
     written.weights = list(
         {
@@ -201,7 +196,7 @@ def save(
             tf.saved_model.Asset(os.path.join(temporary, name))
             for name in served.tokenizer.data.FILES
         ]
-        # Nobody trains it; tracing gradients took half of the whole export.
+        # Tracing gradients would double the time of the export.
         options = tf.saved_model.SaveOptions(
             experimental_custom_gradients=False
         )
@@ -210,14 +205,14 @@ def save(
         except tf.errors.OpError as error:
             raise writing_failed(error, folder) from None
     if served.method:
-        # TensorFlow 2 writes every signature as one for :predict.
+        # TensorFlow 2 marks every signature as one for :predict.
         path = folder / "saved_model.pb"
         model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
         for graph in model.meta_graphs:
             definition = graph.signature_def[served.method]
             definition.method_name = f"tensorflow/serving/{served.method}"
         path.write_bytes(model.SerializeToString(deterministic=True))
-        # It is that of the file as it was; readers take its absence.
+        # It no longer matches the file, and is optional.
         (folder / "fingerprint.pb").unlink(missing_ok=True)
     return signatures
 
@@ -225,7 +220,7 @@ def save(
 def _prediction_log(
     model: str, request: Request, method: str | None
 ) -> prediction_log_pb2.PredictionLog:
-    """A request as TensorFlow Serving records it."""
+    """Converts a request to TensorFlow Serving's log format."""
     log = prediction_log_pb2.PredictionLog()
     if request.signature == method:
         kind = log.classify_log if method == "classify" else log.regress_log
@@ -251,14 +246,9 @@ def _check(
     compute_dtype: str,
     name: str,
 ) -> None:
-    """Compares the answers of a written SavedModel to those in memory.
+    """Compares a SavedModel's outputs in a fresh process with those in memory.
 
-    A fresh process without bert_tf loads the folder as TensorFlow Serving
-    does, into a session, while this one computes. How near numbers must be
-    depends on the model's dtype; errors call the folder `name`.
-
-    Raises:
-      UserError: it does not load, or an answer differs.
+    Errors call the folder `name`.
     """
     asked = [
         (
@@ -268,7 +258,7 @@ def _check(
         for request in requests
     ]
     fresh.ask(folder, asked)
-    # Where the fresh process computes: a GPU rounds otherwise.
+    # On the CPU, as the fresh process, since a GPU rounds differently.
     with tf.device(HOST):
         computed = [
             signatures[request.signature](
@@ -301,7 +291,7 @@ def _check(
 def _difference(
     expected: np.ndarray, given: np.ndarray, tolerance: float
 ) -> str | None:
-    """How two arrays differ, or None."""
+    """Describes how two arrays differ; returns None if they are equal."""
     if expected.shape != given.shape or expected.dtype != given.dtype:
         return (
             f"{given.dtype} {list(given.shape)}, not {expected.dtype} "
@@ -314,5 +304,5 @@ def _difference(
             return f"up to {np.abs(given - expected).max():.3g} apart"
     if np.array_equal(given, expected):
         return None
-    place = tuple(np.argwhere(given != expected)[0])
-    return f"{given[place]!r} in place of {expected[place]!r}"
+    index = tuple(np.argwhere(given != expected)[0])
+    return f"{given[index]!r} in place of {expected[index]!r}"

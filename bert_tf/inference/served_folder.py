@@ -1,8 +1,8 @@
-"""A model folder as a model that takes text, and what model.json states of it.
+"""Opens a model folder as a model of text, and describes it for model.json.
 
-How a model with a head is used, the task.json of a fine-tuning states. Where
-there is none, as in folders of transformers, Google's code and Model Garden, it
-follows from the checkpoint's head, labels, problem_type and lengths, and from
+The task.json of a fine-tuning states how a model with a head is used. Without
+it, as in folders of transformers, Google's code and Model Garden, the usage is
+derived from the checkpoint's head, labels, problem_type and lengths, and from
 the caller's `UsageOptions`.
 """
 
@@ -58,26 +58,26 @@ def served_model(
     merge: bool = True,
     options: UsageOptions = NO_OPTIONS,
 ) -> TextModel:
-    """Opens a model folder as a model that takes text.
+    """Opens a model folder as a model of text.
 
     Args:
-      folder: what tools.run_finetuning left, a fine-tuned model of another
+      folder: a folder of tools.run_finetuning, a fine-tuned model of another
         program, or a pre-trained model of any family.
-      precision: a Keras dtype policy. The encoder's weights are held in the
-        dtype that it computes in.
+      precision: a Keras dtype policy. The encoder's weights are stored in its
+        compute dtype.
       merge: see `load_checkpoint`.
       options: how the model is used, where its folder does not state it.
 
     Raises:
-      UserError: the folder is no model, has no vocabulary, or asks for rules
-        that no tokenizer here follows; or see `usage_of`.
+      UserError: the folder is no model, has no vocabulary, or has unsupported
+        tokenizer settings; or see `usage_of`.
     """
     checkpoint = load_checkpoint(folder, merge)
     checkpoint.require_tokenizer(f"`folder`={folder}")
     tokenizer = folder_tokenizer(folder)
     modules = config = activation = None
     if task_of(folder) is None:
-        # A folder with a task.json states nothing else.
+        # With a task.json, other descriptions are ignored.
         from bert_tf.checkpoints.sentence_files import (
             read_cross_encoder,
             read_sentence_modules,
@@ -93,11 +93,11 @@ def served_model(
     if modules is None:
         config = usage_of(folder, checkpoint, options, tokenizer)
     else:
-        # Such a model gives vectors, whatever else its file holds.
+        # A model with modules computes vectors, whatever heads it has.
         check_pretrained(f"`folder`={folder}", checkpoint, options)
     dtype = keras.dtype_policies.get(precision).compute_dtype
     if config is None:
-        # Whoever asks a fine-tuned model does not load it.
+        # Not imported for fine-tuned models.
         from bert_tf.families.pretrained.answers import open_pretrained
 
         fills_masks = checkpoint.fills_masks and options.task != EMBEDDINGS
@@ -111,7 +111,7 @@ def served_model(
         )
     encoder = encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype)
     network = config.build(encoder)
-    # A pooler that the head does not read may be missing.
+    # A pooler that the head does not read is optional.
     unread = () if config.reads_pooler else (POOLER,)
     restore_read_heads(network, checkpoint, *unread)
     answers: Any = part_of(type(config), "answers")
@@ -124,7 +124,7 @@ def served_model(
 def _scored_pairs(
     folder: str | os.PathLike, checkpoint: Checkpoint, activation: str
 ) -> str:
-    """The task of a CrossEncoder, which scores pairs of texts."""
+    """Returns the task of a CrossEncoder, which scores pairs of texts."""
     if num_labels(checkpoint, CLASSIFIER) == 1:
         return "text_pair_regression"
     if activation == "sigmoid":
@@ -143,22 +143,22 @@ def usage_of(
     options: UsageOptions,
     tokenizer: Tokenizer,
 ) -> TaskConfig | None:
-    """How the model in a folder is used.
+    """Returns the task configuration of a model folder.
 
     Args:
       folder: the model folder.
-      checkpoint: what `load_checkpoint` read from it.
-      options: what the caller states.
-      tokenizer: that of the model.
+      checkpoint: its checkpoint.
+      options: the caller's options.
+      tokenizer: the model's tokenizer.
 
     Returns:
-      The config of the head's family, read from task.json or derived; None of
-      a pre-trained model, which has no head of a task.
+      The configuration of the head's family, read from task.json or derived;
+      None for a pre-trained model without a task head.
 
     Raises:
-      UserError: the folder has several heads, or a head and a task.json that
-        do not belong together; or an option does not apply to the model, or
-        contradicts what its folder states.
+      UserError: the folder has several heads, or its head does not match its
+        task.json; or an option does not apply to the model or contradicts its
+        folder.
     """
     place = f"`folder`={folder}"
     heads = [head for head in checkpoint.heads if head in TASK_HEADS]
@@ -198,15 +198,12 @@ def usage_of(
 def check_pretrained(
     place: str, checkpoint: Checkpoint, options: UsageOptions
 ) -> None:
-    """Refuses options that a model without a head of a task does not take.
+    """Raises `UserError` for options that need a model with a task head.
 
     Args:
       place: the folder, for errors.
-      checkpoint: what it holds.
-      options: what the caller states.
-
-    Raises:
-      UserError: there is such an option.
+      checkpoint: its checkpoint.
+      options: the caller's options.
     """
     if options.task == FILL_MASK and not checkpoint.fills_masks:
         raise UserError(
@@ -225,7 +222,7 @@ def check_pretrained(
 def _check_agreement(
     source: str, config: TaskConfig, options: UsageOptions
 ) -> None:
-    """Refuses options that differ from what task.json states."""
+    """Raises `UserError` for options that contradict task.json."""
     stated = config.stated()
     for name, given in options.given.items():
         if name in stated and given != stated[name]:
@@ -239,23 +236,21 @@ def _check_agreement(
             )
 
 
-# Least shares of the tokens by which a script is named: of the English
+# Smallest shares of tokens for a script to be listed: of the English
 # vocabularies 0.03 % begin in Cyrillic and 2 % are Chinese characters; of the
 # multilingual one 0.1 % are Burmese, which it was trained on, and 13 % Chinese.
 _SHARE, _CHINESE_SHARE = 0.0005, 0.05
 
 
 def describe_model(served: TextModel) -> dict[str, Any]:
-    """What is known of a model, for model.json: values, None left out."""
+    """Describes a model for model.json, without None values."""
     vocabulary = served.tokenizer.vocabulary
-    config = served.config
+    config, activation = served.config, served.activation
     values = {
         "task": served.task,
         "labels": list(served.labels) or None,
         "threshold": served.threshold,
-        "activation": None
-        if served.activation == "linear"
-        else served.activation,
+        "activation": None if activation == "linear" else activation,
         "prompts": dict(served.prompts) or None,
         "default_prompt_name": served.default_prompt_name,
         "max_seq_length": served.max_seq_length,
@@ -277,12 +272,12 @@ def describe_model(served: TextModel) -> dict[str, Any]:
 
 
 def scripts_of(texts: Sequence[str]) -> list[str]:
-    """The scripts of a vocabulary, the commonest first.
+    """Returns the scripts of a vocabulary, most frequent first.
 
     The script of a token is that of its first letter, by its Unicode name,
     such as Latin or Cyrillic. Every vocabulary has single letters of many
-    scripts: what counts is tokens of two or more, and Chinese characters only
-    where there are many.
+    scripts, so only tokens of two or more letters count, and Chinese
+    characters only above a larger share.
     """
     counts: collections.Counter[str] = collections.Counter()
     for letters in texts:
@@ -300,19 +295,18 @@ def scripts_of(texts: Sequence[str]) -> list[str]:
 
 
 def describe_training(folder: str | os.PathLike) -> dict[str, Any]:
-    """What tools.run_finetuning left of a model's training in its folder.
+    """Describes the training of a folder of tools.run_finetuning.
 
     Args:
       folder: a model folder.
 
     Returns:
-      Values for JSON: fine_tuned_for, the task's name; and, of a finished
-      training, init_from, the name of the folder that it started from;
-      main_metric; scores, by dev split; num_examples, by split. Nothing where
-      the folder was not fine-tuned.
+      Values for JSON: fine_tuned_for, the task; and for a finished training
+      init_from, the name of the initial model's folder; main_metric; scores, by
+      dev split; num_examples, by split. Empty if the folder was not fine-tuned.
 
     Raises:
-      UserError: its task.json or results.json is broken.
+      UserError: task.json or results.json is malformed.
     """
     task = task_of(folder)
     if task is None:
@@ -323,7 +317,7 @@ def describe_training(folder: str | os.PathLike) -> dict[str, Any]:
     results = read_json_object(path)
     return {
         "fine_tuned_for": task,
-        # Not where it lies on the machine of the training.
+        # Only the name, without the path.
         "init_from": pathlib.Path(results.get("model", "")).name,
         "main_metric": results.get("main_metric"),
         "scores": results.get("dev"),

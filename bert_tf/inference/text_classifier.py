@@ -1,4 +1,4 @@
-"""A classifier as a stock Keras model that is fitted on texts."""
+"""A text classifier with the training API of Keras."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,14 +36,14 @@ from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.text_batches import TextBatches, num_batches, split_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-# By its name it is known, in a file of Keras too, that `fit` makes it anew.
+# Name that marks optimizers created by `fit`, also in .keras files.
 _OF_FIT = "adamw_of_fit"
 _WARMUP = 0.1
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class TextClassifier(keras.Model):
-    """A classifier that `fit`, `evaluate` and `predict` give texts to.
+    """A Keras classifier whose `fit`, `evaluate` and `predict` take texts.
 
         classifier = bert_tf.TextClassifier.from_checkpoint(
             folder, labels=["negative", "positive"]
@@ -51,46 +51,45 @@ class TextClassifier(keras.Model):
         classifier.fit(texts, labels, epochs=3)
         logits = classifier.predict(["A lovely film."])
 
-    It is the model of `bert_classifier` with a tokenizer. Unless it is compiled
-    otherwise, `fit` and `evaluate` do it, with cross-entropy and accuracy, and
-    each call of `fit` with an AdamW of its own, whose learning rate rises over
-    a tenth of the steps and falls over the rest. Texts are tokenized in
-    tf.data, beside the training, and the model computes on their tokens alone,
-    without padding and so without XLA. A file of Keras holds the vocabulary
-    too.
+    The model is `bert_classifier` with a tokenizer. If it is not compiled,
+    `fit` and `evaluate` compile it with cross-entropy and accuracy, and each
+    `fit` creates an AdamW with warm-up over a tenth of the steps and linear
+    decay. Texts are tokenized in tf.data, parallel to the training, and the
+    model computes on tokens without padding, and therefore without XLA. A
+    .keras file includes the vocabulary.
 
     Args:
       encoder: a `BertEncoder`, whose weights the model shares.
-      tokenizer: the encoder's.
+      tokenizer: the encoder's tokenizer.
       labels: names of the C classes, in the order of the logits.
-      max_seq_length: longest input in tokens; what is longer is truncated.
+      max_seq_length: longest input in tokens; longer texts are truncated.
       pairs: whether an input is a pair of texts.
-      dropout: dropout on the pooled output; None takes the architecture's, 0.1
-        of a BERT.
-      learning_rate: the peak rate of the AdamW that `fit` makes.
+      dropout: dropout rate of the pooled output; None is the architecture's
+        rate, for a BERT 0.1.
+      learning_rate: peak learning rate of the AdamW that `fit` creates.
       name: name of the model.
 
-    What `fit`, `evaluate` and `predict` take:
-      x: texts, or pairs of texts, in a list or another sequence; or a
-        tf.data.Dataset of batches (texts, labels) or (texts, labels, weights),
-        texts being string [B] or, of pairs, a tuple of two; or a generator or
-        keras.utils.PyDataset of such batches, whose texts are lists.
-      y: names of labels, or their numbers; one-hot rows for a loss that takes
-        such.
-      the rest: as of any Keras model; `class_weight` may have names for keys.
+    Arguments of `fit`, `evaluate` and `predict`:
+      x: a sequence of texts or pairs of texts; or a tf.data.Dataset of batches
+        (texts, labels) or (texts, labels, weights), with texts of type string
+        [B] or, for pairs, a tuple of two; or a generator or
+        keras.utils.PyDataset of batches with lists of texts.
+      y: names or indices of labels, or the targets of another loss, such as
+        one-hot rows.
+      Other arguments are those of Keras; `class_weight` may be keyed by name.
 
     Call arguments:
-      inputs: texts as above, or what `pack` makes of them: a dict of
-        input_ids, input_mask and segment_ids, int32 [B, S], which is also what
-        `train_on_batch` and its like take.
+      inputs: texts as above, or the result of `pack`: a dict of input_ids,
+        input_mask and segment_ids, int32 [B, S], which `train_on_batch` and
+        the like take too.
 
     Returns:
-      Logits, float32 [B, C]; `predict` of all rows, [N, C]. Their softmax are
-      the probabilities.
+      Logits, float32 [B, C], or [N, C] from `predict`; their softmax is the
+      probabilities.
 
     Raises:
-      UserError: an argument that does not fit the others, a text that is none,
-        or a label that is not in `labels`.
+      UserError: an argument does not fit the others, a text is no string, or a
+        label is not in `labels`.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class TextClassifier(keras.Model):
         self.learning_rate = learning_rate
         self.pack = SentencePacker(tokenizer, max_seq_length)
         self._data = TextBatches(self.pack, names, pairs)
-        # The number of tokens differs from batch to batch.
+        # XLA would compile each number of tokens.
         self.supports_jit = False
 
     @classmethod
@@ -135,20 +134,20 @@ class TextClassifier(keras.Model):
         learning_rate: float = 5e-5,
         dtype: Any = None,
     ) -> Self:
-        """Puts a classifier on the model of a folder.
+        """Creates a classifier from a model folder.
 
         Args:
-          source: a model folder of any family, or a hub's name of one; see
+          source: a model folder of any family, or a model on a hub; see
             `bert_tf.load_checkpoint`.
-          labels: names of the classes. Rows of the source's head are placed by
-            their names; a head for other names is not read, which a line
-            states. None takes the names that the source has.
-          max_seq_length: see the class, as for the arguments that follow.
+          labels: names of the classes. An existing head is reordered by name;
+            a head with other names is not read, with a log line. None keeps the
+            names of the source.
+          max_seq_length, pairs, dropout, learning_rate: see the class.
           dtype: a Keras dtype policy, or None for the global one.
 
         Raises:
-          UserError: the source is no model, or has no vocabulary; or `labels`
-            is None, and it has no classifier of classes.
+          UserError: the source is no model or has no vocabulary; or `labels` is
+            None, and it has no head of a single-label classifier.
         """
         checkpoint = load_checkpoint(source)
         if labels is None:
@@ -162,18 +161,18 @@ class TextClassifier(keras.Model):
             dropout,
             learning_rate,
         )
-        placed: Checkpoint | None = checkpoint
+        reordered: Checkpoint | None = checkpoint
         if CLASSIFIER in checkpoint.heads:
-            placed = place_labels(
+            reordered = place_labels(
                 checkpoint, CLASSIFIER, model.labels, SINGLE_LABEL
             )
-        fresh = () if placed else (CLASSIFIER,)
-        restore(model, placed or checkpoint, fresh)
+        fresh = () if reordered else (CLASSIFIER,)
+        restore(model, reordered or checkpoint, fresh)
         return model
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What turns texts into ids."""
+        """The model's tokenizer."""
         return self.pack.tokenizer
 
     @property
@@ -240,7 +239,7 @@ class TextClassifier(keras.Model):
             self._compile_for_classes(
                 self._optimizer(steps * max(epochs - initial_epoch, 1))
             )
-        # Variables that are made in the first step make that a fifth longer.
+        # Creating variables in the first step would slow it by a fifth.
         if not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
@@ -250,8 +249,7 @@ class TextClassifier(keras.Model):
             verbose=verbose,
             callbacks=callbacks,
             validation_data=validation_data,
-            # Shuffled already, but for batches that Keras asks for by number;
-            # of a data set it would warn.
+            # Datasets are shuffled already, and Keras would warn.
             shuffle=shuffle and isinstance(data, keras.utils.PyDataset),
             class_weight=class_weight,
             initial_epoch=initial_epoch,
@@ -281,7 +279,7 @@ class TextClassifier(keras.Model):
             steps=steps,
             callbacks=callbacks,
             return_dict=return_dict,
-            # Keras' own `fit` hands something to its `evaluate`.
+            # Keras' `fit` passes a private argument to `evaluate`.
             **kwargs,
         )
 
@@ -293,18 +291,14 @@ class TextClassifier(keras.Model):
         steps: int | None = None,
         callbacks: Any = None,
     ) -> np.ndarray:
-        """The logits of texts, float32 [N, C]; see `keras.Model.predict`."""
+        """Returns logits, float32 [N, C]; see `keras.Model.predict`."""
         data = self._data.make("x", x, batch_size=batch_size, labelled=False)
         return super().predict(
             data, verbose=verbose, steps=steps, callbacks=callbacks
         )
 
     def save_checkpoint(self, folder: str | os.PathLike) -> None:
-        """Writes a model folder, which `bert_tf.load` and every tool take.
-
-        Args:
-          folder: made if it is not there.
-        """
+        """Writes a model folder for `bert_tf.load` and all tools."""
         config = TextClassificationConfig(
             task="sentence",
             labels=self.labels,
@@ -321,7 +315,7 @@ class TextClassifier(keras.Model):
         save_model(folder, TaskModel(self), self.tokenizer, config)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor arguments as plain data."""
+        """Returns the constructor arguments as plain data."""
         return {
             "encoder": keras.saving.serialize_keras_object(self.encoder),
             **self.tokenizer.data.to_dict(),
@@ -338,7 +332,7 @@ class TextClassifier(keras.Model):
     def from_config(
         cls, config: dict[str, Any], custom_objects: Any = None
     ) -> Self:
-        """Builds the model from what `get_config` returned."""
+        """Creates a model from the result of `get_config`."""
         config = dict(config)
         encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
         data = tokenizer_kind(encoder.config).from_dict(config)
@@ -352,13 +346,13 @@ class TextClassifier(keras.Model):
         self.compile(optimizer, loss, metrics=["accuracy"])
 
     def _optimizer(self, total_steps: int) -> AdamW:
-        """AdamW for a number of steps, below 1 where that is not known."""
+        """Creates an AdamW; `total_steps` is below 1 if it is unknown."""
         rate: Any = self.learning_rate
         if total_steps < 1:
             log(
-                "`x`: how many batches it has is not known, so the learning "
-                f"rate stays at {rate:g}; pass `steps_per_epoch` to let it "
-                "rise and fall."
+                "`x`: the number of batches is unknown, so the learning rate "
+                f"stays at {rate:g}; pass `steps_per_epoch` for warm-up and "
+                "decay."
             )
         else:
             warmup = warmup_steps(_WARMUP, total_steps)
@@ -368,7 +362,7 @@ class TextClassifier(keras.Model):
 
 
 def _classes_of(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """The names of a checkpoint's classes; raises `UserError` without them."""
+    """Returns the names of a checkpoint's classes."""
     source = checkpoint.source
     if CLASSIFIER not in checkpoint.heads:
         raise UserError(
@@ -387,7 +381,7 @@ def _classes_of(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def _checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    """The names of classes; raises `UserError` unless they are such."""
+    """Returns names of at least two classes, or raises `UserError`."""
     names = () if isinstance(labels, str) else tuple(labels)
     if len(names) < 2 or not all(isinstance(name, str) for name in names):
         raise UserError(

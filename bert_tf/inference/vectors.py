@@ -1,4 +1,4 @@
-"""Vectors of any number of texts, those of similar length together."""
+"""Computes vectors of any number of texts, batched by length."""
 
 import dataclasses
 import functools
@@ -16,10 +16,7 @@ from bert_tf.checkpoints.sentence_modules import MEAN, SentenceModules
 from bert_tf.config import PRECISIONS
 from bert_tf.errors import UserError, check_choice
 from bert_tf.families.config import check_segments
-from bert_tf.families.pretrained.answers import (
-    PretrainedModel,
-    open_pretrained,
-)
+from bert_tf.families.pretrained.answers import PretrainedModel, open_pretrained
 from bert_tf.families.pretrained.settings import (
     AUTO,
     PER_TOKEN,
@@ -42,10 +39,10 @@ from bert_tf.text.layout import (
 from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-# Offsets of [CLS] and [SEP], which stand for nothing in the text.
+# Offset of special tokens, which are not in the text.
 NOWHERE = -1
-# At most this many texts, characters and bytes of vectors are sorted by length
-# and computed together.
+# A chunk, within which texts are sorted by length, has at most this many texts,
+# characters and bytes of vectors.
 _TEXTS, _CHARACTERS, _BYTES = 4096, 1 << 24, 1 << 29
 
 
@@ -55,8 +52,8 @@ class Tokens(NamedTuple):
     Attributes:
       ids: int32 [T].
       segments: int32 [T], 1 in the second text of a pair.
-      offsets: int32 [T, 2], begin and end of each token in its own text, in
-        characters; -1 for [CLS] and [SEP].
+      offsets: int32 [T, 2], begin and end of each token in its text, in
+        characters; -1 for special tokens.
     """
 
     ids: np.ndarray
@@ -68,10 +65,10 @@ class Chunk(NamedTuple):
     """Consecutive texts and their vectors.
 
     Attributes:
-      starts: int64 [R + 1], where each of R texts begins among their tokens.
+      starts: int64 [R + 1], index of the first token of each of R texts.
       vectors: float32 [R, K, D], or [T, K, H] without pooling.
       tokens: without pooling; otherwise None.
-      num_truncated: how many of the texts were truncated.
+      num_truncated: number of truncated texts.
     """
 
     starts: np.ndarray
@@ -81,21 +78,21 @@ class Chunk(NamedTuple):
 
 
 class Extractor:
-    """Computes the vectors of texts.
+    """Computes vectors of texts or of their tokens.
 
     Args:
-      model: the encoder, or a model on it.
-      tokenizer: the tokenizer it was trained with.
-      settings: what to compute.
-      modules: how the model's folder makes one vector of a text.
+      model: an encoder, or a model with one.
+      tokenizer: the model's tokenizer.
+      settings: layers, pooling and batches.
+      modules: the sentence-transformers modules of the model's folder.
       has_pooler: whether the pooler's weights are trained.
 
     Attributes:
-      model: the encoder and its tokenizer as a model that takes text.
-      pooling: how vectors of texts are made, in words.
+      model: the encoder and its tokenizer as a model of text.
+      pooling: description of the pooling.
 
     Raises:
-      UserError: model and tokenizer or a setting do not go together.
+      UserError: the tokenizer or a setting does not fit the model.
     """
 
     def __init__(
@@ -121,13 +118,10 @@ class Extractor:
         self.settings = settings
         self.pooling = pooling if modules is None else str(modules)
         self.model = PretrainedModel(
-            model,
-            tokenizer,
-            settings.max_seq_length or None,
-            modules=modules,
+            model, tokenizer, settings.max_seq_length or None, modules=modules
         )
         self._prompt = self.model.prompt(settings.prompt_name)
-        # One graph for all lengths, since others round differently.
+        # One graph for all lengths, so that all round alike.
         signature = {
             feature.name: tf.TensorSpec([None, None], tf.int32)
             for feature in ENCODER_INPUTS
@@ -149,16 +143,16 @@ class Extractor:
         settings: Settings,
         precision: str = "float32",
     ) -> Self:
-        """Loads the encoder and the tokenizer of what `load_checkpoint` takes.
+        """Loads encoder and tokenizer; see `load_checkpoint` for `source`.
 
         Raises:
           UserError: the source is no model, has no vocabulary or, for
-            pooling="pooled", no pooler; or a setting does not suit it.
+            pooling="pooled", no pooler; or a setting does not fit it.
         """
         check_choice("`precision`", precision, PRECISIONS)
         checkpoint = load_checkpoint(source)
         modules = None
-        # What is not applied is not read: it may have an unknown module.
+        # Modules that are not applied may be of unknown types.
         if settings.pooling == AUTO:
             modules = read_sentence_modules(checkpoint)
         opened = open_pretrained(
@@ -173,21 +167,22 @@ class Extractor:
         texts: Iterable[Text],
         computed: Callable[[int], None] = lambda rows: None,
     ) -> Iterator[Chunk]:
-        """Computes the vectors of any number of texts, in their order.
-
-        Texts are read some thousands at a time, so memory does not grow with
-        their number.
+        """Yields the vectors of consecutive texts, in constant memory.
 
         Args:
-          texts: strings, or pairs of them.
-          computed: is called after every batch with its number of texts.
+          texts: strings or pairs of strings.
+          computed: called after each batch with its number of texts.
 
         Raises:
-          UserError: a text is something else, or a vector is not finite.
+          UserError: a text is no string or pair, or a vector is not finite.
         """
         number = 0
         for group in self._groups(texts):
-            yield self._chunk(group, number, computed)
+            with tf.device(HOST):
+                rows, tokens, num_truncated = self._rows(group, number)
+                starts = rows.starts.numpy()
+            vectors = self._vectors(rows, starts, number, computed)
+            yield Chunk(starts, vectors, tokens, num_truncated)
             number += len(group)
 
     def _groups(self, texts: Iterable[Text]) -> Iterator[list[Parts]]:
@@ -201,7 +196,7 @@ class Extractor:
             first, *second = text_parts(text, f"texts[{number}]")
             parts = (self._prompt.text + first, *second)
             length = sum(map(len, parts))
-            # Few texts have more tokens than characters.
+            # An upper bound, since few texts have more tokens than characters.
             most = min(length + special, longest) if by_token else 1
             characters += length
             size += most * vector
@@ -213,27 +208,10 @@ class Extractor:
         if group:
             yield group
 
-    def _chunk(
-        self,
-        texts: list[Parts],
-        number: int,
-        computed: Callable[[int], None],
-    ) -> Chunk:
-        """Computes some texts, the first of which is the text `number`."""
-        with tf.device(HOST):
-            rows, tokens, num_truncated = self._rows(texts, number)
-            starts = rows.starts.numpy()
-        return Chunk(
-            starts,
-            self._vectors(rows, starts, number, computed),
-            tokens,
-            num_truncated,
-        )
-
     def _rows(
         self, texts: list[Parts], number: int
     ) -> tuple[EncodedRows, Tokens | None, int]:
-        """The rows of texts, their tokens, and how many are truncated."""
+        """Tokenizes a chunk: rows, tokens (per-token only), truncated texts."""
         is_pair = np.array([len(parts) == 2 for parts in texts])
         sides = [[parts[0] for parts in texts]]
         if is_pair.any():
@@ -243,7 +221,7 @@ class Extractor:
         if self.settings.pooling == PER_TOKEN:
             found = [tokenizer.tokenize_with_offsets(side) for side in sides]
             ids = [token_ids(tokens) for tokens, *_ in found]
-            bounds = [[side.values for side in of] for _, *of in found]
+            bounds = [[side.values for side in both] for _, *both in found]
         else:
             ids = [tokenize(tokenizer, side) for side in sides]
         packing = tokenizer.packing
@@ -255,7 +233,7 @@ class Extractor:
         num_truncated = int(np.sum(count > room))
         if not bounds:
             return rows, None, num_truncated
-        # Begins and ends are laid out as the ids are.
+        # Offsets are packed in the same way as ids.
         begin, middle, end = (
             (NOWHERE,) * len(frame)
             for frame in (packing.begin, packing.middle, packing.end)
@@ -263,13 +241,13 @@ class Extractor:
         nowhere = Packing(begin, middle, end, 0, NOWHERE)
         offsets = []
         for bound in (0, 1):
-            laid = pack_rows(
+            packed = pack_rows(
                 dataclasses.replace(first, ids=bounds[0][bound]),
                 second and dataclasses.replace(second, ids=bounds[-1][bound]),
                 nowhere,
                 is_pair=is_pair,
             )
-            offsets.append(laid.flat()[INPUT_IDS.name].numpy())
+            offsets.append(packed.flat()[INPUT_IDS.name].numpy())
         flat = rows.flat()
         return (
             rows,
@@ -282,13 +260,10 @@ class Extractor:
         )
 
     def _check_pairs(self, number: int) -> None:
-        """Refuses a pair, the text `number`, that the model cannot read."""
-        config, packing = (
-            self.model.encoder.config,
-            self.model.tokenizer.packing,
-        )
-        source = f"texts[{number}] is a pair"
+        """Raises `UserError` if the model takes no pairs."""
         config = self.model.encoder.config
+        packing = self.model.tokenizer.packing
+        source = f"texts[{number}] is a pair"
         check_segments(source, config, packing.second_segment + 1)
         least = packing.num_special(2) + 1
         length = self.model.max_seq_length
@@ -305,12 +280,12 @@ class Extractor:
         number: int,
         computed: Callable[[int], None],
     ) -> np.ndarray:
-        """Computes the rows, those of similar length together."""
+        """Computes the vectors of rows, batched by length."""
+        # First index of each text's vectors.
+        first = starts
         if self.settings.pooling != PER_TOKEN:
-            places = np.arange(len(starts))
-        else:
-            places = starts
-        shape = (places[-1], len(self.settings.layers), self.model.width)
+            first = np.arange(len(starts))
+        shape = (first[-1], len(self.settings.layers), self.model.width)
         vectors = np.empty(shape, np.float32)
         lengths = np.diff(starts)
         batches = list(batches_by_length(lengths, self.settings.batch_size))
@@ -324,11 +299,11 @@ class Extractor:
         for chosen, found in zip(batches, results, strict=True):
             if not np.isfinite(found).all():
                 raise UserError(
-                    f"texts[{number + int(chosen.min())}] or one behind it: "
-                    "what the model gives is not finite; its weights are "
-                    "broken, or it needs precision=float32."
+                    f"texts[{number + int(chosen.min())}] or a later text: "
+                    "its vector is not finite; the weights are broken, or the "
+                    "model needs precision=float32."
                 )
             computed(len(chosen))
-            begins, ends = places[chosen], places[chosen + 1]
-            vectors[np.r_[*map(slice, begins, ends)]] = found
+            spans = map(slice, first[chosen], first[chosen + 1])
+            vectors[np.r_[*spans]] = found
         return vectors

@@ -1,7 +1,7 @@
-"""Models as files of other runtimes, measured on the task's dev split."""
+"""Exports to other runtimes, with int8 scored on the task's dev split."""
 
 import os
 
-# ONNX Runtime asks its maker's servers while a session lives and writes the
-# ids of devices into the home folder. It reads this when it is imported.
+# Otherwise ONNX Runtime sends telemetry and writes device ids to the home
+# folder. It reads the variable when it is imported.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -1,4 +1,4 @@
-"""A model folder as a file of another runtime, with all that it needs."""
+"""Exports a model folder to a file of another runtime."""
 
 import dataclasses
 import functools
@@ -35,18 +35,18 @@ from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
 from bert_tf.runtimes.tracing import trace
 
 FILE_FORMATS = ("onnx", "litert")
-# How near the file's numbers must be to those of the Keras model.
+# Absolute and relative tolerance between the file and the Keras model.
 TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
 class Quantization:
-    """int8, and what it must be worth.
+    """Settings of int8 quantization.
 
     Attributes:
-      task: what the model was fine-tuned for.
-      recipe: of the task, says where its data are.
-      max_score_drop: by how much the main metric on dev may fall.
+      task: the task of the model.
+      recipe: the task's recipe, which names the data.
+      max_score_drop: largest allowed drop of the main metric on dev.
     """
 
     task: TaskTemplate
@@ -63,33 +63,38 @@ def export_file(
 ) -> pathlib.Path:
     """Writes a model folder as a file that takes token ids.
 
-    The new folder has the file; tokenizer.json, which the library tokenizers
-    reads; the files of the model's own tokenizer; and model.json, which says
-    what the model is and what its outputs are called. The file has given the
-    numbers of the Keras model before the folder appears.
+    The new folder has the file; tokenizer.json for the library tokenizers; the
+    files of the model's tokenizer; and model.json, which describes the model
+    and names its outputs. The outputs of the file are compared with those of
+    the Keras model before the folder appears.
 
     Args:
-      folder: what tools.run_finetuning left, or a fine-tuned or pre-trained
+      folder: a folder of tools.run_finetuning, or a fine-tuned or pre-trained
         model of any family.
       output_dir: the new folder.
-      file_format: of FILE_FORMATS.
-      int8: to quantize it if its score on the task's dev split allows that;
-        both scores and times are printed.
+      file_format: one of FILE_FORMATS.
+      int8: quantizes the file if the score on the dev split allows it; scores
+        and times before and after are printed.
       options: how the model is used, where its folder does not state it.
 
     Returns:
       The path of the file.
 
     Raises:
-      UserError: the folder is no model that such a file can hold, output_dir
-        holds something, a library is missing, the file does not give what
-        the model gives, or the score falls too far.
+      UserError: the format does not support the model, output_dir is not
+        empty, a library is missing, the outputs differ from the Keras model's,
+        or the score falls too far.
     """
     if file_format not in FILE_FORMATS:
         raise UserError(
             f"`file_format`={file_format}: takes {', '.join(FILE_FORMATS)}."
         )
-    module, source = _module(file_format), f"`folder`={folder}"
+    if file_format in EXTRAS:
+        require_extra(file_format, f"`file_format`={file_format}")
+    module: Any = importlib.import_module(
+        f"bert_tf.runtimes.{file_format}_file"
+    )
+    source = f"`folder`={folder}"
     served = served_model(folder, options=options)
     modules = served.modules
     if modules is not None and modules.leaves_prompts_out:
@@ -114,7 +119,7 @@ def export_file(
         scores = {}
         if int8 is not None:
             size = path.stat().st_size
-            # Not over the file of float32, which is still read.
+            # The float32 file is still needed for the comparison.
             small = path.with_name(f"int8_{path.name}")
             module.write_model(small, graph, source, int8=True)
             found = dev.compare(run, module.Runner(small))
@@ -139,7 +144,7 @@ def export_file(
 
 
 def _describe(found: Comparison, before: int, after: int) -> str:
-    """What int8 changes, in a line; sizes in bytes."""
+    """Formats scores, times and sizes (in bytes) before and after int8."""
     scores, times = found.scores, found.milliseconds
     return (
         f"{found.metric} on {found.split}: {scores[0]:.4f} in float32, "
@@ -150,23 +155,16 @@ def _describe(found: Comparison, before: int, after: int) -> str:
     )
 
 
-def _module(file_format: str) -> Any:
-    """The module of a format."""
-    if file_format in EXTRAS:
-        require_extra(file_format, f"`file_format`={file_format}")
-    return importlib.import_module(f"bert_tf.runtimes.{file_format}_file")
-
-
 def _check(
     run: Callable[[Mapping[str, np.ndarray]], Outputs],
     served: TextModel,
     max_seq_length: int,
     name: str,
 ) -> list[str]:
-    """Compares a file's numbers with the model's; returns the outputs' names.
+    """Compares a file's outputs with the model's, and returns their names.
 
     Raises:
-      UserError: they differ.
+      UserError: the outputs differ.
     """
     outputs: list[str] = []
     for inputs in _samples(served, max_seq_length):
@@ -176,7 +174,7 @@ def _check(
         for output, values in found.items():
             right = ops.convert_to_numpy(expected[output])
             if values.ndim == 3 or output in ("start_logits", "end_logits"):
-                # Of padding the model gives what it has of a token.
+                # Outputs at padding are undefined.
                 tokens = inputs["input_mask"] == 1
                 values, right = values[tokens], right[tokens]
             apart = np.abs(values - right)
@@ -184,7 +182,7 @@ def _check(
             if not near.all():
                 raise UserError(
                     f"{name}: {output} of the file is up to "
-                    f"{np.nanmax(apart):.3g} from what the model gives; the "
+                    f"{np.nanmax(apart):.3g} from the model's output; the "
                     "export was not finished."
                 )
     return outputs
@@ -193,7 +191,7 @@ def _check(
 def _samples(
     served: TextModel, max_seq_length: int
 ) -> list[dict[str, np.ndarray]]:
-    """Rows of random words of several lengths, each alone and all at once."""
+    """Returns random rows of several lengths, one by one and as a batch."""
     random = np.random.default_rng(0)
     lengths = np.array(sample_lengths(max_seq_length))
     size = (len(lengths), max_seq_length)
@@ -216,16 +214,14 @@ def _samples(
 
 
 def _outputs(
-    served: TextModel,
-    inputs: dict[str, tf.Tensor],
-    is_traced: bool = False,
+    served: TextModel, inputs: dict[str, tf.Tensor], is_traced: bool = False
 ) -> Mapping[str, tf.Tensor]:
-    """What the Keras model gives, by the names of a file's outputs."""
+    """Computes the Keras model's outputs, by the names in the file."""
     if isinstance(served, PretrainedModel):
         return served.answer_tokens(inputs)
     if isinstance(served, ChoiceModel):
         inputs = {name: value[:, None] for name, value in inputs.items()}
-    # No file gathers tokens.
+    # Files have no operations that gather tokens.
     model = padded(served.model) if is_traced else served.model
     found = model(inputs, training=False)
     return found if isinstance(found, Mapping) else {"logits": found}

@@ -1,8 +1,8 @@
-"""The graph of a model that files are written from.
+"""The intermediate graph from which model files are written.
 
-Operations are named as ONNX names them. Sizes are computed here, in terms of
-batch and length where these are known at run time only, so that files compute
-no shapes.
+Operations have the names of ONNX. Sizes are computed symbolically here, in
+terms of the batch and length that are known only at run time, so that files
+contain no shape computation.
 """
 
 import functools
@@ -16,18 +16,18 @@ from bert_tf.errors import UserError
 BATCH, LENGTH = "batch", "length"
 INPUT, CONSTANT, SIZES = "Input", "Constant", "Sizes"
 LAYER_NORM, GELU = "LayerNormalization", "Gelu"
-# Of which no format is told: a product with it becomes Gather.
+# Internal: a product with it becomes Gather.
 ONE_HOT = "OneHotRows"
 
 
 class UnknownError(Exception):
-    """An operation in a form that is not known here."""
+    """Raised for an unsupported form of an operation."""
 
 
 class Size(NamedTuple):
-    """The size of an axis: a number times others, and a number added.
+    """Size of an axis: number * product of symbols + added.
 
-    The others, `symbols`, are known at run time only.
+    Symbols are sizes that are known only at run time.
     """
 
     number: int
@@ -35,13 +35,13 @@ class Size(NamedTuple):
     added: int = 0
 
     def plus(self, number: int) -> "Size":
-        """The sum with a number."""
+        """Adds a number."""
         if not self.symbols:
             return Size(self.number + number)
         return self._replace(added=self.added + number)
 
     def times(self, other: "Size") -> "Size":
-        """The product of two sizes."""
+        """Multiplies two sizes."""
         if ONE in (self, other):
             return self if other == ONE else other
         if self.added or other.added:
@@ -50,7 +50,7 @@ class Size(NamedTuple):
         return Size(self.number * other.number, symbols)
 
     def over(self, other: "Size") -> "Size":
-        """What times `other` is this size."""
+        """Divides by a size that is a factor."""
         symbols = list(self.symbols)
         for symbol in other.symbols:
             if symbol not in symbols or self.added or other.added:
@@ -64,18 +64,18 @@ ONE = Size(1)
 
 
 class Value:
-    """A tensor of the graph, and the operation that gives it.
+    """A tensor of the graph and the operation that computes it.
 
     Attributes:
-      operation: INPUT, CONSTANT, SIZES, LAYER_NORM, GELU or a name of ONNX's.
-      inputs: what it is computed from.
-      shape: its sizes.
-      dtype: of NumPy.
-      name: of an input or a weight.
-      array: of a constant.
-      sizes: what a scalar or vector holds, where these are sizes.
-      attributes: of the operation.
-      computed: of LAYER_NORM and GELU, the same in smaller operations.
+      operation: INPUT, CONSTANT, SIZES, LAYER_NORM, GELU or an ONNX operator.
+      inputs: inputs of the operation.
+      shape: symbolic shape.
+      dtype: NumPy dtype.
+      name: name of an input or weight.
+      array: value of a constant.
+      sizes: elements of a scalar or vector of sizes.
+      attributes: attributes of the operation.
+      computed: LAYER_NORM and GELU decomposed into smaller operations.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Graph(NamedTuple):
 
     Attributes:
       inputs: input_ids, input_mask and segment_ids, int32 [B, S].
-      outputs: by name.
+      outputs: output tensors by name.
     """
 
     inputs: list[Value]
@@ -109,11 +109,11 @@ class Graph(NamedTuple):
 
 
 def unsupported(source: str, operation: str) -> UserError:
-    """The refusal of a model that has an operation which no file has.
+    """Returns the error for an operation that a file format lacks.
 
     Args:
-      source: names the model.
-      operation: what it computes.
+      source: name of the model.
+      operation: name of the operation.
     """
     return UserError(
         f"{source}: computes {operation}, which such a file cannot; give "
@@ -122,7 +122,7 @@ def unsupported(source: str, operation: str) -> UserError:
 
 
 def constant(array: np.ndarray, name: str = "") -> Value:
-    """A constant; whole numbers may be sizes."""
+    """Creates a constant; integer scalars and vectors are sizes too."""
     sizes = None
     if array.dtype in (np.int32, np.int64) and array.ndim < 2:
         sizes = tuple(Size(int(number)) for number in array.reshape(-1))
@@ -131,7 +131,7 @@ def constant(array: np.ndarray, name: str = "") -> Value:
 
 
 def of_sizes(sizes: Shape, shape: Shape, dtype: Any = np.int32) -> Value:
-    """A scalar or vector of sizes."""
+    """Creates a scalar or vector of sizes."""
     if any(size.symbols for size in sizes):
         return Value(SIZES, (), shape, dtype, sizes=sizes)
     array = np.array([size.number for size in sizes], dtype)
@@ -139,15 +139,15 @@ def of_sizes(sizes: Shape, shape: Shape, dtype: Any = np.int32) -> Value:
 
 
 def count(sizes: Sequence[Size]) -> Size:
-    """The product of sizes."""
+    """Returns the product of sizes."""
     return functools.reduce(Size.times, sizes, ONE)
 
 
 def reshape(value: Value, shape: Sequence[Size]) -> Value:
-    """Another shape."""
+    """Reshapes a value; merges consecutive reshapes."""
     shape = tuple(shape)
     rows = (count(value.shape[:-1]), *value.shape[-1:])
-    # The rows of a value, by which `whole_of` knows it.
+    # A reshape to rows is kept, since `whole_of` looks for it.
     if value.operation == "Reshape" and shape != rows:
         (value,) = value.inputs
     if value.shape == shape:
@@ -161,7 +161,7 @@ def reshape(value: Value, shape: Sequence[Size]) -> Value:
 
 
 def transpose(value: Value, order: Sequence[int]) -> Value:
-    """The axes in another order."""
+    """Permutes axes; merges consecutive permutations."""
     if value.operation == "Transpose":
         order = [value.attributes["perm"][axis] for axis in order]
         (value,) = value.inputs
@@ -174,7 +174,7 @@ def transpose(value: Value, order: Sequence[int]) -> Value:
 
 
 def slice_axis(value: Value, axis: int, begin: int, end: Size) -> Value:
-    """Elements `begin` to `end` of an axis, which stays."""
+    """Slices an axis from `begin` to `end`."""
     size = value.shape[axis]
     if begin == 0 and end == size:
         return value
@@ -188,7 +188,7 @@ def slice_axis(value: Value, axis: int, begin: int, end: Size) -> Value:
 
 
 def whole_of(value: Value) -> Value | None:
-    """The value [..., I] whose rows [M, I] a value is."""
+    """Returns the value [..., I] of which a value [M, I] is a reshape."""
     if value.operation != "Reshape" or len(value.shape) != 2:
         return None
     (whole,) = value.inputs

@@ -1,9 +1,8 @@
-"""A model as a LiteRT (TensorFlow Lite) file, which takes rows of one length.
+"""Writes LiteRT (TensorFlow Lite) files, which take rows of a fixed length.
 
-The file is written here, by the schema of flatbuffers that TensorFlow 2.21
-has. TensorFlow's own converter writes no other operations, but takes half a
-minute and 4 GB for 23 million parameters, and has no error function outside the
-one form of GELU that it recognises.
+The file is written with the flatbuffers schema of TensorFlow 2.21. TensorFlow's
+converter writes the same operators, but takes half a minute and 4 GB for 23
+million parameters, and supports the error function only in one form of GELU.
 """
 
 import pathlib
@@ -21,14 +20,14 @@ from bert_tf.features import ENCODER_INPUTS
 from bert_tf.runtimes.graph import GELU, LAYER_NORM, Graph, Value, unsupported
 
 FILE = "model.tflite"
-# Whether rows are of one length.
+# Whether rows have a fixed length.
 PADDED = True
 _SCHEMA_VERSION, _IDENTIFIER = 3, b"TFL3"
-# Constants are aligned, as the schema asks.
+# The schema requires aligned constants.
 _ALIGNMENT = 16
-# Smaller constants stay float32, as TensorFlow's converter has it.
+# Smaller constants stay float32, as in TensorFlow's converter.
 _LEAST_INT8 = 1024
-# Built-in operators and their options, by the names of graph.py.
+# Built-in operators and their options, by operation in graph.py.
 _OPERATORS = {
     "Add": ("ADD", "Add"),
     "And": ("LOGICAL_AND", "LogicalAnd"),
@@ -71,7 +70,7 @@ _OPERATORS = {
 
 
 class _Builder(flatbuffers.Builder):
-    """Aligns vectors of bytes."""
+    """A flatbuffers builder that aligns byte vectors."""
 
     def StartVector(self, size: int, count: int, alignment: int) -> int:  # noqa: N802
         """See `flatbuffers.Builder`."""
@@ -85,11 +84,11 @@ def _type(dtype: np.dtype) -> int:
 
 
 class _Writer:
-    """Adds an operator for each operation; tensors are their numbers.
+    """Adds an operator for each operation; tensors are indices.
 
     Args:
       graph: the traced model.
-      source: names it, for errors.
+      source: name of the model, for errors.
       int8: whether kernels and tables are stored in 8 bits.
     """
 
@@ -106,7 +105,7 @@ class _Writer:
         }
 
     def number(self, value: Value) -> int:
-        """The tensor of a value."""
+        """Returns the index of a value's tensor."""
         if value not in self._numbers:
             self._numbers[value] = self._written(value)
         return self._numbers[value]
@@ -137,14 +136,17 @@ class _Writer:
         return len(self.tensors) - 1
 
     def _constant(self, array: np.ndarray) -> int:
-        """A small constant, which may be one already."""
+        """Adds a small constant, unless an equal one exists."""
         key = array.dtype, array.shape, array.tobytes()
         if key not in self._numbers:
             self._numbers[key] = self._tensor(array.shape, array.dtype, array)
         return self._numbers[key]
 
+    def _integers(self, values: Any) -> int:
+        return self._constant(np.array(values, np.int32))
+
     def _quantized(self, array: np.ndarray, name: str, axis: int | None) -> int:
-        """A constant in 8 bits, with a scale for each row of axis 0, or one."""
+        """Adds an int8 constant with a scale for each row of axis 0, or one."""
         largest = np.abs(array).max(axis, keepdims=True)
         scales = np.where(largest, largest, 1).astype(np.float32) / 127
         array = np.rint(array / scales).astype(np.int8)
@@ -197,25 +199,19 @@ class _Writer:
         inputs = [self.number(each) for each in value.inputs]
         options: dict[str, Any] = {}
         if operation == "Reshape":
-            inputs.append(self._constant(np.array(shape, np.int32)))
+            inputs.append(self._integers(shape))
             options = {"newShape": list(shape)}
         elif operation == "Transpose":
-            inputs.append(
-                self._constant(np.array(attributes["perm"], np.int32))
-            )
+            inputs.append(self._integers(attributes["perm"]))
         elif operation == "Slice":
-            begin = np.zeros(len(shape), np.int32)
+            begin = [0] * len(shape)
             begin[attributes["axis"]] = attributes["begin"]
-            inputs += map(self._constant, (begin, np.array(shape, np.int32)))
+            inputs += map(self._integers, (begin, shape))
         elif operation.startswith("Reduce"):
-            inputs.append(
-                self._constant(np.array(attributes["axes"], np.int32))
-            )
+            inputs.append(self._integers(attributes["axes"]))
             options = {"keepDims": bool(attributes["keepdims"])}
         elif operation == "ArgMax":
-            inputs.append(
-                self._constant(np.array(attributes["axis"], np.int32))
-            )
+            inputs.append(self._integers(attributes["axis"]))
             options = {"outputType": _type(value.dtype)}
         elif operation == "Cast":
             (given,) = value.inputs
@@ -242,10 +238,11 @@ class _Writer:
         name: str,
         shape: tuple[int, ...],
     ) -> int:
-        """The product with a kernel [I, O], which is stored as [O, I]."""
+        """Adds a product with a kernel [I, O], which is stored as [O, I]."""
         small = self._int8 and kernel.size >= _LEAST_INT8
         if small and rows.operation == LAYER_NORM and len(rows.inputs) == 3:
-            # Numbers of like size lose less when they are quantized.
+            # Scale and shift move into the kernel: quantizing inputs of
+            # similar size loses less.
             _, gamma, beta = (each.array for each in rows.inputs)
             bias = beta @ kernel + (0 if bias is None else bias)
             kernel = kernel * gamma[:, np.newaxis]
@@ -268,7 +265,7 @@ class _Writer:
         )
 
     def _rows(self, table: Value, ids: Value, shape: tuple[int, ...]) -> int:
-        """Rows of a table in 8 bits, as float32."""
+        """Adds a lookup in an int8 table with float32 results."""
         stored = self._quantized(table.array, table.name, None)
         found = self._tensor(
             shape,
@@ -287,20 +284,20 @@ class _Writer:
 def write_model(
     path: pathlib.Path, graph: Graph, source: str, int8: bool = False
 ) -> None:
-    """Writes a model that takes one row, of the length it was traced with.
+    """Writes a model that takes one row of the length it was traced with.
 
-    In int8 the kernels and the tables of embeddings are stored so, and inputs
-    of the products are quantized as they come (dynamic range quantization);
-    all else is float32.
+    With `int8`, kernels and embedding tables are stored in 8 bits, and the
+    inputs of products are quantized dynamically (dynamic range quantization);
+    everything else is float32.
 
     Args:
       path: the file.
-      graph: the model, traced with sizes.
-      source: names it, for errors.
-      int8: whether to quantize it.
+      graph: the model, traced with a static shape.
+      source: name of the model, for errors.
+      int8: whether to quantize.
 
     Raises:
-      UserError: the format has no operator for what the model computes.
+      UserError: the format has no operator for an operation of the model.
     """
     writer = _Writer(graph, source, int8)
 
@@ -312,7 +309,7 @@ def write_model(
     codes = []
     for builtin, version in writer.codes:
         code = getattr(schema.BuiltinOperator, builtin)
-        # One byte, for older readers.
+        # The one-byte code is for older readers.
         codes.append(schema.OperatorCodeT(min(code, 127), None, version, code))
     model = schema.ModelT(
         _SCHEMA_VERSION,
@@ -337,25 +334,25 @@ def write_model(
     size = sum(
         len(each.data) for each in writer.buffers if each.data is not None
     )
-    # So large that it need not grow, which copies it.
+    # Large enough that the buffer never grows, which would copy it.
     builder = _Builder(size + 2**20)
     builder.Finish(model.Pack(builder), _IDENTIFIER)
     path.write_bytes(memoryview(builder.Bytes)[builder.Head() :])
 
 
 class Runner:
-    """Runs a file with TensorFlow's own interpreter on the processor.
+    """Runs a file with TensorFlow's interpreter on the CPU.
 
     Args:
       path: the file.
 
     Attributes:
-      length: the tokens of a row.
+      length: number of tokens of a row.
     """
 
     def __init__(self, path: pathlib.Path):
         with warnings.catch_warnings():
-            # That the interpreter has a package of its own now, ai-edge-litert.
+            # The interpreter has moved to the package ai-edge-litert.
             warnings.simplefilter("ignore")
             interpreter = tf.lite.Interpreter(str(path), num_threads=2)
         self._run = interpreter.get_signature_runner()
@@ -363,18 +360,17 @@ class Runner:
         self.length = int(details[ENCODER_INPUTS[0].name]["shape"][1])
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
-        """The outputs by name to int32 [B, S] inputs by name, row by row."""
+        """Maps int32 [B, S] inputs by name to outputs by name, row by row."""
         length = inputs[ENCODER_INPUTS[0].name].shape[1]
         missing = ((0, 0), (0, self.length - length))
         filled = {name: np.pad(rows, missing) for name, rows in inputs.items()}
-        rows_alone = (
-            {name: rows[row : row + 1] for name, rows in filled.items()}
+        results = [
+            self._run(**{n: rows[row : row + 1] for n, rows in filled.items()})
             for row in range(len(filled[ENCODER_INPUTS[0].name]))
-        )
-        found = [self._run(**row) for row in rows_alone]
+        ]
         outputs = {
-            name: np.concatenate([each[name] for each in found])
-            for name in found[0]
+            name: np.concatenate([each[name] for each in results])
+            for name in results[0]
         }
         tokens = ("sequence_output", "start_logits", "end_logits")
         return {

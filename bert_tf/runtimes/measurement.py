@@ -1,4 +1,4 @@
-"""What an int8 file is worth on the task's own dev split, and its speed."""
+"""Score and speed of an int8 file on the task's dev split."""
 
 import dataclasses
 import statistics
@@ -17,20 +17,20 @@ from bert_tf.features import ENCODER_INPUTS
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 Run = Callable[[Mapping[str, np.ndarray]], Outputs]
-# Rows whose time is taken, one at a time, and how often.
+# Number of rows that are timed one by one, and repetitions.
 _TIMED_ROWS, _TURNS = 16, 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Two files of a model on a dev split.
+    """A float32 and an int8 file of a model on a dev split.
 
     Attributes:
-      metric: the task's main one.
-      split: the name of the split.
-      scores: of the float32 file and of the int8 one.
-      drop: by how much the second is worse; negative where it is better.
-      milliseconds: median of a row alone, of each.
+      metric: name of the task's main metric.
+      split: name of the split.
+      scores: scores in float32 and in int8.
+      drop: how much worse int8 scores; negative where it scores better.
+      milliseconds: median time of a single row, in float32 and in int8.
     """
 
     metric: str
@@ -45,12 +45,12 @@ class DevSplit:
 
     Args:
       folder: the model.
-      task: what it was fine-tuned for.
-      recipe: says where the data are.
-      tokenizer: of the model.
+      task: the task of the model.
+      recipe: the recipe that names the data.
+      tokenizer: the model's tokenizer.
 
     Raises:
-      UserError: the folder is no such model, or the data are missing.
+      UserError: the folder is no model of the task, or the data are missing.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class DevSplit:
         self._batch_size = recipe.eval_batch_size
 
     def score(self, run: Run) -> float:
-        """The main metric of what a file predicts."""
+        """Returns the main metric of a file's predictions."""
         rows: ExampleRows = self._split.rows
         outputs = rows.gather(_batches(run, rows, self._batch_size))
         predictions = self._task.decode(
@@ -83,7 +83,7 @@ class DevSplit:
         return scores.values[self._task.main_metric]
 
     def compare(self, float32: Run, int8: Run) -> Comparison:
-        """Scores and times two files, these in turns."""
+        """Scores and times two files, the timings interleaved."""
         before, after = self.score(float32), self.score(int8)
         metric = self._task.main_metric
         worse = after - before
@@ -104,8 +104,7 @@ class DevSplit:
 
 
 def check_drop(comparison: Comparison, max_score_drop: float) -> None:
-    """Raises `UserError` where the score falls by more than is allowed."""
-    # NaN is no score that is good enough.
+    """Raises `UserError` if the score falls by more than allowed, or is NaN."""
     if not comparison.drop <= max_score_drop:
         before, after = comparison.scores
         raise UserError(
@@ -117,7 +116,7 @@ def check_drop(comparison: Comparison, max_score_drop: float) -> None:
 
 
 def _inputs(rows: ExampleRows, chosen: np.ndarray) -> dict[str, np.ndarray]:
-    """Rows as a file takes them, [B, S]; each choice is one of its own."""
+    """Returns the inputs [B, S] of rows; each choice is a row."""
     batch = rows.batch(chosen)
     found = {f.name: batch[f.name].numpy() for f in ENCODER_INPUTS}
     return {
@@ -129,14 +128,14 @@ def _inputs(rows: ExampleRows, chosen: np.ndarray) -> dict[str, np.ndarray]:
 def _batches(
     run: Run, rows: ExampleRows, batch_size: int
 ) -> Iterator[tuple[np.ndarray, Outputs]]:
-    """Rows by number and a file's outputs to them, the shortest first."""
+    """Yields row indices and a file's outputs, the shortest rows first."""
     order = np.argsort(rows.lengths, kind="stable")
     for begin in range(0, len(order), batch_size):
         chosen = order[begin : begin + batch_size]
         inputs = _inputs(rows, chosen)
         outputs = run(inputs)
         if len(inputs["input_ids"]) != len(chosen):
-            # Choices side by side again.
+            # [B * C, 1] to [B, C].
             logits = outputs["logits"].reshape(len(chosen), -1)
             outputs = {"logits": logits}
         yield chosen, outputs

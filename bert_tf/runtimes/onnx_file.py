@@ -1,7 +1,7 @@
-"""A model as an ONNX file, which takes token ids, and int8 in it.
+"""Writes ONNX files that take token ids, in float32 or int8.
 
-Operators of opset 20 (ONNX 1.15, 2023), the first with GELU; layer
-normalisation is one since 17.
+Opset 20 (ONNX 1.15, 2023) is the first with GELU; layer normalisation exists
+since opset 17.
 """
 
 import logging
@@ -27,19 +27,19 @@ from bert_tf.runtimes.graph import (
 )
 
 FILE = "model.onnx"
-# Whether rows are of one length.
+# Whether rows have a fixed length.
 PADDED = False
 _OPSET, _IR_VERSION = 20, 9
-# protobuf takes no message above 2 GB.
+# protobuf messages are limited to 2 GB.
 _LARGEST_BYTES = 2**31 - 2**20
 
 
 class _Writer:
-    """Adds a node for each operation; tensors are their names.
+    """Adds a node for each operation; tensors are names.
 
     Args:
       graph: the traced model.
-      source: names it, for errors.
+      source: name of the model, for errors.
     """
 
     def __init__(self, graph: Graph, source: str):
@@ -57,7 +57,7 @@ class _Writer:
         return name
 
     def _numbers(self, array: np.ndarray) -> str:
-        """A small constant under a name made of what it holds."""
+        """Adds a small constant, named by its value."""
         values = "_".join(map(str, array.reshape(-1)))
         return self._constant(array, f"{array.dtype}_{array.ndim}_{values}")
 
@@ -70,7 +70,7 @@ class _Writer:
         return self._numbers(np.array(numbers, np.int64))
 
     def name(self, value: Value) -> str:
-        """The tensor of a value."""
+        """Returns the name of a value's tensor."""
         if value not in self._names:
             self._names[value] = self._written(value)
         return self._names[value]
@@ -122,7 +122,7 @@ class _Writer:
         return self.node(operation, *inputs, **attributes)
 
     def _sizes(self, sizes: Shape) -> str:
-        """A vector of sizes, int64."""
+        """Adds an int64 vector of sizes."""
         if not any(size.symbols for size in sizes):
             return self._whole_numbers(*(size.number for size in sizes))
         parts = []
@@ -145,7 +145,7 @@ class _Writer:
         )
 
     def _target(self, value: Value, shape: Shape) -> str:
-        """The second input of Reshape: 0 keeps an axis, -1 takes the rest."""
+        """Adds the second input of Reshape: 0 keeps an axis, -1 is inferred."""
         found = [
             0
             if axis < len(value.shape) and size == value.shape[axis]
@@ -168,26 +168,26 @@ def write_model(
 ) -> None:
     """Writes a model that takes any number of rows of any length.
 
-    In int8 the kernels are stored per column, tables of embeddings as a whole,
-    and inputs quantized as they come; all else stays float32. Kernels have 7
-    bits, since processors without VNNI add two products up in 16: the score
-    that is measured here holds there too.
+    With `int8`, kernels are quantized per column, embedding tables per tensor
+    and inputs dynamically; everything else stays float32. Kernels use 7 bits,
+    since CPUs without VNNI add pairs of products in 16 bits, so that the
+    measured score holds on those CPUs too.
 
     Args:
       path: the file.
       graph: the traced model.
-      source: names it, for errors.
-      int8: whether to quantize it.
+      source: name of the model, for errors.
+      int8: whether to quantize.
 
     Raises:
-      UserError: the model is too large for the format, or computes what it
-        has no operator for.
+      UserError: the model is too large for the format, or the format has no
+        operator for an operation of the model.
     """
     model = _model(graph, source)
     if not int8:
         path.write_bytes(model.SerializeToString())
         return
-    # It asks for what its own optimizer does, which has nothing to do here.
+    # It suggests a pre-processing that has no effect on this graph.
     logging.disable(logging.WARNING)
     try:
         quantize_dynamic(
@@ -238,7 +238,7 @@ def _model(graph: Graph, source: str) -> onnx.ModelProto:
 
 
 class Runner:
-    """Runs a file with ONNX Runtime on the processor.
+    """Runs a file with ONNX Runtime on the CPU.
 
     Args:
       path: the file.
@@ -246,7 +246,7 @@ class Runner:
 
     def __init__(self, path: pathlib.Path):
         options = onnxruntime.SessionOptions()
-        # What it says of quantized graphs is no warning for whoever exports.
+        # Hides warnings about quantized graphs.
         options.log_severity_level = 3
         self._session = onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"]
@@ -254,7 +254,7 @@ class Runner:
         self._names = [each.name for each in self._session.get_outputs()]
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
-        """The outputs by name to int32 [B, S] inputs by name."""
+        """Maps int32 [B, S] inputs by name to outputs by name."""
         return dict(
             zip(self._names, self._session.run(None, inputs), strict=True)
         )

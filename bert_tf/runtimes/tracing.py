@@ -1,10 +1,10 @@
-"""A Keras model traced, as a graph of few operations.
+"""Traces a Keras model to a graph of operations that all file formats have.
 
-TensorFlow traces the model, and its graph becomes operations that both formats
-have. Layer normalisation and GELU become one operation each; they are
-recognised by what the layers' own functions trace to. Matrix products of
-[M, I] become products of [..., I] again, and the product that gives queries,
-keys and values becomes three, which saves copies.
+The TensorFlow graph is translated operation by operation. Layer normalisation
+and GELU become one operation each; they are recognised by matching the graphs
+of the layers' functions. Products of flattened rows [M, I] become products of
+[..., I], and the fused product of queries, keys and values becomes three, which
+saves copies.
 """
 
 import functools
@@ -40,7 +40,7 @@ from bert_tf.runtimes.graph import (
     whole_of,
 )
 
-# Operations on each element, by their names in TensorFlow.
+# Element-wise operations, by their TensorFlow names.
 _ELEMENTWISE = {
     "Add": "Add",
     "AddV2": "Add",
@@ -74,12 +74,12 @@ _ELEMENTWISE = {
     "Tanh": "Tanh",
 }
 _REDUCTIONS = {"Max": "ReduceMax", "Mean": "ReduceMean", "Sum": "ReduceSum"}
-# Their first output is their first input.
-_PASSED_ON = ("Identity", "IdentityN", "PreventGradient", "StopGradient")
+# Operations that return their inputs.
+_IDENTITIES = ("Identity", "IdentityN", "PreventGradient", "StopGradient")
 
 
 class _Pattern(NamedTuple):
-    """What an operation is recognised by."""
+    """A subgraph that is replaced by one operation."""
 
     operation: str
     attributes: dict[str, Any]
@@ -95,19 +95,19 @@ def trace(
     """Traces a model of token ids.
 
     Args:
-      function: takes the encoder's inputs by name and gives the outputs.
-      shape: of each input, [B, S]; None is known at run time only.
-      source: names the model, for errors.
+      function: maps the encoder's inputs by name to outputs by name.
+      shape: shape of each input, [B, S]; None is known only at run time.
+      source: name of the model, for errors.
 
     Raises:
-      UserError: the model has an operation that is not known here.
+      UserError: the model has an unsupported operation.
     """
     names = [feature.name for feature in ENCODER_INPUTS]
     order: list[str] = []
 
     def outputs(*given: tf.Tensor) -> Mapping[str, tf.Tensor]:
         found = function(dict(zip(names, given, strict=True)))
-        # TensorFlow sorts them.
+        # TensorFlow sorts outputs by name.
         order[:] = found
         return found
 
@@ -155,7 +155,7 @@ def _patterns() -> list[_Pattern]:
 
 
 def _matches(pattern: Value, value: Value, bound: dict[Value, Value]) -> bool:
-    """Whether a value is computed as a pattern is; binds its inputs."""
+    """Matches a value against a pattern, and binds the pattern's inputs."""
     if pattern.operation == INPUT:
         return bound.setdefault(pattern, value) is value
     if pattern.array is not None or value.array is not None:
@@ -172,18 +172,18 @@ def _matches(pattern: Value, value: Value, bound: dict[Value, Value]) -> bool:
 
 
 def _known(value: Value) -> int:
-    """The whole number that a constant holds."""
+    """Returns the value of a constant whole number."""
     if value.array is None:
         raise UnknownError
     return int(value.array)
 
 
 class _Translation:
-    """Makes the operations of this file from those of TensorFlow.
+    """Translates a TensorFlow graph.
 
     Args:
-      source: names the model, for errors.
-      patterns: what becomes one operation.
+      source: name of the model, for errors.
+      patterns: subgraphs to replace by one operation.
     """
 
     def __init__(self, source: str, patterns: list[_Pattern]):
@@ -195,16 +195,26 @@ class _Translation:
             "ExpandDims": self._expand,
             "GatherV2": self._gather,
             "MatMul": self._matmul,
-            "NotEqual": self._not_equal,
+            "NotEqual": lambda _, left, right: self._elementwise(
+                "Not",
+                [self._elementwise("Equal", [left, right], np.bool_)],
+                np.bool_,
+            ),
             "OneHot": self._one_hot,
             "Pack": self._pack,
             "Prod": self._product,
             "Range": self._range,
             "Reshape": self._reshaped,
             "Rsqrt": self._rsqrt,
-            "Shape": self._shape,
-            "Softmax": self._softmax,
-            "Square": self._square,
+            "Shape": lambda _, value: of_sizes(
+                value.shape, (Size(len(value.shape)),)
+            ),
+            "Softmax": lambda _, value: self._make(
+                "Softmax", [value], value.shape
+            ),
+            "Square": lambda _, value: self._elementwise(
+                "Mul", [value, value], value.dtype
+            ),
             "Squeeze": self._squeeze,
             "StridedSlice": self._strided_slice,
             "Transpose": self._transposed,
@@ -212,7 +222,7 @@ class _Translation:
         }
 
     def run(self, concrete: Any, inputs: Sequence[Value]) -> dict[str, Value]:
-        """The outputs of a concrete function by name."""
+        """Returns the outputs of a concrete function by name."""
         values: dict[Any, Sequence[Any]] = {
             tensor.op: [value]
             for tensor, value in zip(concrete.inputs, inputs, strict=False)
@@ -237,7 +247,7 @@ class _Translation:
 
     def _translate(self, operation: Any, given: list[Any]) -> Sequence[Value]:
         kind = operation.type
-        if kind in _PASSED_ON:
+        if kind in _IDENTITIES:
             return given
         if kind == "Const":
             array = tf.make_ndarray(operation.get_attr("value"))
@@ -250,24 +260,23 @@ class _Translation:
         dtype = operation.outputs[0].dtype.as_numpy_dtype
         try:
             if kind in _ELEMENTWISE:
-                alpha = (
-                    {"alpha": attribute("alpha")} if kind == "LeakyRelu" else {}
-                )
-                return [
-                    self._elementwise(_ELEMENTWISE[kind], given, dtype, **alpha)
-                ]
+                alpha = {}
+                if kind == "LeakyRelu":
+                    alpha["alpha"] = attribute("alpha")
+                name = _ELEMENTWISE[kind]
+                return [self._elementwise(name, given, dtype, **alpha)]
             if kind in _REDUCTIONS:
                 keep = attribute("keep_dims")
                 value, axes = given
                 return [self._reduce(_REDUCTIONS[kind], value, axes, keep)]
             if kind not in self._others:
                 raise UnknownError
-            found = self._others[kind](operation, *given)
+            result = self._others[kind](operation, *given)
         except UnknownError:
             raise unsupported(
                 self._source, f"{kind} ({operation.name})"
             ) from None
-        return [found] if isinstance(found, Value) else found
+        return [result] if isinstance(result, Value) else result
 
     def _make(
         self,
@@ -277,7 +286,7 @@ class _Translation:
         dtype: Any = np.float32,
         **attributes: Any,
     ) -> Value:
-        """A new value, or the one operation that a pattern makes of it."""
+        """Creates a value, or the operation that replaces a pattern."""
         value = Value(operation, inputs, tuple(shape), dtype, **attributes)
         first = inputs[0]
         if operation == "Add" and first.operation == LAYER_NORM:
@@ -332,22 +341,19 @@ class _Translation:
                     return of_sizes((size,), (), dtype)
         wholes = [whole_of(value) for value in inputs]
         found = [whole for whole in wholes if whole is not None]
+        pairs = list(zip(inputs, wholes, strict=True))
         if found and all(
             len(value.shape) < 2
             if whole is None
             else whole.shape[:-1] == found[0].shape[:-1]
-            for value, whole in zip(inputs, wholes, strict=True)
+            for value, whole in pairs
         ):
-            inside = self._elementwise(
-                operation,
-                [
-                    value if whole is None else whole
-                    for value, whole in zip(inputs, wholes, strict=True)
-                ],
-                dtype,
-                **attributes,
+            inputs = [
+                value if whole is None else whole for value, whole in pairs
+            ]
+            return self._rows(
+                self._elementwise(operation, inputs, dtype, **attributes)
             )
-            return self._rows(inside)
         rank = max(len(value.shape) for value in inputs)
         aligned = [
             (ONE,) * (rank - len(value.shape)) + value.shape for value in inputs
@@ -441,16 +447,6 @@ class _Translation:
             raise UnknownError
         return self._make(ONE_HOT, [ids], (*ids.shape, *depth.sizes))
 
-    def _softmax(self, operation: Any, value: Value) -> Value:
-        return self._make("Softmax", [value], value.shape)
-
-    def _not_equal(self, operation: Any, left: Value, right: Value) -> Value:
-        same = self._elementwise("Equal", [left, right], np.bool_)
-        return self._elementwise("Not", [same], np.bool_)
-
-    def _square(self, operation: Any, value: Value) -> Value:
-        return self._elementwise("Mul", [value, value], value.dtype)
-
     def _rsqrt(self, operation: Any, value: Value) -> Value:
         root = self._elementwise("Sqrt", [value], value.dtype)
         one = constant(np.array(1, value.dtype))
@@ -485,9 +481,6 @@ class _Translation:
         return reshape(
             value, [s for axis, s in enumerate(value.shape) if axis not in gone]
         )
-
-    def _shape(self, operation: Any, value: Value) -> Value:
-        return of_sizes(value.shape, (Size(len(value.shape)),))
 
     def _product(self, operation: Any, value: Value, axes: Value) -> Value:
         if value.sizes is None:
@@ -543,12 +536,12 @@ class _Translation:
         ]
 
     def _picked(self, value: Value, axis: int, number: int) -> Value:
-        """An element of an axis, which goes."""
+        """Selects an element of an axis and removes the axis."""
         found = slice_axis(value, axis, number, Size(number + 1))
         return reshape(found, (*value.shape[:axis], *value.shape[axis + 1 :]))
 
     def _columns(self, value: Value, axis: int, number: int) -> Value | None:
-        """`_picked` of a product whose columns it divides: a product."""
+        """Computes `_picked` of a fused product as a product of its columns."""
         order = list(range(len(value.shape)))
         inner = value
         if inner.operation == "Transpose":
