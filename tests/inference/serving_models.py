@@ -18,6 +18,7 @@ from bert_tf.families.token_classification.answers import TagModel
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
+from bert_tf.inference.load import LoadedModel
 from tests.model_helpers import fill, small_config
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -154,6 +155,14 @@ KINDS = {
     "encoder": lambda: PretrainedModel(encoder(), tokenizer(), 40),
     "bfloat16": lambda: of_policy("mixed_bfloat16"),
 }
+
+
+@functools.cache
+def loaded(kind: str) -> LoadedModel:
+    """A model without a folder of a training, computed without graphs."""
+    model = LoadedModel(KINDS[kind](), HERE)
+    model._function = model._function.python_function
+    return model
 
 
 def texts(count: int, longest: int, seed: int = 0) -> list[str]:

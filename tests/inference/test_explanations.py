@@ -6,15 +6,12 @@ import json
 import math
 import re
 
-import keras
 import numpy as np
 import pytest
 
-import bert_tf
-from bert_tf.inference.explain import METHODS
 from bert_tf.inference.load import LoadedModel
 from tests.inference import serving_models as models
-from tests.model_helpers import fill, numpy
+from tests.model_helpers import numpy
 from tests.reference_bert import ReferenceBert
 from tests.server.browser import CHROMIUM, Browser
 from tests.user_errors import error_of
@@ -37,19 +34,12 @@ TARGETS = {"span": "ferry is", "tags": "don't"}
 EVIL = '</script><img src=x onerror="document.title=1"> \u2028 \U0001f600 b'
 
 
-@functools.cache
-def loaded(kind):
-    return LoadedModel(models.KINDS[kind](), models.HERE)
+loaded = models.loaded
 
 
 @functools.cache
 def explained(kind, method="integrated_gradients", target=None):
     return loaded(kind).explain(**ASKED[kind], target=target, method=method)
-
-
-def of_classifier(model, labels=("no", "yes"), length=40):
-    served = models.text_model(model, labels=labels, max_seq_length=length)
-    return LoadedModel(served, models.HERE)
 
 
 def log_odds(probability):
@@ -100,10 +90,9 @@ def test_the_number_is_the_answers():
     assert explained("choice").texts["choices[1]"] == "it smith"
 
 
-def reference(kind, explanation, tokens=None):
+def reference(kind, explanation, tokens=None, target=None):
     """The NumPy forward of the first row, with other tokens if given."""
-    served = models.KINDS[kind]()
-    encoder = loaded(kind).encoder
+    served, encoder = loaded(kind).served, loaded(kind).encoder
     ids = models.tokenizer().vocabulary.ids
     row = [ids[token] for token in tokens or explanation.rows[0].tokens]
     first = row.index(ids["[SEP]"]) + 1
@@ -115,7 +104,8 @@ def reference(kind, explanation, tokens=None):
     found = ReferenceBert(encoder.config, encoder.to_arrays())(batch)
     head = served.model.get_layer("classifier")
     logits = found["pooled_output"][0] @ numpy(head.kernel) + numpy(head.bias)
-    others = np.delete(logits, target := logits.argmax())
+    target = logits.argmax() if target is None else target
+    others = np.delete(logits, target)
     return found, logits[target] - np.logaddexp.reduce(others)
 
 
@@ -127,8 +117,8 @@ def test_attention_and_scores_are_the_references():
     attention = found.rows[0].attention
     assert attention.shape == (2, 3, len(tokens), len(tokens))
     np.testing.assert_allclose(attention.sum(-1), 1, atol=1e-5)
-    wanted = np.stack(outputs["attention_probs"])[:, 0]
-    np.testing.assert_allclose(attention, wanted, atol=1e-5)
+    expected = np.stack(outputs["attention_probs"])[:, 0]
+    np.testing.assert_allclose(attention, expected, atol=1e-5)
     # Rows of a batch are shown without their padding.
     rows = explained("choice").rows
     assert len({len(row.tokens) for row in rows}) > 1
@@ -168,99 +158,31 @@ def test_gradients_are_finite_differences():
         others = np.delete(logits, label)
         return logits[label] - np.logaddexp.reduce(others)
 
-    slopes = []
-    for place in np.flatnonzero(~special):
+    expected = []
+    for index in np.flatnonzero(~special):
         step = np.zeros_like(own)
-        step[place] = 1e-4 * change[place]
-        slopes.append((score(middle + step) - score(middle - step)) / 2e-4)
+        step[index] = 1e-4 * change[index]
+        expected.append((score(middle + step) - score(middle - step)) / 2e-4)
     # "ferry" and "is" are tokens, "good" is several.
     assert tokens[:4] == ("[CLS]", "ferry", "is", "[SEP]")
     ours = [word.attribution for word in found.words]
-    wanted = [*slopes[:2], sum(slopes[2:])]
-    np.testing.assert_allclose(ours, wanted, rtol=1e-3, atol=1e-5)
+    expected = [*expected[:2], sum(expected[2:])]
+    np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_occlusion_is_each_word_masked():
     found = explained("classes", "occlusion")
     assert (found.steps, found.completeness_error) == (None, None)
     tokens = list(found.rows[0].tokens)
+    label = loaded("classes").labels.index(found.target)
     _, score = reference("classes", found)
-    places = {"ferry": ["ferry"], "the": ["the"]}
     for word in found.words:
-        if word.text in places:
+        if word.text in ("ferry", "the"):
             masked = ["[MASK]" if t == word.text else t for t in tokens]
-            outputs, _ = reference("classes", found, masked)
-            head = models.KINDS["classes"]().model.get_layer("classifier")
-            pooled = outputs["pooled_output"][0]
-            logits = pooled @ numpy(head.kernel) + numpy(head.bias)
-            label = loaded("classes").labels.index(found.target)
-            others = np.delete(logits, label)
-            without = logits[label] - np.logaddexp.reduce(others)
+            _, without = reference("classes", found, masked, label)
             assert word.attribution == pytest.approx(
                 score - without, rel=1e-3, abs=1e-4
             )
-
-
-@functools.cache
-def trained():
-    """A classifier that learned to look for "ferry" alone."""
-    keras.utils.set_random_seed(1)
-    model = bert_tf.bert_classifier(models.new_encoder(), 2, dropout=0.0)
-    fill(model, seed=6, scale=0.1)
-    random = np.random.default_rng(0)
-    letters = [*"abcdefgh", "the", "is", "smith", "cafe"]
-    texts = [list(random.choice(letters, 6)) for _ in range(256)]
-    for words in texts[::2]:
-        words[random.integers(6)] = "ferry"
-    pack = bert_tf.SentencePacker(models.tokenizer(), 8)
-    inputs = pack([" ".join(words) for words in texts])
-    labels = np.arange(256) % 2 == 0
-    model.compile(
-        keras.optimizers.Adam(5e-3),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
-    model.fit(inputs, labels, batch_size=32, epochs=15, verbose=0)
-    assert model.evaluate(inputs, labels, verbose=0)[1] > 0.98
-    return of_classifier(model)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_planted_word_is_found(method):
-    model = trained()
-    for text in ("a ferry is the cafe", "smith b c the ferry", "ferry d e h"):
-        found = model.explain(text, method=method)
-        assert found.target == "yes"
-        best = max(found.words, key=lambda word: word.share)
-        assert best.text == "ferry"
-        assert best.share > 0.5
-        against = model.explain(text, target="no", method=method)
-        shares = {word.text: word.share for word in against.words}
-        assert min(shares, key=shares.__getitem__) == "ferry"
-
-
-def test_symmetric_words_share_equally():
-    """Without positions the same word adds the same wherever it stands."""
-    model = of_classifier(
-        fill(bert_tf.bert_classifier(models.new_encoder(), 2), 7, 0.6)
-    )
-
-    def shares(text, method):
-        found = model.explain(text, method=method)
-        return [word.attribution for word in found.words]
-
-    positions = model.encoder.embeddings.position_table
-    first, _, last = shares("ferry is ferry", METHODS[0])
-    assert abs(first - last) > 0.01
-    positions.assign(0 * positions)
-    for method in METHODS:
-        first, other, last = shares("ferry is ferry", method)
-        assert first == pytest.approx(last, rel=1e-4)
-        assert abs(other - first) > 0.01
-        one = shares("the ferry is", method)
-        np.testing.assert_allclose(
-            shares("is ferry the", method), one[::-1], rtol=1e-4, atol=1e-5
-        )
 
 
 def test_steps_are_doubled_until_the_error_is_small(capsys):
@@ -371,11 +293,7 @@ def test_the_page_is_no_markup_of_the_users(tmp_path):
         ("classes", {"target": "godo"}, "`target`=godo: is no label"),
         ("classes", {"method": "lime"}, "`method`='lime': takes one"),
         ("classes", {"steps": 0}, "`steps`=0: give a whole number from 1 to"),
-        (
-            "classes",
-            {"method": "occlusion", "steps": 8},
-            "`steps`=8: occlusion has none",
-        ),
+        ("classes", {"method": "occlusion", "steps": 8}, "`steps`=8: occlu"),
         ("classes", {"text": " ", "text_b": ""}, "no word that could be expl"),
         ("regression", {"target": "x"}, "`target`=x: this model gives a score"),
         ("regression", {"text": "is " * 2000}, "at most 2,048 tokens"),

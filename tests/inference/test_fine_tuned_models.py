@@ -147,17 +147,6 @@ def test_a_file_of_pairs(tmp_path):
         assert answer["probabilities"] == near(row["scores"])
 
 
-def test_an_answer_is_explained(tmp_path):
-    name = "DistilBertForSequenceClassification"
-    row = ANSWERS[name][0]
-    model = loaded(write_folder(tmp_path, name))
-    found = model.explain(row["text"], target="rude", method="occlusion")
-    probability = row["scores"]["rude"]
-    log_odds = math.log(probability / (1 - probability))
-    assert found.score == pytest.approx(log_odds, abs=1e-4)
-    assert "".join(word.text for word in found.words) == "Thefilmwasgood."
-
-
 def test_the_score_of_a_cross_encoder_is_explained(tmp_path):
     name = "ElectraForSequenceClassification"
     row = ANSWERS[name][-1]
@@ -184,10 +173,8 @@ def test_a_pooler_that_a_folder_lacks_is_not_missed(tmp_path, capfd):
     assert list(outputs) == ["sequence_output"]
 
 
-@pytest.mark.parametrize(
-    "name", ["DistilBertForMaskedLM", "ElectraForMaskedLM"]
-)
-def test_what_a_mask_stands_for_is_explained(name, tmp_path):
+def test_what_a_mask_stands_for_is_explained(tmp_path):
+    name = "ElectraForMaskedLM"
     row = ANSWERS[name][1]
     model = loaded(write_folder(tmp_path, name))
     found = model.explain(row["text"], method="occlusion")

@@ -1,6 +1,5 @@
-"""A loaded model answers in Python what it answers when it is served."""
+"""A loaded model in Python: order, lists, refusals, folders, vectors."""
 
-import functools
 import re
 
 import numpy as np
@@ -36,113 +35,49 @@ COLUMNS = {
 TEXTS = models.texts(11, 12, 4)
 
 
-@functools.cache
 def loaded(kind, batch_size=32):
-    # A folder without what a training leaves.
-    return LoadedModel(models.KINDS[kind](), models.HERE, batch_size)
+    """A loaded model, another one for other batches."""
+    model = models.loaded(kind)
+    if batch_size == model.batch_size:
+        return model
+    other = LoadedModel(model.served, models.HERE, batch_size)
+    other._function = model._function
+    return other
 
 
 def floats(answer):
     """The numbers in an answer, and the answer without them."""
     if isinstance(answer, float):
         return [answer], None
+    if not isinstance(answer, dict | list):
+        return [], answer
+    values = answer.values() if isinstance(answer, dict) else answer
+    parts = [floats(value) for value in values]
+    rest = [rest for _, rest in parts]
     if isinstance(answer, dict):
-        parts = {name: floats(value) for name, value in answer.items()}
-        numbers = [n for part, _ in parts.values() for n in part]
-        return numbers, {name: rest for name, (_, rest) in parts.items()}
-    if isinstance(answer, list):
-        lists = [floats(value) for value in answer]
-        return [n for part, _ in lists for n in part], [r for _, r in lists]
-    return [], answer
+        rest = dict(zip(answer, rest, strict=True))
+    return [number for numbers, _ in parts for number in numbers], rest
 
 
-def assert_near(one, other, tolerance=1e-5):
-    numbers, rest = floats(one)
-    numbers_of_other, rest_of_other = floats(other)
+def assert_near(one, other):
+    (numbers, rest), (others, rest_of_other) = floats(one), floats(other)
     assert rest == rest_of_other
-    np.testing.assert_allclose(numbers, numbers_of_other, atol=tolerance)
+    np.testing.assert_allclose(numbers, others, atol=1e-5)
 
 
-def expected(kind, row, served):
-    """The answer to a row, by what a signature gave of it."""
-    if kind == "classes":
-        names = models.strings(served["labels"])
-        probabilities = served["probabilities"].tolist()
-        return {
-            "label": served["label"].decode(),
-            "probability": max(probabilities),
-            "probabilities": dict(zip(names, probabilities, strict=True)),
-        }
-    if kind == "regression":
-        return {"score": float(served["score"])}
-    if kind == "several_labels":
-        names = models.strings(served["labels"])
-        return {
-            "labels": [n for n in served["label"].decode().split(",") if n],
-            "probabilities": dict(
-                zip(names, served["scores"].tolist(), strict=True)
-            ),
-        }
-    if kind == "span":
-        names = ("start", "end", "score", "no_answer_probability")
-        found = {name: served[name].item() for name in names}
-        return {"answer": served["answer"].decode(), **found}
-    if kind == "tags":
-        return {
-            "entities": [
-                {
-                    "text": served["entities"][n].decode(),
-                    "label": served["labels"][n].decode(),
-                    "start": int(served["starts"][n]),
-                    "end": int(served["ends"][n]),
-                    "score": float(served["scores"][n]),
-                }
-                for n in range(served["count"])
-            ]
-        }
-    if kind == "choice":
-        best = int(served["probabilities"].argmax())
-        return {
-            "choice": best,
-            "answer": row["choices"][best],
-            "probabilities": served["probabilities"].tolist(),
-        }
-    if kind == "encoder":
-        return {"embedding": served["mean"].tolist()}
-    tokens = models.strings(served["tokens"])
-    masks = row["text"].count("[MASK]")
-    return {
-        "masks": [
-            [
-                {"token": t, "probability": float(p)}
-                for t, p in zip(tokens[m], served["scores"][m], strict=True)
-            ]
-            for m in range(masks)
-        ]
-    }
-
-
-@pytest.mark.parametrize("kind", COLUMNS)
-def test_answers_are_those_of_the_saved_model(kind, tmp_path):
-    model = loaded(kind)
-    columns = COLUMNS[kind](TEXTS)
-    if kind == "pretrained":
-        columns["text"][3] = "[MASK] is [MASK]"
-    answers = model(**columns)
-    # In memory it is the very graph.
-    outputs = models.ask(model._function, **columns)
-    for number, answer in enumerate(answers):
-        row = {name: column[number] for name, column in columns.items()}
-        served = {name: value[number] for name, value in outputs.items()}
-        assert answer == expected(kind, row, served)
+def test_a_saved_model_is_the_graph_of_a_loaded_one(tmp_path):
+    model = LoadedModel(models.KINDS["regression"](), models.HERE)
+    outputs = models.ask(model._function, text=TEXTS)
     save(model.served, tmp_path)
     signature = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
-    exported = models.ask(signature, **columns)
+    exported = models.ask(signature, text=TEXTS)
     for name, value in outputs.items():
         np.testing.assert_array_equal(exported[name], value)
+    # Without a graph the last digits differ.
+    assert_near(model(TEXTS), loaded("regression")(TEXTS))
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("kind", ["regression", "span", "choice"])
 def test_order_and_answers_do_not_depend_on_the_batch(kind):
     columns = COLUMNS[kind](TEXTS)
     in_fours = loaded(kind, 4)(**columns)
@@ -175,6 +110,7 @@ def test_any_list_will_do():
 
 
 LONG = "the ferry " * 9000
+CHOICE = {"text": "a", "start": "a"}
 BAD = [
     ("classes", {"text": "a"}, "`text_b` is missing; this model, of text pair"),
     ("regression", {}, "`text` is missing; this model, of text regression, t"),
@@ -182,11 +118,7 @@ BAD = [
     ("regression", {"text": []}, "`text` is an empty list"),
     ("regression", {"text": 5}, "`text` is 5; give a list of strings"),
     ("regression", {"text": b"a"}, "`text` is one string, b'a'; give"),
-    (
-        "regression",
-        {"text": {"a": "b"}},
-        "`text` is a mapping with the keys 'a'",
-    ),
+    ("regression", {"text": {"a": "b"}}, "`text` is a mapping with the key"),
     ("regression", {"text": ["a", None]}, r"`text`[1] is None; give a string"),
     ("regression", {"text": ["a", b"a"]}, r"`text`[1] is b'a'; give a string"),
     ("regression", {"text": [float("nan")]}, "`text`[0] is nan; give a st"),
@@ -198,26 +130,14 @@ BAD = [
     ("pretrained", {"text": ["[MASK]", "a"]}, "`text`[1] holds no [MASK]."),
     ("pretrained", {"text": "a"}, "`text` holds no [MASK]."),
     ("span", {"question": "a", "context": LONG}, "`context` takes "),
-    (
-        "choice",
-        {"text": "a", "choices": [], "start": "a"},
-        "`choices` is an em",
-    ),
-    (
-        "choice",
-        {"text": "a", "choices": "b", "start": "a"},
-        "`choices` is one string, 'b'",
-    ),
+    ("choice", CHOICE | {"choices": []}, "`choices` is an em"),
+    ("choice", CHOICE | {"choices": "b"}, "`choices` is one string, 'b'"),
     (
         "choice",
         {"text": ["a"], "choices": [["b", 2]], "start": "a"},
         "`choices`[0][1] is 2; give a string.",
     ),
-    (
-        "choice",
-        {"text": "a", "choices": [["b"], "c"], "start": "a"},
-        "`choices`[0] is ['b']; give a string.",
-    ),
+    ("choice", CHOICE | {"choices": [["b"], "c"]}, "`choices`[0] is ['b']; g"),
     (
         "choice",
         {"text": ["a", "b"], "choices": [["c"], [""]], "start": "a"},

@@ -10,34 +10,19 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.families.model_folder import save_model
 from bert_tf.families.task_model import TaskModel
-from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
-from bert_tf.finetuning import SentenceTask
 from bert_tf.inference.adapters import served_adapters
-from bert_tf.inference.saving import (
-    save,
-)
+from bert_tf.inference.saving import save
 from bert_tf.inference.served_folder import describe_model, served_model
 from bert_tf.models import bert_classifier, bert_token_classifier, restore
 from bert_tf.server.loaded_model import LoadedModel
 from tests.finetuning.sentence_runs import model_folder, texts, tokenizer
+from tests.inference.serving_models import text_config
 from tests.user_errors import error_of
 
-MOOD = TextClassificationConfig(
-    task="mood",
-    labels=("negative", "positive"),
-    max_seq_length=16,
-    label_kind=SentenceTask.label_kind,
-    num_outputs=2,
-    num_texts=1,
-    text_columns="",
-    label_separator="|",
-    long_inputs="cut",
-    doc_stride=5,
-    threshold=0.5,
-)
+MOOD = text_config(labels=("negative", "positive"), max_seq_length=16)
 TAGS = TokenClassificationConfig(
     "tagging", ("O", "B-X", "I-X"), 16, "sentence", 0
 )

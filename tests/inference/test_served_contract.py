@@ -1,7 +1,5 @@
 """What every kind of served model promises, whatever it answers."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -25,9 +23,13 @@ ROWS = {
 KINDS = list(ROWS)
 
 
-@functools.cache
 def signatures(kind):
-    return models.KINDS[kind]().signatures()
+    """The signatures without their graphs, which take long to trace."""
+    served = models.loaded(kind).served
+    return {
+        name: function.python_function
+        for name, function in served.signatures().items()
+    }
 
 
 def ask(kind, texts, signature="serving_default"):
@@ -117,31 +119,24 @@ def test_a_megabyte_is_truncated_or_refused(kind, message):
 @pytest.mark.parametrize(
     ("kind", "inputs", "message"),
     [
-        (
-            "classes",
-            {"text": ["a", "b"], "text_b": ["c"]},
-            "text has 2 rows and text_b 1",
-        ),
-        (
-            "span",
-            {"question": ["a"], "context": ["b", "c"]},
-            "question has 1 rows and context 2",
-        ),
+        ("classes", {"text": "ab", "text_b": "c"}, "text has 2 rows and tex"),
+        ("span", {"question": "a", "context": "bc"}, "question has 1 rows "),
         (
             "choice",
-            {"text": ["a"], "choices": [["c"], ["d"]], "start": ["a"]},
+            {"text": "a", "choices": [["c"], ["d"]], "start": "a"},
             "text has 1 rows and choices 2",
         ),
         (
             "choice",
-            {"text": ["a"], "choices": [["c"]], "start": ["a", "b"]},
+            {"text": "a", "choices": [["c"]], "start": "ab"},
             "text has 1 rows and start 2",
         ),
     ],
 )
 def test_uneven_inputs_are_refused(kind, inputs, message):
+    given = {name: [*value] for name, value in inputs.items()}
     with pytest.raises(REFUSED, match=message):
-        models.ask(signatures(kind)["serving_default"], **inputs)
+        models.ask(signatures(kind)["serving_default"], **given)
 
 
 def tokens_of(kind, ids):

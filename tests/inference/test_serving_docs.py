@@ -16,28 +16,9 @@ import urllib.request
 
 import pytest
 
-import bert_tf
-from bert_tf.encoders import BertEncoder
-from bert_tf.families.model_folder import save_model
-from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
-from bert_tf.families.question_answering.config import QuestionAnsweringConfig
-from bert_tf.families.task_model import TaskModel
-from bert_tf.families.text_classification.kinds import SentenceTask
-from bert_tf.models import (
-    bert_classifier,
-    bert_multiple_choice,
-    bert_span_labeler,
-)
-from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.server.config import (
-    read_batching,
-    read_metrics_path,
-    read_models,
-)
+from bert_tf.server.config import read_batching, read_metrics_path, read_models
 from tests.documents import ROOT, blocks, commands
-from tests.finetuning.sentence_runs import model_folder, tokenizer
-from tests.inference.test_served_folders import sentence_facts
-from tests.model_helpers import fill
+from tests.inference.model_folders import make
 
 PAGE = "docs/serving.md"
 PRODUCTION = ROOT / "production"
@@ -78,30 +59,12 @@ def test_all_files_that_are_mounted_exist(file):
 def folder(tmp_path_factory) -> pathlib.Path:
     """Where the page's commands run: small models of its names in out/."""
     root = tmp_path_factory.mktemp("page")
-    start = model_folder(root / "start")
-    labels = ("bad", "good", "so")
-    task = SentenceTask(name="mood", data=None, labels=labels)
-
-    def save(name, facts, network):
-        model = TaskModel(fill(network, seed=5, scale=0.5))
-        save_model(root / "out" / name, model, tokenizer(), facts)
-
-    def encoder():
-        return BertEncoder.from_checkpoint(start)
-
-    for name, texts in (("stars", 1), ("paraphrases", 2)):
-        facts = sentence_facts(task, 3, texts)
-        save(name, facts, bert_classifier(encoder(), 3))
-    facts = QuestionAnsweringConfig("squad", (), 16, 4, 4, 5, 6, False, 0.0)
-    save("squad", facts, bert_span_labeler(encoder()))
-    facts = MultipleChoiceConfig("swag", (), 16, False)
-    save("swag", facts, bert_multiple_choice(encoder()))
-    pretrained = root / "out" / "pretraining"
-    model = fill(BertPretrainer(encoder().config), seed=5, scale=0.5)
-    bert_tf.save_checkpoint(
-        pretrained, bert_tf.Checkpoint(model.config, model.to_arrays())
-    )
-    tokenizer().save(pretrained)
+    (root / "out").mkdir()
+    for name, kind in (
+        *(("stars", "classes"), ("paraphrases", "pairs"), ("squad", "span")),
+        *(("swag", "choice"), ("pretraining", "pretrained")),
+    ):
+        make(root, kind).rename(root / "out" / name)
     return root
 
 

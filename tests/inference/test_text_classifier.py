@@ -19,6 +19,7 @@ TRAIN, DEV = texts(44, 1), texts(13, 2)
 TEXTS, NAMES = [e.text_a for e in TRAIN], [e.label for e in TRAIN]
 NUMBERS = np.array([LABELS.index(name) for name in NAMES])
 DEV_DATA = [e.text_a for e in DEV], [e.label for e in DEV]
+EAGER = pytest.mark.filterwarnings("ignore:Even though the .tf.config")
 PAIRS = [(e.text_a, e.text_b) for e in texts(12, 3, pairs=True)]
 
 
@@ -52,7 +53,8 @@ def assert_same(first, second):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_fit_is_the_program_written_by_hand(folder):
+@EAGER
+def test_fit_is_the_program_written_by_hand(folder, eagerly):
     settings = {"epochs": 2, "verbose": 0, "shuffle": False}
     ours, history = fitted(folder, TEXTS, NAMES, 8, 2)
     keras.utils.set_random_seed(7)
@@ -62,13 +64,10 @@ def test_fit_is_the_program_written_by_hand(folder):
     data = tf.data.Dataset.from_tensor_slices((TEXTS, NUMBERS)).batch(8)
     data = data.map(lambda text, label: (pack(text), label))
     model = bert_tf.bert_classifier(encoder, 2, unpadded=True)
-    # TensorFlow orders sums of a graph by the names in it.
-    model = keras.Model(model.input, model.output, name="text_classifier")
     model.compile(
         bert_tf.adamw(1e-2, total_steps=12, warmup=0.1),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
-        jit_compile=False,
     )
     done = model.fit(data, **settings)
     assert_same(
@@ -77,7 +76,7 @@ def test_fit_is_the_program_written_by_hand(folder):
     assert history["accuracy"][1] != history["accuracy"][0]
 
 
-@pytest.mark.filterwarnings("ignore:Even though the .tf.config")
+@EAGER
 def test_labels_and_weights_by_name_are_those_by_number(folder, eagerly):
     weights = np.where(NUMBERS == 1, 3.0, 1.0)
     last = slice(33, None)
@@ -151,9 +150,11 @@ def test_pairs_are_packed_as_pairs(folder):
     assert packed["segment_ids"].numpy().any()
 
 
+@EAGER
 def test_it_learns_and_a_file_of_keras_holds_all_of_it(
-    folder, tmp_path, monkeypatch
+    folder, tmp_path, monkeypatch, request
 ):
+    """Trained in graphs, as users do."""
     model = classifier(folder)
     path = tmp_path / "best.keras"
     best = keras.callbacks.ModelCheckpoint(
@@ -168,6 +169,7 @@ def test_it_learns_and_a_file_of_keras_holds_all_of_it(
         callbacks=[best],
         verbose=0,
     )
+    request.getfixturevalue("eagerly")
     loaded = keras.saving.load_model(path)
     assert (
         loaded.evaluate(*DEV_DATA, verbose=0, return_dict=True)["accuracy"]
@@ -189,19 +191,7 @@ def test_it_learns_and_a_file_of_keras_holds_all_of_it(
 
 
 def test_the_users_own_compilation_stays(folder):
-    model = classifier(folder)
-    optimizer = keras.optimizers.SGD(0.0)
-    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer, loss, run_eagerly=True)
-    before = [w.numpy() for w in model.weights]
-    model.fit(TEXTS, np.eye(2)[NUMBERS], verbose=0)
-    assert model.optimizer is optimizer
-    for weight, array in zip(model.weights, before, strict=True):
-        np.testing.assert_array_equal(weight, array)
-
-
-def test_an_optimizer_is_built_once(folder):
-    """One of the user's own may make its state anew when it is built again."""
+    """And the optimizer is built once, since that may reset its state."""
     built = []
 
     class Counting(keras.optimizers.SGD):
@@ -209,12 +199,16 @@ def test_an_optimizer_is_built_once(folder):
             built.append(len(variables))
             super().build(variables)
 
-    model = classifier(folder)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(Counting(1e-3), loss, run_eagerly=True)
+    model, optimizer = classifier(folder), Counting(0.0)
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, run_eagerly=True)
+    before = [w.numpy() for w in model.weights]
     for _ in range(2):
-        model.fit(TEXTS[:8], NAMES[:8], verbose=0)
+        model.fit(TEXTS[:8], np.eye(2)[NUMBERS[:8]], verbose=0)
+    assert model.optimizer is optimizer
     assert built == [len(model.trainable_variables)]
+    for weight, array in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(weight, array)
 
 
 def test_the_rate_falls_where_the_number_of_steps_is_known(
@@ -237,7 +231,8 @@ def test_the_rate_falls_where_the_number_of_steps_is_known(
     assert not capfd.readouterr().err
 
 
-def test_a_model_folder_answers_the_same(folder, tmp_path, capfd):
+@EAGER
+def test_a_model_folder_answers_the_same(folder, tmp_path, capfd, eagerly):
     model = classifier(folder, pairs=True)
     model.weights[-1].assign([0.5, -0.5])
     logits = model.predict(PAIRS, verbose=0)
@@ -272,42 +267,24 @@ BAD = [
     ({"x": {"a", "b"}}, "`x` is {"),
     (
         {"x": Frame({"text": ["a", "b"], "label": [0, 1]})},
-        "`x` is a table with the columns text, label; give one column of it, "
-        "table['text'].",
+        "`x` is a table with the columns text, label; give one column of it",
     ),
     ({"x": ["a", None]}, "`x`[1] is None; give a string or a pair of strings."),
     ({"x": ["a", float("nan")]}, "`x`[1] is nan; give a string"),
     ({"x": ["a", b"b"]}, "`x`[1] is b'b'; give a string"),
     ({"x": ["a", "\ud800"]}, "`x`[1] is '\\ud800', with half of a surrogate"),
     ({"x": ["a", ("b", "c")]}, "`x`[1] has 2 texts and `x`[0] has 1"),
-    (
-        {"x": [("b", "c")]},
-        "`x`: has 2 text(s) a row, and the model takes 1; make it with "
-        "`pairs`=True.",
-    ),
-    (
-        {"y": ["negative"]},
-        "`x`: has 2 texts, and there are 1 labels or weights",
-    ),
+    ({"x": [("b", "c")]}, "`x`: has 2 text(s) a row, and the model takes 1;"),
+    ({"y": ["negative"]}, "`x`: has 2 texts, and there are 1 labels or weig"),
     ({"y": None}, "`x`: comes without labels; give each text one."),
-    (
-        {"y": [0, 2]},
-        "`y`[1] is 2; give the name of a label, which are negative, positive, "
-        "or its number from 0 to 1.",
-    ),
+    ({"y": [0, 2]}, "`y`[1] is 2; give the name of a label, which are neg"),
     ({"y": ["negative", "bad"]}, "`y`[1] is 'bad'; give the name"),
     ({"y": [0.0, float("nan")]}, "`y`[0] is 0.0; give the name"),
     ({"y": [["negative"], []]}, "`y`[0] is ['negative']; give the name"),
     ({"sample_weight": [1.0]}, "`x`: has 2 texts, and there are 1 labels or"),
     ({"class_weight": {"bad": 2.0}}, "`class_weight` is 'bad'; give the name"),
-    (
-        {"validation_split": 0.6},
-        "`validation_split`=0.6: leaves none of 2 texts",
-    ),
-    (
-        {"validation_data": (["a"], ["bad"])},
-        "labels of `validation_data`[0] is 'bad'",
-    ),
+    ({"validation_split": 0.6}, "`validation_split`=0.6: leaves none of 2 t"),
+    ({"validation_data": (["a"], ["bad"])}, "labels of `validation_data`[0] "),
 ]
 
 
@@ -317,7 +294,7 @@ def test_what_is_no_text_or_label_is_one_line(model, given, line):
     assert error_of(model.fit, **values | given).startswith(line)
 
 
-@pytest.mark.filterwarnings("ignore:Even though the .tf.config")
+@EAGER
 def test_tables_and_batches_of_a_program_train_as_lists_do(folder, eagerly):
     """A table of one column, a column, a generator and a PyDataset."""
     weights = np.linspace(0.5, 1.5, len(TEXTS), dtype=np.float32)
@@ -382,22 +359,13 @@ def test_data_sets_that_do_not_fit_are_refused(folder, model):
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        (
-            {"labels": None},
-            "`labels`: {folder} has no classifier; name the classes",
-        ),
+        ({"labels": None}, "`labels`: {folder} has no classifier; name the"),
         ({"labels": "good"}, "`labels` is 'good'; name two classes or more"),
         ({"labels": ["good"]}, "`labels` is ['good']; name two classes"),
         ({"labels": [0, 1]}, "`labels` is [0, 1]; name two classes"),
         ({"labels": ["a", "a"]}, "`labels`: the label 'a' occurs twice."),
-        (
-            {"max_seq_length": 41},
-            "`max_seq_length`=41: give a whole number from 3 to 40",
-        ),
-        (
-            {"max_seq_length": 3, "pairs": True},
-            "`max_seq_length`=3: give a whole number from 4 to 40",
-        ),
+        ({"max_seq_length": 41}, "`max_seq_length`=41: give a whole number"),
+        ({"max_seq_length": 3, "pairs": True}, "`max_seq_length`=3: give a"),
     ],
 )
 def test_what_no_model_is_made_of(folder, settings, line):

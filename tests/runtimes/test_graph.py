@@ -11,8 +11,8 @@ from bert_tf.layers import TransformerBlock
 from bert_tf.runtimes import litert_file, onnx_file
 from bert_tf.runtimes.graph import GELU, LAYER_NORM
 from bert_tf.runtimes.tracing import trace
+from tests.inference.model_folders import rows
 from tests.model_helpers import fill
-from tests.runtimes.runtime_models import rows
 from tests.runtimes.test_onnx_export import assert_near
 from tests.user_errors import error_of
 
@@ -32,11 +32,14 @@ def config(**changes):
 
 
 class PreNormBlock(TransformerBlock):
-    """Normalises what each sub-layer takes, not what it gives."""
+    """Normalises the inputs of sub-layers instead of their outputs."""
 
-    def call(self, hidden, adder, training=None, **options):
+    def call(self, hidden, attention_bias, training=None, **options):
         context, probabilities = self.attention(
-            self.attention_norm(hidden), adder, training=training, **options
+            self.attention_norm(hidden),
+            attention_bias,
+            training=training,
+            **options,
         )
         hidden = hidden + self.attention_output(context)
         inner = ops.relu(self.intermediate(self.output_norm(hidden)))
@@ -70,8 +73,7 @@ def traced(encoder, shape):
 
 
 @pytest.mark.parametrize(
-    ("module", "shape"),
-    [(onnx_file, (None, None)), (litert_file, (1, LENGTH))],
+    ("module", "shape"), [(onnx_file, (None, None)), (litert_file, (1, LENGTH))]
 )
 @pytest.mark.parametrize("encoder_class", [PreNormEncoder, BertEncoder])
 def test_an_encoder_of_another_kind(module, shape, encoder_class, tmp_path):

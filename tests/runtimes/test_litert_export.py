@@ -11,23 +11,15 @@ from bert_tf.models import padded
 from bert_tf.runtimes import litert_file
 from bert_tf.runtimes.export import export_file
 from bert_tf.runtimes.tracing import trace
-from tests.inference.test_served_folders import LENGTH
-from tests.runtimes.runtime_models import KINDS, make, rows
+from tests.inference.model_folders import KINDS, LENGTH, make, rows
 from tests.runtimes.test_onnx_export import assert_near, expected_of
 
 
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
-        ("classes", {}),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                *((kind, {}) for kind in KINDS if kind != "classes"),
-                ("tags", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
-                ("classes", {"causal": True}),
-            )
-        ),
+        pytest.param(*case, marks=[pytest.mark.slow] * (case[0] != "classes"))
+        for case in KINDS
     ],
 )
 def test_every_kind_of_model(kind, changes, eagerly, tmp_path):

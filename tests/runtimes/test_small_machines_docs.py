@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.documents import ROOT, blocks
-from tests.runtimes.runtime_models import LABELS, make
+from tests.inference.model_folders import LABELS, make
 
 PAGE = "docs/small_machines.md"
 

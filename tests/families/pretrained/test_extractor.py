@@ -269,7 +269,7 @@ def test_weights_that_are_not_finite():
     encoder.embeddings.word_table.assign(table)
     extractor = Extractor(encoder, TOKENIZER, Settings())
     assert len(list(extractor.chunks(["the cat"]))) == 1
-    with pytest.raises(UserError, match=r"texts\[0\] or one behind it: what"):
+    with pytest.raises(UserError, match=r"texts\[0\] or a later text"):
         next(extractor.chunks(["the cat", "the dog"]))
 
 

@@ -10,7 +10,6 @@ from bert_tf.families.model_folder import save_model
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.task_model import TaskModel
-from bert_tf.families.text_classification.kinds import SentenceTask
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
@@ -22,43 +21,39 @@ from bert_tf.models import (
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from tests.finetuning.sentence_runs import model_folder, tokenizer
-from tests.inference.test_served_folders import LENGTH, sentence_facts
+from tests.inference.serving_models import text_config
 from tests.model_helpers import fill
 
+LENGTH = 16
 LABELS = ("bad", "good", "so")
 TAGS = ("O", "B-LOC", "I-LOC")
-MOOD = SentenceTask(name="mood", data=None, labels=LABELS)
+CLASSES = text_config(labels=LABELS, max_seq_length=LENGTH)
+PAIRS = text_config(labels=LABELS, max_seq_length=LENGTH, num_texts=2)
 HEADS = {
-    "classes": (
-        lambda: sentence_facts(MOOD, 3, 1),
-        lambda encoder: bert_classifier(encoder, 3),
-    ),
-    "regression": (
-        lambda: sentence_facts(
-            SentenceTask(name="much", data=None),
-            1,
-            2,
-            labels=(),
-            label_kind="regression",
-        ),
-        lambda encoder: bert_classifier(encoder, 1),
-    ),
+    "classes": (CLASSES, lambda encoder: bert_classifier(encoder, 3)),
+    "pairs": (PAIRS, lambda encoder: bert_classifier(encoder, 3)),
     "span": (
-        lambda: QuestionAnsweringConfig(
-            "squad", (), LENGTH, 4, 4, 5, 6, False, 0.0
-        ),
+        QuestionAnsweringConfig("squad", (), LENGTH, 4, 4, 5, 6, False, 0.0),
         bert_span_labeler,
     ),
     "tags": (
-        lambda: TokenClassificationConfig("tags", TAGS, LENGTH, "sentence", 0),
+        TokenClassificationConfig("tags", TAGS, LENGTH, "sentence", 0),
         lambda encoder: bert_token_classifier(encoder, len(TAGS)),
     ),
     "choice": (
-        lambda: MultipleChoiceConfig("swag", (), LENGTH, False),
+        MultipleChoiceConfig("swag", (), LENGTH, False),
         bert_multiple_choice,
     ),
 }
-KINDS = (*HEADS, "pretrained", "encoder")
+# Of every kind a model, and of every way of computing.
+KINDS = (
+    ("classes", {"hidden_act": "gelu_erf"}),
+    ("span", {}),
+    ("tags", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
+    ("choice", {"causal": True}),
+    ("pretrained", {}),
+    ("encoder", {"causal": True}),
+)
 
 
 def make(root: pathlib.Path, kind: str, **changes) -> pathlib.Path:
@@ -76,7 +71,7 @@ def make(root: pathlib.Path, kind: str, **changes) -> pathlib.Path:
         return folder
     facts, build = HEADS[kind]
     model = TaskModel(build(BertEncoder.from_checkpoint(start)))
-    save_model(folder, fill(model, seed=5, scale=0.5), tokenizer(), facts())
+    save_model(folder, fill(model, seed=5, scale=0.5), tokenizer(), facts)
     return folder
 
 
@@ -85,12 +80,12 @@ def rows(count: int, length: int, seed: int = 0) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     lengths = random.integers(2, length + 1, count)
     lengths[0] = length
-    kept = np.arange(length) < lengths[:, None]
+    mask = np.arange(length) < lengths[:, None]
     size = (count, length)
     known = len(tokenizer().vocabulary)
     inputs = {
-        "input_ids": random.integers(0, known, size) * kept,
-        "input_mask": kept,
-        "segment_ids": random.integers(0, 2, size) * kept,
+        "input_ids": random.integers(0, known, size) * mask,
+        "input_mask": mask,
+        "segment_ids": random.integers(0, 2, size) * mask,
     }
     return {name: values.astype(np.int32) for name, values in inputs.items()}

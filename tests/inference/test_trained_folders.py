@@ -1,0 +1,92 @@
+"""A trained folder answers in Python and for files as its run scored it."""
+
+import json
+
+import pytest
+
+from bert_tf.inference.load import load
+from bert_tf.inference.predict import predict_file
+from tests.contracts.task_cases import Finished
+from tests.run_folders import answer_lines
+
+FILES = ("classes", "choices", "numbers", "several_labels", "windows", "pairs")
+FILES = (*FILES, "questions_in_a_table")
+
+
+def near(value):
+    return pytest.approx(value, abs=1e-5)
+
+
+def assert_same_answer(answer, line):
+    """That an answer in Python is the line of a run's prediction."""
+    predicted = line["prediction"]
+    if "score" in answer and "context" not in line:
+        assert answer["score"] == near(predicted)
+        return
+    for name in ("label", "labels", "choice", "answer"):
+        if name in answer and name != "answer":
+            assert answer[name] == predicted
+    if "context" in line and "probabilities" not in line:
+        assert answer["answer"] == predicted
+        assert [answer[n] for n in ("start", "end")] == [
+            line[n] for n in ("start", "end")
+        ]
+        return
+    shares = answer["probabilities"]
+    if isinstance(shares, dict):
+        shares = list(shares.values())
+    assert shares == near(line["probabilities"])
+
+
+@pytest.fixture(scope="module")
+def finished(request, finish_case) -> Finished:
+    """A run, made before a test computes without graphs."""
+    return finish_case(request.param)
+
+
+@pytest.mark.parametrize(
+    "finished",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (n > 1))
+        for n, name in enumerate(FILES)
+    ],
+    indirect=True,
+)
+def test_a_dev_file_is_answered_as_by_the_run(finished, tmp_path, eagerly):
+    run = finished
+    dev = run.case.train_path(run.files).with_name(run.case.files[1])
+    predict_file(run.folder, dev, tmp_path / "out.jsonl")
+    text = (tmp_path / "out.jsonl").read_text(encoding="utf-8")
+    answers = [json.loads(line) for line in text.splitlines()]
+    lines = answer_lines(run.folder)
+    for answer, line in zip(answers, lines, strict=True):
+        assert_same_answer(answer, line)
+    assert len({json.dumps(line["prediction"]) for line in lines}) > 1
+
+
+@pytest.mark.parametrize("finished", ["questions"], indirect=True)
+def test_questions_are_answered_as_by_the_run(finished, eagerly):
+    lines = answer_lines(finished.folder)
+    asked = {n: [line[n] for line in lines] for n in ("question", "context")}
+    answers = load(finished.folder)(**asked)
+    for answer, line in zip(answers, lines, strict=True):
+        assert_same_answer(answer, line)
+
+
+@pytest.mark.parametrize("finished", ["tags"], indirect=True)
+def test_words_are_tagged_as_by_the_run(finished, eagerly):
+    lines = answer_lines(finished.folder)
+    # A word with a hyphen is several words of a raw text.
+    lines = [line for line in lines if "-" not in "".join(line["words"])]
+    texts = [" ".join(line["words"]) for line in lines]
+    found = 0
+    for answer, line in zip(load(finished.folder)(texts), lines, strict=True):
+        tagged = zip(line["words"], line["predictions"], strict=True)
+        expected = [(w, tag[2:]) for w, tag in tagged if tag != "O"]
+        assert expected == [
+            (word, entity["label"])
+            for entity in answer["entities"]
+            for word in entity["text"].split()
+        ]
+        found += len(expected)
+    assert found > 3
