@@ -1,9 +1,9 @@
-"""Distillation: a student that is trained to do as a larger teacher does.
+"""Knowledge distillation: a student is trained to imitate a larger teacher.
 
-What is compared are the distributions over tokens or labels, softened (Hinton
-et al. 2015, section 2), the directions of the last hidden states (Sanh et al.
-2019, section 3), and layer by layer hidden states and attention scores (Jiao
-et al. 2020, section 3.1).
+The losses compare softened distributions over tokens or labels (Hinton et al.
+2015, section 2), the directions of the last hidden states (Sanh et al. 2019,
+section 3), and hidden states and attention scores layer by layer (Jiao et al.
+2020, section 3.1).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,6 @@ from keras import ops, tree
 
 from bert_tf.compat import custom_gradient
 from bert_tf.errors import UserError
-from bert_tf.layers import attention_adder
 from bert_tf.partly_trained import PartlyTrained
 from bert_tf.teacher_settings import (
     LAYER_TERMS,
@@ -23,64 +22,65 @@ from bert_tf.teacher_settings import (
 )
 
 TEACHER = "teacher"
-# Of cosines; no hidden state behind layer normalisation is as short.
+# Keeps the cosine of zero vectors finite.
 _EPSILON = 1e-8
 
 
 def soft_target_loss(logits: Any, targets: Any, temperature: float) -> Any:
-    """The divergence of a student's distribution from its teacher's.
+    """Computes T^2 KL(softmax(targets / T) || softmax(logits / T)).
 
-    T^2 KL(softmax(targets / T) || softmax(logits / T)), so that the size of
-    its gradient does not depend on T (Hinton et al. 2015, section 2).
+    The factor T^2 makes the gradient's magnitude independent of T (Hinton et
+    al. 2015, section 2).
 
     Args:
-      logits: [..., C], the student's.
-      targets: [..., C], the teacher's; they get no gradient.
+      logits: [..., C], of the student.
+      targets: [..., C], of the teacher; no gradient flows into them.
       temperature: T.
 
     Returns:
       float32 [...].
     """
 
-    # The gradient needs one array of the size of the logits.
+    # A custom gradient keeps one array of the size of the logits.
     @custom_gradient
     def divergence(logits: Any) -> Any:
-        own = ops.log_softmax(ops.cast(logits, "float32") / temperature)
-        theirs = ops.log_softmax(ops.cast(targets, "float32") / temperature)
-        likely = ops.exp(theirs)
-        slope = temperature * (ops.exp(own) - likely)
+        student = ops.log_softmax(ops.cast(logits, "float32") / temperature)
+        teacher = ops.log_softmax(ops.cast(targets, "float32") / temperature)
+        probabilities = ops.exp(teacher)
+        local = temperature * (ops.exp(student) - probabilities)
 
         def gradient(upstream: Any) -> Any:
-            return ops.cast(upstream[..., None] * slope, logits.dtype)
+            return ops.cast(upstream[..., None] * local, logits.dtype)
 
-        # Where a mask hides, the difference is large but finite, times 0.
-        loss = ops.sum(likely * (theirs - own), axis=-1)
+        # At masked classes the difference is large but finite, times 0.
+        loss = ops.sum(probabilities * (teacher - student), axis=-1)
         return temperature**2 * loss, gradient
 
     return divergence(logits)
 
 
 class Distiller(PartlyTrained):
-    """A student and its teacher, seeing the same batches; trains the student.
+    """A student and its frozen teacher, called on the same batches.
 
     Args:
-      student: takes batches and, where layers are compared or tokens' logits
-        are targets, return_all_layers; has an `encoder`.
-      teacher: of the same kind and vocabulary.
-      settings: what of the teacher is learnt.
-      return_all_layers: whether both are called so.
+      student: the model to train; has an `encoder` and accepts the call
+        argument return_all_layers.
+      teacher: a model of the same kind with the same vocabulary.
+      settings: the weights of the losses.
+      return_all_layers: whether to call both with return_all_layers, which
+        comparisons of layers and soft targets of every token need.
 
     Call arguments:
-      batch: that of student and teacher.
-      training: whether the student's dropout is active; the teacher's never is.
+      batch: the batch of both models.
+      training: whether the student's dropout is active; the teacher has none.
 
     Returns:
-      The student's outputs, the teacher's as "teacher", and of each comparison
-      of layers that has a weight its sum over tokens, scalar float32.
+      The student's outputs, the teacher's outputs as "teacher", and for each
+      comparison of layers with a weight its sum over tokens, scalar float32.
 
     Raises:
-      UserError: sizes of the two that cannot be compared, or layers that one of
-        them does not have.
+      UserError: the two have sizes that cannot be compared, or a layer to
+        compare does not exist.
     """
 
     def __init__(
@@ -95,166 +95,166 @@ class Distiller(PartlyTrained):
         self.student, self.teacher = student, teacher
         self.settings = settings
         self.return_all_layers = return_all_layers
-        own, theirs = self.encoder.config, teacher.encoder.config
+        config, teacher_config = self.encoder.config, teacher.encoder.config
         self._compared = settings.compared_layers(
-            own.num_hidden_layers, theirs.num_hidden_layers
+            config.num_hidden_layers, teacher_config.num_hidden_layers
         )
-        for term, size in (
+        for term, name in (
             ("cosine", "hidden_size"),
             ("attention_score", "num_attention_heads"),
         ):
-            sizes = getattr(own, size), getattr(theirs, size)
-            if settings.weight(term) and sizes[0] != sizes[1]:
+            size, other = getattr(config, name), getattr(teacher_config, name)
+            if settings.weight(term) and size != other:
                 raise UserError(
-                    f"`teacher`={settings.teacher}: its {size} is {sizes[1]} "
-                    f"and the student's {sizes[0]}, so {term}_weight="
+                    f"`teacher`={settings.teacher}: its {name} is {other} "
+                    f"and the student's {size}, so {term}_weight="
                     f"{settings.weight(term)} has nothing to compare; give "
                     f"{term}_weight=0."
                 )
         self.widen = None
         if settings.hidden_state_weight:
-            stddev = own.initializer_range
             self.widen = keras.layers.Dense(
-                theirs.hidden_size,
+                teacher_config.hidden_size,
                 kernel_initializer=keras.initializers.TruncatedNormal(
-                    stddev=stddev
+                    stddev=config.initializer_range
                 ),
                 dtype=self.dtype_policy,
                 name="widen",
             )
-            self.widen.build((None, None, own.hidden_size))
+            self.widen.build((None, None, config.hidden_size))
         self.built = True
 
     @property
     def encoder(self) -> Any:
-        """The student's."""
+        """The student's encoder."""
         return self.student.encoder
 
     def untrained(self) -> Sequence[keras.Variable]:
-        """What the student does not train either."""
+        """Returns the variables that the student does not train."""
         return self.student.non_trainable_variables
 
     def call(
         self, batch: Mapping[str, Any], training: bool | None = None
     ) -> dict[str, Any]:
-        """Has both compute a batch; see the class."""
+        """Calls both models on a batch and compares them; see the class."""
         layers = self.return_all_layers
-        own = self.student(batch, training=training, return_all_layers=layers)
-        theirs = tree.map_structure(
+        outputs = self.student(
+            batch, training=training, return_all_layers=layers
+        )
+        targets = tree.map_structure(
             ops.stop_gradient,
             self.teacher(batch, training=False, return_all_layers=layers),
         )
         if not self.settings.compares_layers:
-            return {**own, TEACHER: theirs}
-        return {**own, TEACHER: theirs, **self._compare(batch, own, theirs)}
+            return {**outputs, TEACHER: targets}
+        sums = self._compare(batch, outputs, targets)
+        return {**outputs, TEACHER: targets, **sums}
 
     def _compare(
         self,
         batch: Mapping[str, Any],
-        own: Mapping[str, Any],
-        theirs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        targets: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """The comparisons of layers, each summed over the tokens."""
-        length = (
-            batch["input_mask"].shape[-1] or ops.shape(batch["input_mask"])[-1]
-        )
-        # Several texts of a row are rows here.
-        mask = ops.reshape(batch["input_mask"], (-1, length))
-        real = ops.cast(ops.not_equal(mask, 0), "float32")
-        own_states, their_states = (
-            [outputs["embedding_output"], *outputs["all_encoder_layers"]]
-            for outputs in (own, theirs)
+        """Computes the comparisons of layers, each summed over the tokens."""
+        mask = batch["input_mask"]
+        # The choices of a row are rows of the encoder's outputs.
+        mask = ops.reshape(mask, (-1, mask.shape[-1] or ops.shape(mask)[-1]))
+        is_token = ops.cast(ops.not_equal(mask, 0), "float32")
+        states, teacher_states = (
+            [each["embedding_output"], *each["all_encoder_layers"]]
+            for each in (outputs, targets)
         )
         pairs = list(enumerate(self._compared))
         sums = {}
         if self.settings.cosine_weight:
-            cosine = _cosine(own_states[-1], their_states[-1])
-            sums["cosine_loss"] = ops.sum(real * (1.0 - cosine))
+            cosine = _cosine(states[-1], teacher_states[-1])
+            sums["cosine_loss"] = ops.sum(is_token * (1.0 - cosine))
         if self.widen is not None:
-            states = [(0, 0), *((a + 1, b + 1) for a, b in pairs)]
             sums["hidden_state_loss"] = sum(
                 ops.sum(
-                    real
+                    is_token
                     * _mean_square(
-                        self.widen(own_states[a]), their_states[b], axis=-1
+                        self.widen(states[a]), teacher_states[b], axis=-1
                     )
                 )
-                for a, b in states
+                for a, b in [(0, 0), *((a + 1, b + 1) for a, b in pairs)]
             )
         if self.settings.attention_score_weight:
-            adder = attention_adder(
-                mask, batch.get("sequence_ids"), self.encoder.config.causal
+            encoders = self.encoder, self.teacher.encoder
+            biases, teacher_biases = (
+                encoder.attention_adders(mask, batch.get("sequence_ids"))
+                for encoder in encoders
             )
-            seen = ops.cast(ops.equal(adder, 0.0), "float32")
-            # Of each query the mean over heads and the keys that it sees.
-            shares = real[:, None, :, None] * seen
-            counts = ops.sum(seen, axis=-1, keepdims=True)
-            shares = shares / ops.maximum(counts, 1.0)
-            blocks = self.encoder.blocks, self.teacher.encoder.blocks
-            sums["attention_score_loss"] = sum(
-                ops.sum(
-                    shares
-                    * _mean_square(
-                        blocks[0][a].scores(own_states[a]),
-                        blocks[1][b].scores(their_states[b]),
-                        axis=1,
-                        keepdims=True,
-                    )
+            total = 0.0
+            for a, b in pairs:
+                visible = ops.logical_and(
+                    ops.equal(biases[a], 0.0), ops.equal(teacher_biases[b], 0.0)
                 )
-                for a, b in pairs
-            )
+                visible = ops.cast(visible, "float32")
+                # The mean over heads and the keys that a query attends to.
+                counts = ops.sum(visible, axis=-1, keepdims=True)
+                shares = is_token[:, None, :, None] * visible
+                shares = shares / ops.maximum(counts, 1.0)
+                error = _mean_square(
+                    encoders[0].blocks[a].scores(states[a]),
+                    encoders[1].blocks[b].scores(teacher_states[b]),
+                    axis=1,
+                    keepdims=True,
+                )
+                total = total + ops.sum(shares * error)
+            sums["attention_score_loss"] = total
         return sums
 
 
-def _cosine(one: Any, other: Any) -> Any:
-    """The cosine of the angle of vectors, float32 [...] of [..., H]."""
-    one, other = (ops.cast(each, "float32") for each in (one, other))
-    squares = ops.sum(ops.square(one), -1) * ops.sum(ops.square(other), -1)
-    return ops.sum(one * other, -1) / ops.sqrt(ops.maximum(squares, _EPSILON))
+def _cosine(x: Any, y: Any) -> Any:
+    """Returns the cosine similarity of vectors, float32 [...] of [..., H]."""
+    x, y = ops.cast(x, "float32"), ops.cast(y, "float32")
+    squares = ops.sum(ops.square(x), -1) * ops.sum(ops.square(y), -1)
+    return ops.sum(x * y, -1) / ops.sqrt(ops.maximum(squares, _EPSILON))
 
 
-def _mean_square(
-    one: Any, other: Any, axis: int, keepdims: bool = False
-) -> Any:
-    """The mean of squared differences along an axis, float32."""
-    difference = ops.cast(one, "float32") - ops.cast(other, "float32")
+def _mean_square(x: Any, y: Any, axis: int, keepdims: bool = False) -> Any:
+    """Returns the mean of squared differences along an axis, float32."""
+    difference = ops.cast(x, "float32") - ops.cast(y, "float32")
     return ops.mean(ops.square(difference), axis=axis, keepdims=keepdims)
 
 
 class DistillationObjective:
-    """The objective of a training, and what is learnt from a teacher besides.
+    """The `Objective` of a `Distiller`: labels, and terms of the teacher.
 
-    As `Objective` in bert_tf/training/step.py, of a `Distiller`'s outputs. Each
-    mean loss is times its weight, so that their sum is what is minimised.
+    `normalise` multiplies each mean loss by its weight, so that their sum is
+    the loss to minimise.
 
     Args:
-      objective: what the student is trained for without a teacher; for soft
-        targets it has `soft_target_weight` and `soft_target_loss`, as those in
-        bert_tf/pretraining/objective.py do.
+      objective: the student's objective on labels. For soft targets it has
+        `soft_target_weight` and `soft_target_loss`, as `LanguageModeling` in
+        bert_tf/pretraining/objective.py.
       settings: the weights.
 
     Raises:
-      UserError: soft targets have a weight, and the objective has none.
+      UserError: soft targets have a weight, but the objective has no
+        `soft_target_loss`.
     """
 
     def __init__(self, objective: Any, settings: TeacherSettings) -> None:
         self.objective = objective
         self.settings = settings
         self._terms = [t for t in LAYER_TERMS if settings.weight(t)]
-        soft = bool(settings.soft_target_weight)
-        if soft and not hasattr(objective, "soft_target_loss"):
+        if settings.soft_target_weight and not hasattr(
+            objective, "soft_target_loss"
+        ):
             raise UserError(
                 f"{type(objective).__name__}: has no soft_target_loss, so "
                 "there are no soft targets; give soft_target_weight=0, or "
                 "derive it from PretrainingObjective of "
                 "bert_tf.pretraining.objective."
             )
-        self._soft = soft
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The objective's, and the number of tokens for each comparison."""
+        """Returns the objective's, and for comparisons the number of tokens."""
         weights = dict(self.objective.loss_weights(batch))
-        if self._soft:
+        if self.settings.soft_target_weight:
             weights[f"{SOFT_TARGET}_loss"] = self.objective.soft_target_weight(
                 batch
             )
@@ -264,10 +264,10 @@ class DistillationObjective:
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, tuple[Any, Any]]]:
-        """Sums of each loss, and the objective's metrics."""
+        """Returns the sum of each loss, and the objective's metrics."""
         losses, metrics = self.objective(outputs, batch)
         losses = dict(losses)
-        if self._soft:
+        if self.settings.soft_target_weight:
             losses[f"{SOFT_TARGET}_loss"] = self.objective.soft_target_loss(
                 outputs, outputs[TEACHER], batch, self.settings.temperature
             )
@@ -278,16 +278,15 @@ class DistillationObjective:
     def normalise(
         self, losses: Mapping[str, Any], weights: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The mean of each loss, times its weight."""
-        of_labels = self.objective.normalise(losses, weights)
+        """Returns the mean of each loss times its weight."""
         means = {
-            # "loss" is the sum of all in the numbers of a run.
+            # "loss" is the total in the history of a run.
             "label_loss" if name == "loss" else name: (
                 self.settings.label_weight * mean
             )
-            for name, mean in of_labels.items()
+            for name, mean in self.objective.normalise(losses, weights).items()
         }
-        for term in (*self._terms, *[SOFT_TARGET] * self._soft):
+        for term in filter(self.settings.weight, (*LAYER_TERMS, SOFT_TARGET)):
             name = f"{term}_loss"
             mean = losses[name] / weights[name]
             means[name] = self.settings.weight(term) * mean

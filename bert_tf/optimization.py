@@ -1,10 +1,8 @@
-"""Learning-rate schedule and optimizers of BERT.
+"""The learning-rate schedule and the optimizers of BERT.
 
-Rules and their sources:
-  adamw  Loshchilov and Hutter 2019 with Kingma and Ba's bias correction, or
-         without it as in google-research/bert, optimization.py.
-  lamb   You et al. 2020, "Large batch optimization for deep learning",
-         algorithm 2.
+AdamW (Loshchilov and Hutter 2019) with the bias correction of Kingma and Ba, or
+without it as in google-research/bert, optimization.py; and LAMB (You et al.
+2020, "Large batch optimization for deep learning", algorithm 2).
 """
 
 import contextlib
@@ -25,17 +23,17 @@ from bert_tf.recipe import Limits
 class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up from 0, then linear decay to 0 at the last step.
 
-    As in google-research/bert, optimization.py: the first step has rate 0,
-    and the decay counts from step 0, so that the rate at the end of the
-    warm-up falls to learning_rate * (1 - warmup_steps / total_steps). In
+    As in google-research/bert, optimization.py, the first step has rate 0 and
+    the decay counts from step 0, so that the rate drops to
+    learning_rate * (1 - warmup_steps / total_steps) after the warm-up. In
     google-research/electra, model/optimization.py, the rate is the product of
-    both, so that it does not fall there and stays below the peak.
+    warm-up and decay, which is continuous and stays below the peak.
 
     Args:
       learning_rate: the peak rate.
       total_steps: number of steps until the rate is 0.
       warmup_steps: number of warm-up steps.
-      multiplied: whether the warm-up multiplies the decay, as for ELECTRA.
+      multiplied: whether to multiply warm-up and decay, as ELECTRA does.
     """
 
     def __init__(
@@ -56,10 +54,10 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.multiplied = multiplied
 
     def __call__(self, step: Any) -> Any:
-        """The rate of a step, counted from 0: scalar float32."""
+        """Returns the rate of a step, counted from 0: scalar float32."""
         step = ops.cast(step, "float32")
-        left = ops.maximum(self.total_steps - step, 0.0)
-        rate = self.learning_rate * left / self.total_steps
+        remaining = ops.maximum(self.total_steps - step, 0.0)
+        rate = self.learning_rate * remaining / self.total_steps
         if self.warmup_steps == 0:
             return rate
         if self.multiplied:
@@ -68,23 +66,23 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         return ops.where(step < self.warmup_steps, warming, rate)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor arguments."""
+        """Returns the constructor arguments."""
         return {
             "learning_rate": self.learning_rate,
             "total_steps": self.total_steps,
             "warmup_steps": self.warmup_steps,
-            # Files of other schedules stay as they were.
+            # Files without `multiplied` stay byte-identical.
             **({"multiplied": True} if self.multiplied else {}),
         }
 
 
 def is_excluded(path: str) -> bool:
-    """Whether a variable takes neither weight decay nor LAMB's trust ratio.
+    """Returns whether a variable has neither weight decay nor a trust ratio.
 
-    The variables that google-research/bert excludes by the pattern
-    LayerNorm|layer_norm|bias. Only the variable's own name is searched for
-    "bias" and only its layer's name for the other two, so that a model that
-    happens to be called "unbiased" still decays.
+    These are the variables that google-research/bert excludes by the pattern
+    LayerNorm|layer_norm|bias. "bias" is searched for in the variable's name
+    only and the other two in its layer's name only, so that a model named
+    "unbiased" still decays.
 
     Args:
       path: a Keras variable's path, such as "bert/layer_0/output/bias".
@@ -94,12 +92,11 @@ def is_excluded(path: str) -> bool:
 
 
 class BertOptimizer(compat.Optimizer):
-    """What `AdamW` and `Lamb` share: moments, exclusions and clipping.
+    """Adam with decoupled weight decay; the base of `AdamW` and `Lamb`.
 
-    The gradients are clipped by their global norm after the sum over
-    replicas. (Keras' own `global_clipnorm` clips each replica's share before
-    the sum, which with n replicas lets a norm of up to n times the threshold
-    through.)
+    Gradients are clipped by their global norm after the sum over replicas.
+    Keras' `global_clipnorm` clips the gradients of each replica before the
+    sum, so that n replicas exceed the threshold up to n times.
 
     Args:
       learning_rate: a float or a Keras schedule.
@@ -107,8 +104,8 @@ class BertOptimizer(compat.Optimizer):
       beta_1: decay rate of the first moment.
       beta_2: decay rate of the second moment.
       epsilon: added to the square root of the second moment.
-      clip_norm: largest global norm of the gradients; None clips nothing.
-      bias_correction: whether the moments are corrected for starting at 0.
+      clip_norm: largest global norm of the gradients; None for no clipping.
+      bias_correction: whether to correct the moments for starting at 0.
       name: name of the optimizer.
     """
 
@@ -131,11 +128,11 @@ class BertOptimizer(compat.Optimizer):
         self.epsilon = epsilon
         self.clip_norm = clip_norm
         self.bias_correction = bias_correction
-        # In an object that Keras does not track.
+        # A namespace, since Keras would track the tensors of an attribute.
         self._shared = types.SimpleNamespace(corrections=None)
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Creates the moments of the variables to optimize."""
+        """Creates the moments of the variables."""
         if self.built:
             return
         super().build(variables)
@@ -155,7 +152,7 @@ class BertOptimizer(compat.Optimizer):
 
     @contextlib.contextmanager
     def sharing(self) -> Iterator[None]:
-        """Computes the bias corrections once, for all variables in it."""
+        """Computes the bias corrections once for all updates in its scope."""
         if self.bias_correction:
             self._shared.corrections = self._bias_corrections()
         try:
@@ -164,17 +161,17 @@ class BertOptimizer(compat.Optimizer):
             self._shared.corrections = None
 
     def _bias_corrections(self) -> tuple[Any, Any]:
-        """What both moments are divided by in the next step."""
+        """Returns the divisors of both moments in the next step."""
         step = ops.cast(self.iterations + 1, "float32")
         return (
             1.0 - ops.power(self.beta_1, step),
             1.0 - ops.power(self.beta_2, step),
         )
 
-    def _moments_step(
-        self, gradient: Any, variable: Any
-    ) -> tuple[int, Any, Any]:
-        """Updates both moments; returns index, weight and Adam's direction."""
+    def update_step(
+        self, gradient: Any, variable: Any, learning_rate: Any
+    ) -> None:
+        """Updates one variable and its moments."""
         index = self.index_of(variable)
         gradient = _dense(gradient, tuple(variable.shape))
         gradient = ops.cast(gradient, "float32")
@@ -187,20 +184,24 @@ class BertOptimizer(compat.Optimizer):
         if self.bias_correction:
             scales = self._shared.corrections or self._bias_corrections()
             m, v = m / scales[0], v / scales[1]
-        return index, weight, m / (ops.sqrt(v) + self.epsilon)
+        update = m / (ops.sqrt(v) + self.epsilon)
+        if not self._excluded[index]:
+            update = update + self.weight_decay * weight
+            update = self._scale(update, weight, self._blocks[index])
+        self.assign_sub(variable, ops.cast(learning_rate, "float32") * update)
+
+    def _scale(self, update: Any, weight: Any, blocks: int) -> Any:
+        return update
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor arguments as plain data."""
-        base = super().get_config()
+        """Returns the constructor arguments as plain data."""
+        names = (
+            *("weight_decay", "beta_1", "beta_2", "epsilon", "clip_norm"),
+            *("bias_correction", "name"),
+        )
         return {
-            "learning_rate": base["learning_rate"],
-            "weight_decay": self.weight_decay,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "clip_norm": self.clip_norm,
-            "bias_correction": self.bias_correction,
-            "name": self.name,
+            "learning_rate": super().get_config()["learning_rate"],
+            **{name: getattr(self, name) for name in names},
         }
 
 
@@ -208,43 +209,27 @@ class BertOptimizer(compat.Optimizer):
 class AdamW(BertOptimizer):
     """Adam with decoupled weight decay: w -= lr * (adam(g) + decay * w)."""
 
-    def update_step(
-        self, gradient: Any, variable: Any, learning_rate: Any
-    ) -> None:
-        """Updates one variable."""
-        index, weight, update = self._moments_step(gradient, variable)
-        if not self._excluded[index]:
-            update = update + self.weight_decay * weight
-        self.assign_sub(variable, ops.cast(learning_rate, "float32") * update)
-
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Lamb(BertOptimizer):
     """LAMB: each layer's update is scaled by ||w|| / ||update||.
 
-    The decay is part of the update that the trust ratio scales, as in
-    algorithm 2; biases and layer normalisation take neither. A fused query,
-    key, value kernel counts as the three layers it is made of.
+    The trust ratio scales the weight decay too, as in algorithm 2. Biases and
+    layer normalisation have neither. A fused query, key and value kernel counts
+    as three layers.
     """
 
-    def update_step(
-        self, gradient: Any, variable: Any, learning_rate: Any
-    ) -> None:
-        """Updates one variable."""
-        index, weight, update = self._moments_step(gradient, variable)
-        if not self._excluded[index]:
-            update = update + self.weight_decay * weight
-            update = update * trust_ratio(weight, update, self._blocks[index])
-        self.assign_sub(variable, ops.cast(learning_rate, "float32") * update)
+    def _scale(self, update: Any, weight: Any, blocks: int) -> Any:
+        return update * trust_ratio(weight, update, blocks)
 
 
 def trust_ratio(weight: Any, update: Any, blocks: int) -> Any:
-    """||weight|| / ||update|| for each block of columns, 1 where either is 0.
+    """Returns ||weight|| / ||update|| of each block, 1 where either is 0.
 
     Args:
       weight: float32 [..., K].
       update: float32 [..., K].
-      blocks: number of equal blocks that the last axis is made of.
+      blocks: number of equal blocks that the last axis consists of.
 
     Returns:
       float32 scalar for one block, [K] for more.
@@ -267,7 +252,7 @@ def trust_ratio(weight: Any, update: Any, blocks: int) -> Any:
 
 
 def global_norm(gradients: Sequence[Any]) -> Any:
-    """The Euclidean norm of all gradients together: scalar float32."""
+    """Returns the Euclidean norm of all gradients together: scalar float32."""
     squares = [
         ops.sum(ops.square(ops.cast(_dense(g, (-1,)), "float32")))
         for g in gradients
@@ -276,11 +261,10 @@ def global_norm(gradients: Sequence[Any]) -> Any:
 
 
 def _dense(gradient: Any, shape: tuple[int, ...]) -> Any:
-    """Turns TensorFlow's IndexedSlices into a tensor, repeated rows added.
+    """Converts TensorFlow's IndexedSlices to a tensor; repeated rows add up.
 
-    Keras' own operations take the rows one by one: the square of a row that
-    occurs twice would be a^2 + b^2 in place of (a + b)^2. A reshape makes a
-    tensor of them, and costs nothing for what is a tensor already.
+    Keras' operations square repeated rows separately, a^2 + b^2 in place of
+    (a + b)^2. The reshape converts them, and is free for a dense gradient.
     """
     return ops.reshape(gradient, shape)
 
@@ -307,7 +291,7 @@ def adamw(
       beta_1: decay rate of the first moment.
       beta_2: decay rate of the second moment.
       epsilon: added to the square root of the second moment.
-      clip_norm: largest global norm of the gradients; None clips nothing.
+      clip_norm: largest global norm of the gradients; None for no clipping.
       bias_correction: False is the rule of google-research/bert.
       warmup_times_decay: True is the schedule of google-research/electra; see
         `LinearWarmupDecay`.
@@ -315,19 +299,17 @@ def adamw(
     Raises:
       UserError: a value is out of range.
     """
+    steps = warmup_steps(warmup, total_steps)
     return AdamW(
         LinearWarmupDecay(
-            learning_rate,
-            total_steps,
-            warmup_steps(warmup, total_steps),
-            warmup_times_decay,
+            learning_rate, total_steps, steps, warmup_times_decay
         ),
-        weight_decay=weight_decay,
-        beta_1=beta_1,
-        beta_2=beta_2,
-        epsilon=epsilon,
-        clip_norm=clip_norm,
-        bias_correction=bias_correction,
+        weight_decay,
+        beta_1,
+        beta_2,
+        epsilon,
+        clip_norm,
+        bias_correction,
     )
 
 
@@ -343,23 +325,21 @@ def lamb(
     warmup_times_decay: bool = False,
 ) -> Lamb:
     """LAMB with linear warm-up and decay; arguments as `adamw`."""
+    steps = warmup_steps(warmup, total_steps)
     return Lamb(
         LinearWarmupDecay(
-            learning_rate,
-            total_steps,
-            warmup_steps(warmup, total_steps),
-            warmup_times_decay,
+            learning_rate, total_steps, steps, warmup_times_decay
         ),
-        weight_decay=weight_decay,
-        beta_1=beta_1,
-        beta_2=beta_2,
-        epsilon=epsilon,
-        clip_norm=clip_norm,
+        weight_decay,
+        beta_1,
+        beta_2,
+        epsilon,
+        clip_norm,
     )
 
 
 def warmup_steps(warmup: float | int, total_steps: int) -> int:
-    """A number of warm-up steps from a share (below 1) or a number.
+    """Returns the number of warm-up steps of a share (below 1) or a number.
 
     Raises:
       UserError: warmup is negative, or neither a share nor a whole number.

@@ -1,4 +1,4 @@
-"""Frozen dataclasses of settings: strict to read, typed to override."""
+"""Frozen dataclasses of settings with limits: strict JSON, typed overrides."""
 
 import dataclasses
 import json
@@ -18,21 +18,21 @@ _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The values of a field; nothing is checked where nothing is given.
+    """The valid values of a field; without arguments every value is valid.
 
     Attributes:
       at_least: the smallest number, or a function of the settings.
-      above: what a number must be above.
+      above: exclusive lower bound of a number.
       at_most: the largest number, or a function of the settings.
-      below: what a number must be below.
-      or_exactly: a number outside of these bounds that is valid too.
+      below: exclusive upper bound of a number.
+      or_exactly: a valid number outside these bounds.
       choices: the valid values; an empty one is not listed in errors.
       not_empty: whether a string needs at least one character.
       unused: whether the field must keep its default.
-      requires: a field that must differ from its default where this one does,
-        or `field=value`, what it must be then; settings that lack the field
-        require nothing.
-      excludes: a field that must keep its default where this one does not.
+      requires: a field that must differ from its default if this one does, or
+        `field=value`, its required value; ignored by settings without the
+        field.
+      excludes: a field that must keep its default unless this one does.
       why: the reason for a bound that is a function or for `excludes`, a
         format string with the names of fields.
     """
@@ -50,7 +50,7 @@ class Limits:
     why: str = ""
 
     def allow(self, value: Any) -> bool:
-        """Whether a value is valid; a number is finite where one is limited."""
+        """Returns whether a value is valid; a bounded number must be finite."""
         if self.choices:
             return value in self.choices
         if self.not_empty:
@@ -88,7 +88,7 @@ class Limits:
         return ", ".join(ranges)
 
     def at(self, settings: "Settings | None") -> "Limits":
-        """The same, bounds that are functions evaluated or left out."""
+        """Returns the limits with functions evaluated, or dropped for None."""
         bounds: dict[str, Any] = {
             name: None if settings is None else bound(settings)
             for name in ("at_least", "at_most")
@@ -97,12 +97,12 @@ class Limits:
         return dataclasses.replace(self, **bounds)
 
     def check(self, name: str, value: Any, why: str = "") -> None:
-        """Raises `UserError` on a value outside of these limits."""
+        """Raises `UserError` if a value is outside these limits."""
         if not self.allow(value):
             raise UserError(f"{name} is {value!r}; it takes {self}{why}.")
 
     def check_beside(self, name: str, settings: "Settings") -> None:
-        """Raises `UserError` on a value that does not go with others'."""
+        """Raises `UserError` if a field's value conflicts with other fields."""
         value = getattr(settings, name)
         default = getattr(type(settings), name, value)
         why = f" ({self.why})".format(**vars(settings)) if self.why else ""
@@ -113,20 +113,20 @@ class Limits:
             raise UserError(
                 f"{name}={value}: does not apply to this task; leave it out."
             )
-        other, _, wanted = self.requires.partition("=")
+        other, _, required = self.requires.partition("=")
         if hasattr(settings, other):
-            found = getattr(settings, other)
-            missing = found == getattr(type(settings), other)
-            if str(found) != wanted if wanted else missing:
+            actual = getattr(settings, other)
+            missing = actual == getattr(type(settings), other)
+            if str(actual) != required if required else missing:
                 raise UserError(
                     f"{name}={value}: requires {self.requires}; give {other} "
                     f"too, or leave {name} out."
                 )
         if self.excludes:
-            found = getattr(settings, self.excludes)
-            if found != getattr(type(settings), self.excludes):
+            actual = getattr(settings, self.excludes)
+            if actual != getattr(type(settings), self.excludes):
                 raise UserError(
-                    f"`{name}`={value} and `{self.excludes}`={found}: give "
+                    f"`{name}`={value} and `{self.excludes}`={actual}: give "
                     f"one of the two, not both{why}."
                 )
 
@@ -142,15 +142,15 @@ def setting(
     may_change: bool = False,
     **limits: Any,
 ) -> Any:
-    """A dataclass field: its default, its help text and its `Limits`.
+    """Declares a dataclass field with help text and `Limits`.
 
     Args:
-      default: its default.
-      help_text: its line in the help; the limits without one.
-      may_be_code: whether it takes the path of a Python file, which is run
-        only where the user gives it, not where a recipe's file does.
+      default: the default value.
+      help_text: the line in the help; the limits if empty.
+      may_be_code: whether the value may be the path of a Python file, which is
+        only run if the user names it, never because a recipe's file does.
       may_change: whether a run may be resumed with another value.
-      **limits: of `Limits`, by name.
+      **limits: the attributes of `Limits`.
     """
     declared = Limits(**limits)
     metadata = {
@@ -163,12 +163,12 @@ def setting(
 
 
 def like(recipe: "type[Settings]", name: str, **changes: Any) -> Any:
-    """A dataclass field as other settings declare it.
+    """Declares a dataclass field like that of other settings.
 
     Args:
-      recipe: the settings that declare it.
-      name: of the field.
-      **changes: the `default`, the `help_text` or limits that are others here.
+      recipe: the settings that declare the field.
+      name: the name of the field.
+      **changes: a different `default`, `help_text` or limits.
     """
     field = recipe.__dataclass_fields__[name]
     metadata = dict(field.metadata)
@@ -196,9 +196,9 @@ def _parse(source: str, name: str, kind: type, text: str) -> Any:
 
 
 def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
-    """Returns a value of a field's type, of one that NumPy has for it too.
+    """Converts a value to a field's type, also from NumPy's scalar types.
 
-    A whole number will do for a float, and a list for a tuple.
+    An integer is valid for a float, and a list for a tuple.
 
     Raises:
       UserError: the value is of another type.
@@ -228,17 +228,15 @@ def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Base of every recipe: a flat set of fields.
+    """Base of every recipe: a flat set of fields with limits.
 
-    Each is an int, float, bool or str, or a tuple of these.
-
-    A subclass is a frozen dataclass whose fields are made with `setting`,
-    which declares the limits of each. Recipes are composed: their bases are
-    the parts, each with the settings of one subject.
+    A subclass is a frozen dataclass whose fields are an int, float, bool or
+    str, or a tuple of these, declared by `setting`. Recipes are composed by
+    inheritance from parts, each with the settings of one subject.
 
     Args of a subclass's class statement:
-      defaults: name to default of settings of its bases.
-      unused: names of settings of its bases that do not apply to it.
+      defaults: name to default of inherited settings.
+      unused: names of inherited settings that do not apply.
     """
 
     def __init_subclass__(
@@ -259,7 +257,7 @@ class Settings:
             setattr(cls, name, changed)
 
     def __post_init__(self) -> None:
-        """Raises `UserError` on a value that a field does not take."""
+        """Raises `UserError` on a value outside the limits of its field."""
         limits = {
             field.name: field.metadata.get("limits", _NO_LIMITS)
             for field in dataclasses.fields(self)
@@ -270,7 +268,6 @@ class Settings:
             each.check_beside(name, self)
 
     def _check(self, name: str, good: bool, takes: str) -> None:
-        """Raises `UserError` if a field's value is not good."""
         if not good:
             raise UserError(
                 f"{name} is {getattr(self, name)!r}; it takes {takes}."
@@ -278,7 +275,7 @@ class Settings:
 
     @classmethod
     def kinds(cls) -> dict[str, type]:
-        """The type of each field, by name, in the order of declaration."""
+        """Returns field name to type, in the order of declaration."""
         hints = typing.get_type_hints(cls)
         return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
@@ -295,11 +292,11 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str) -> Self:
-        """Builds the settings from a mapping, refusing unknown keys.
+        """Builds the settings from a mapping, rejecting unknown keys.
 
         Args:
-          values: field name to value; fields left out take their default.
-          source: what the values come from, for the error line.
+          values: field name to value; missing fields take their default.
+          source: the origin of the values, for errors.
 
         Raises:
           UserError: an unknown key, a missing one or a value of a wrong type.
@@ -327,19 +324,22 @@ class Settings:
         assignments: Sequence[str] = (),
         source: str = "`assignments`",
     ) -> Self:
-        """Reads the settings from a JSON file, under what is assigned.
+        """Reads the settings from a JSON file and applies `key=value` texts.
 
-        See `from_dict` and `override`.
+        Args:
+          path: the JSON file, see `from_dict`.
+          assignments: see `override`.
+          source: the origin of the assignments, for errors.
 
         Raises:
-          UserError: the same, or the file names a Python file to run.
+          UserError: see `from_dict` and `override`, or the file names a Python
+            file to run.
         """
         stored = cls.from_dict(read_json_object(path), str(path))
         settings = stored.override(assignments, source)
-        given = {each.partition("=")[0].strip() for each in assignments}
+        assigned = {each.partition("=")[0].strip() for each in assignments}
         for field in dataclasses.fields(cls):
-            if field.metadata.get("may_be_code") and field.name not in given:
-                # Few settings may name a file to run.
+            if field.metadata.get("may_be_code") and field.name not in assigned:
                 from bert_tf.user_modules import refuse_user_module
 
                 value = getattr(settings, field.name)
@@ -352,8 +352,8 @@ class Settings:
         """Returns a copy with `key=value` assignments applied, typed.
 
         Args:
-          assignments: what to change.
-          source: what gives them, for errors.
+          assignments: texts of the form `key=value`.
+          source: the origin of the assignments, for errors.
 
         Raises:
           UserError: no "=", an unknown key, or a value of a wrong type.
@@ -368,19 +368,23 @@ class Settings:
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, in the order of declaration, as JSON has them."""
+        """Returns field name to value, tuples as lists, as JSON stores them."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in dataclasses.asdict(self).items()
         }
 
     def save(self, path: str | pathlib.Path) -> None:
-        """Writes the settings as JSON, beside and then renamed."""
+        """Writes the settings as JSON, atomically."""
         write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     @classmethod
     def describe(cls, inherited: bool = True) -> str:
-        """One line a field, inherited ones too: name, default, help text."""
+        """Returns a line for each field: name, default and help text.
+
+        Args:
+          inherited: whether to include inherited fields.
+        """
         return "\n".join(
             f"  {f.name}={f.default}: {f.metadata.get('help', '')}"
             for f in dataclasses.fields(cls)
@@ -396,7 +400,7 @@ def read_json_object(
 
     Args:
       path: the file.
-      missing_ok: whether a missing file is an empty object.
+      missing_ok: whether to read a missing file as an empty object.
 
     Raises:
       UserError: the file is missing, not JSON, or not an object.
@@ -435,7 +439,6 @@ def read_json(path: str | pathlib.Path) -> Any:
         raise UserError(f"{path}: no such file.") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}.") from None
-    # A ValueError that is no JSONDecodeError: bytes that are not UTF-8, or a
-    # number of thousands of digits.
+    # A plain ValueError: invalid UTF-8, or a number of thousands of digits.
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({error}).") from None
