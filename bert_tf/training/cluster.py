@@ -1,4 +1,4 @@
-"""How a run reaches its devices, and its workers as TF_CONFIG names them."""
+"""The devices of a run, and its workers as TF_CONFIG names them."""
 
 import dataclasses
 import json
@@ -13,12 +13,12 @@ from bert_tf.sharding import Shard
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """What a run must know to reach its devices; it computes the same.
+    """Settings of the devices, which do not change what a run computes.
 
     Attributes:
-      logical_cpus: split the CPU into this many devices, which lets "mirrored"
-        be tried without GPUs; 0 leaves it as it is. Has to come before
-        TensorFlow touches its devices.
+      logical_cpus: number of devices to split the CPU into, which lets
+        "mirrored" run without GPUs; 0 for no split. Takes effect only before
+        TensorFlow first uses its devices.
       tpu: name or address of the TPU; "local" on a TPU VM.
       worker_timeout: seconds to wait for the other workers of a run.
     """
@@ -40,11 +40,11 @@ _SECONDS_BETWEEN_CALLS = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers of a run and which of them this process is.
+    """The workers of a run.
 
     Attributes:
       workers: host:port of each; the first one, the chief, writes the files.
-      index: which of them this process is.
+      index: index of this process.
     """
 
     workers: tuple[str, ...] = ("",)
@@ -52,10 +52,11 @@ class Cluster:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Reads TF_CONFIG, strictly.
+        """Reads TF_CONFIG.
 
         Raises:
-          UserError: it is missing, is not JSON or names no such cluster.
+          UserError: it is missing, not JSON, or describes no cluster of
+            workers with this process in it.
         """
         text = os.environ.get(_VARIABLE, "")
         if not text.strip():
@@ -108,18 +109,18 @@ class Cluster:
         return Shard(self.index, len(self.workers))
 
     def name(self, index: int) -> str:
-        """What to call a worker in a message."""
+        """Returns the name of a worker in messages."""
         return f"worker {index} ({self.workers[index]})"
 
     def wait_for_all(self, seconds: float) -> None:
         """Waits until every worker answers at its address.
 
-        TensorFlow itself would wait without end and without a word. Until all
-        are there, this process answers at its own address.
+        TensorFlow would wait silently and forever. Meanwhile this process
+        listens at its own address.
 
         Raises:
-          UserError: this worker's address is taken or not this machine's, or
-            some workers did not come.
+          UserError: this worker's address is in use or not of this machine, or
+            a worker did not start in time.
         """
         deadline = time.monotonic() + seconds
         missing = set(range(len(self.workers))) - {self.index}
@@ -158,11 +159,10 @@ class Cluster:
 
 
 def _malformed(what: str) -> UserError:
-    return UserError(f"{_VARIABLE}: {what}; it is to look like {_EXAMPLE}.")
+    return UserError(f"{_VARIABLE}: {what}; an example is {_EXAMPLE}.")
 
 
 def _entry(content: object, name: str) -> dict[str, object]:
-    """An entry of an object, which is an object too."""
     value = content.get(name) if isinstance(content, dict) else None
     if not isinstance(value, dict):
         raise _malformed(f"has no object {name!r}")
@@ -186,11 +186,11 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 
 
 def answers(address: str) -> bool:
-    """Whether somebody listens at host:port."""
+    """Returns whether a process listens at host:port."""
     host_and_port = _host_and_port(address)
     assert host_and_port is not None
     try:
-        # Two seconds are long, even between continents.
+        # Two seconds suffice between continents.
         socket.create_connection(host_and_port, timeout=2).close()
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""The training loop of every binary: resume, evaluate, log, end in order."""
+"""The training loop: resumes, evaluates, logs, saves and stops cleanly."""
 
 import contextlib
 import dataclasses
@@ -35,10 +35,10 @@ from bert_tf.training.strategies import (
 
 
 class Speed:
-    """Counts what is done in training time.
+    """Measures the throughput of training.
 
-    The first step, and the first after `expect_tracing`, traces the graph and
-    takes many times its share; the clock starts after it.
+    The first step, and the first after `expect_tracing`, traces the graph;
+    the clock starts after it.
     """
 
     def __init__(self):
@@ -59,11 +59,11 @@ class Speed:
             self._tokens += tokens
 
     def pause(self, seconds: float) -> None:
-        """Takes time out, such as that of an evaluation."""
+        """Excludes time, for example that of an evaluation."""
         self._paused += seconds
 
     def rates(self) -> dict[str, float]:
-        """Sequences and tokens (padding left out) a second."""
+        """Returns sequences and tokens (without padding) per second."""
         if not self._sequences:
             return {"sequences_per_second": 0.0, "tokens_per_second": 0.0}
         seconds = time.monotonic() - self._since - self._paused
@@ -82,17 +82,16 @@ class Speed:
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A stretch of a run on one source of batches.
+    """A part of a run that reads one source of batches.
 
     Attributes:
       num_steps: optimizer steps.
-      batch_size: rows of a step's batch, over all workers, replicas and
-        slices.
-      batches: start step of the phase to an endless data set of this worker's
-        part of the batches; batch k is the same whatever the start.
-      held_out: makes the data set to evaluate on, this worker's part of its
-        batches; None where there is none.
-      row_sequences: sequences that a row holds on average.
+      batch_size: rows per step, over all workers, replicas and slices.
+      batches: returns an endless data set of this worker's part of the
+        batches from a step of the phase on; batch k does not depend on it.
+      held_out: returns the data set to evaluate on, this worker's part of its
+        batches; None for no evaluation.
+      row_sequences: mean number of sequences per row.
     """
 
     num_steps: int
@@ -103,24 +102,24 @@ class Phase:
 
 
 class TrainingLoop:
-    """Runs the phases from wherever the newest training state stands.
+    """Trains a model phase by phase, resuming from the newest training state.
 
     Args:
       step: the training step.
-      evaluation: the evaluation step; None where `best` scores the model.
-      phases: the stretches of the run, in order.
-      run_dirs: the folder of the run takes tensorboard/, history.jsonl,
-        checkpoints/ and the batches of bad steps.
-      recipe: says how often numbers and states are written.
+      evaluation: the evaluation step; None if `best` scores the model.
+      phases: the phases of the run, in order.
+      run_dirs: the folder of the run, which receives tensorboard/,
+        history.jsonl, checkpoints/ and the batches of non-finite steps.
+      recipe: the intervals between logged numbers and saved states.
       eval_steps: steps between two evaluations.
       reading: context that turns damaged input into a `UserError`.
-      fingerprint: what a resumed run must share with the run it resumes, such
-        as digests of its data, by name.
-      best: scores the model in place of `evaluation`, and keeps the weights
-        that were best; may end the run before its last step.
-      keep_model: writes the model as it is after a step, whose number it
-        takes; called by the first worker alone.
-      keep_model_steps: steps between two calls of it; 0 for none.
+      fingerprint: name to digest of data and settings that must not change
+        when a run is resumed.
+      best: scores the model instead of `evaluation`, stores the best weights
+        and may stop the run early.
+      keep_model: writes the current model, given the number of the step;
+        called by the first worker only.
+      keep_model_steps: steps between two calls of `keep_model`; 0 for none.
     """
 
     def __init__(
@@ -161,33 +160,32 @@ class TrainingLoop:
             itertools.accumulate(phase.num_steps for phase in phases)
         )
         self.total = self._ends[-1]
-        # Reading a number makes the host wait for an accelerator, and that
-        # for the host.
-        self._looks_each_step = not has_accelerator()
+        # Reading a result synchronises the host with an accelerator.
+        self._reads_each_step = not has_accelerator()
         self._done = 0
-        # Of the steps that nobody has looked at yet.
+        # Results of steps that have not been read yet.
         self._results: list[StepResult] = []
+        # Sums since the last row of the history.
         self._window: dict[str, float] = {}
         self._held_out_batches: dict[int, Iterable[Batch]] = {}
         self._speed = Speed()
         self._request = StopRequest()
-        # Whether any worker was asked to stop.
-        self._asked = False
+        self._any_worker_stops = False
 
     def run(self) -> History:
-        """Trains to the end and returns the run's numbers.
+        """Trains to the end and returns the history of the run.
 
         Raises:
           NonFiniteError: a loss or gradient was not finite.
-          RunStopped: a worker was asked to stop; the state is saved.
+          RunStopped: a worker received SIGTERM; the state is saved.
           KeyboardInterrupt: Ctrl-C; after the first one the state is saved.
           UserError: damaged records or states, states of another model, or
-            workers that are not about to do the same.
+            workers with different settings or files.
         """
         check_agreement(self.step.strategy, self.fingerprint)
         done, self._window = self._states.restore()
         history = History(self.output_dir / HISTORY_FILE, until=done)
-        if done == self.total or self._out_of_patience():
+        if done == self.total or self._early_stop():
             print(f"already finished: {done:,} of {self.total:,} steps done")
             return history
         if done:
@@ -208,29 +206,28 @@ class TrainingLoop:
                 lowest = False
                 if self._due(number, self.eval_steps):
                     lowest = self._evaluate(phase, number, progress, history)
-                # Before a state from which this step is not done again.
+                # Before the state, since a resumed run continues after it.
                 self._keep_model(number)
-                # Once, as it may be asked at any time.
-                asked = self._asked_to_stop()
+                # Read once, since a signal may arrive at any time.
+                stop = self._stop_requested()
+                early_stop = self._early_stop()
                 if (
                     self._due(number, self.recipe.save_checkpoints_steps)
                     or lowest
-                    or self._out_of_patience()
-                    or asked
+                    or early_stop
+                    or stop
                 ):
-                    started = time.monotonic()
-                    self._states.save(number, self._window)
-                    self._speed.pause(time.monotonic() - started)
-                if self.best is not None and self.best.exhausted:
+                    with self._untimed():
+                        self._states.save(number, self._window)
+                if early_stop and self.best is not None:
                     progress.log(
                         f"stopping at step {number:,}: no evaluation was "
                         f"better than that of step {self.best.step:,}"
                     )
+                if early_stop or stop:
                     break
-                if asked:
-                    break
-            # Perhaps asked while the last state was saved.
-            if self._asked_to_stop():
+            # The signal may have arrived while the last state was saved.
+            if self._stop_requested():
                 line = (
                     f"stopped at step {number:,} of {self.total:,}, whose "
                     "state is saved; the same command goes on from there."
@@ -240,14 +237,19 @@ class TrainingLoop:
                 raise RunStopped(line)
         return history
 
-    def _asked_to_stop(self) -> bool:
-        """Whether to end here; several workers end after the same step."""
+    def _stop_requested(self) -> bool:
+        """Returns whether to stop; all workers stop after the same step."""
         alone = len(self.cluster.workers) == 1
-        return self._request.made if alone else self._asked
+        return self._request.made if alone else self._any_worker_stops
 
-    def _out_of_patience(self) -> bool:
-        """Whether the run ends before its last step."""
+    def _early_stop(self) -> bool:
         return self.best is not None and self.best.exhausted
+
+    @contextlib.contextmanager
+    def _untimed(self) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self._speed.pause(time.monotonic() - started)
 
     def _due(self, number: int, interval: int) -> bool:
         return number % interval == 0 or number == self.total
@@ -255,10 +257,10 @@ class TrainingLoop:
     def _batches(
         self, done: int
     ) -> Iterator[tuple[Phase, Batch | Iterator[Batch], int]]:
-        """The distributed batches still to train on, numbered from 1.
+        """Yields the distributed batches after step `done`, numbered from 1.
 
-        Goes on with the batch after step `_done`, which may be set back. Where
-        several steps are one call, the iterator of those up to a number.
+        If `_done` is set back, continues with the batch after it. If several
+        steps are one call, yields the iterator and the number of the last step.
         """
         self._done = done
         for phase, end in zip(self.phases, self._ends, strict=True):
@@ -269,7 +271,8 @@ class TrainingLoop:
                 with self.reading():
                     while self._done == number < end:
                         if self.step.takes_several:
-                            number = self._next_look(number)
+                            steps = itertools.count(number + 1)
+                            number = next(filter(self._reads_after, steps))
                             yield phase, iterator, number
                         else:
                             number += 1
@@ -277,7 +280,7 @@ class TrainingLoop:
             self._speed.expect_tracing()
 
     def _batches_from(self, phase: Phase, done: int) -> Any:
-        """The distributed batches of a phase from that after step `done`."""
+        """Returns the distributed batches of a phase after step `done`."""
         end = self._ends[self.phases.index(phase)]
         start = end - phase.num_steps
         return distribute(self.step.strategy, phase.batches(done - start))
@@ -297,15 +300,11 @@ class TrainingLoop:
             halted = self._results[-1].halted if self._results else False
             self._results.append(self.step(batch, stop, halted))
         self._done = number
-        if self._is_time_to_look(number):
-            self._look(phase, progress, history)
+        if self._reads_after(number):
+            self._read(phase, progress, history)
 
-    def _next_look(self, done: int) -> int:
-        """The first step after some whose number is time to look."""
-        return next(filter(self._is_time_to_look, itertools.count(done + 1)))
-
-    def _is_time_to_look(self, number: int) -> bool:
-        """Whether what the device has done since the last look is read now."""
+    def _reads_after(self, number: int) -> bool:
+        """Returns whether to read the results so far after a step."""
         intervals = (
             self.recipe.log_steps,
             self.recipe.save_checkpoints_steps,
@@ -313,19 +312,19 @@ class TrainingLoop:
             self.keep_model_steps,
         )
         return (
-            self._looks_each_step
+            self._reads_each_step
             or not self._speed.started
             or number in self._ends
             or any(n and number % n == 0 for n in intervals)
-            or self._asked_to_stop()
+            or self._stop_requested()
         )
 
-    def _look(self, phase: Phase, progress: Progress, history: History) -> None:
-        """Reads what the steps gave, and sets back to a bad one."""
+    def _read(self, phase: Phase, progress: Progress, history: History) -> None:
+        """Reads the results of steps; sets `_done` back to a halted one."""
         results, self._results = read_results(self._results), []
         first = self._done - len(results) + 1
         for number, result in enumerate(results, first):
-            self._asked = result.stop > 0
+            self._any_worker_stops = result.stop > 0
             if result.finite:
                 self._count(phase, number, result, progress, history)
                 continue
@@ -349,7 +348,7 @@ class TrainingLoop:
         progress: Progress,
         history: History,
     ) -> None:
-        """Takes the numbers of a step that was applied."""
+        """Adds the losses and metrics of an applied step to the window."""
         losses = {name: float(v) for name, v in result.losses.items()}
         loss = sum(losses.values())
         numbers = {"steps": 1.0, "loss": loss, **losses}
@@ -361,18 +360,18 @@ class TrainingLoop:
         sequences = phase.batch_size * phase.row_sequences
         self._speed.advance(sequences, float(result.tokens))
         progress.update(1, f"loss {loss:.3f}, {self._speed}")
-        if self._window and self._due(number, self.recipe.log_steps):
-            row = self._close_window()
-            row |= {
+        if self._due(number, self.recipe.log_steps):
+            row = {
+                "step": number,
+                **self._window_means(),
                 "learning_rate": float(self.step.optimizer.learning_rate),
                 "gradient_norm": float(result.gradient_norm),
+                **self._speed.rates(),
             }
-            self._record(
-                {"step": number, **row, **self._speed.rates()}, history
-            )
+            self._record(row, history)
 
-    def _close_window(self) -> dict[str, float]:
-        """Means since the last row."""
+    def _window_means(self) -> dict[str, float]:
+        """Returns the means since the last row, and starts a new window."""
         window, self._window = self._window, {}
         steps = window.pop("steps")
         row = {}
@@ -393,39 +392,32 @@ class TrainingLoop:
     def _evaluate(
         self, phase: Phase, number: int, progress: Progress, history: History
     ) -> bool:
-        """Scores the model; says whether a new lowest loss is to be kept."""
+        """Evaluates; returns whether to save a state for its lowest loss."""
         if phase.held_out is None and self.best is None:
             return False
-        started = time.monotonic()
-        row: dict[str, float] = {"step": number}
-        scores = (
-            self.evaluate(phase) if self.best is None else self.best.score()
-        )
-        row |= {f"eval_{name}": value for name, value in scores.items()}
-        self._record(row, history)
-        shown = ", ".join(
-            f"{name.removeprefix('eval_')} {value:.4f}"
-            for name, value in row.items()
-            if name != "step"
-        )
-        if self.best is not None and self.best.offer(number, scores):
-            shown += ", the best so far"
-        progress.log(f"step {number:,}, held-out: {shown}")
-        self._speed.pause(time.monotonic() - started)
+        with self._untimed():
+            scores = (
+                self.evaluate(phase) if self.best is None else self.best.score()
+            )
+            row = {f"eval_{name}": value for name, value in scores.items()}
+            self._record({"step": number, **row}, history)
+            line = ", ".join(f"{n} {value:.4f}" for n, value in scores.items())
+            if self.best is not None and self.best.offer(number, scores):
+                line += ", the best so far"
+            progress.log(f"step {number:,}, held-out: {line}")
         return self.best is None and self._states.offer(number, scores["loss"])
 
     def _keep_model(self, number: int) -> None:
-        """Has the model written where that is due."""
+        """Writes the model if it is due."""
         steps = self.keep_model_steps
         if not steps or number % steps or not self.cluster.is_chief:
             return
         assert self.keep_model is not None
-        started = time.monotonic()
-        self.keep_model(number)
-        self._speed.pause(time.monotonic() - started)
+        with self._untimed():
+            self.keep_model(number)
 
     def _held_out(self, phase: Phase) -> Iterable[Batch]:
-        """The distributed batches to evaluate on, made once a phase."""
+        """Returns the distributed held-out batches, built once per phase."""
         assert phase.held_out is not None
         number = self.phases.index(phase)
         if number not in self._held_out_batches:
@@ -435,24 +427,23 @@ class TrainingLoop:
         return self._held_out_batches[number]
 
     def evaluate(self, phase: Phase) -> dict[str, float]:
-        """Mean losses and metrics over a phase's held-out data."""
+        """Returns mean losses and metrics over a phase's held-out data."""
         assert self.evaluation is not None
         with self.reading():
             return self.evaluation.means(self._held_out(phase))
 
 
 class StopRequest:
-    """Notes SIGTERM and the first Ctrl-C while a training runs.
+    """Records SIGTERM and the first Ctrl-C during a training.
 
-    After the first Ctrl-C the handler from before is back, so that the second
-    one ends the training at once, by a KeyboardInterrupt. Who has set a handler
-    for it, or has it ignored, as a shell does for jobs in the background, keeps
-    that. Outside the main thread, where Python takes no signals, nothing is
-    noted.
+    The first Ctrl-C restores the previous handler, so that the second one
+    raises a KeyboardInterrupt. A custom handler of SIGINT stays in place, and
+    so does an ignored SIGINT, as shells set it for background jobs. Outside the
+    main thread Python handles no signals, and none are recorded.
 
     Attributes:
-      made: whether the training is to end.
-      interrupted: whether Ctrl-C asked for it first.
+      made: whether to stop the training.
+      interrupted: whether Ctrl-C was the first request.
     """
 
     def __init__(self) -> None:
@@ -462,19 +453,17 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before[signal.SIGTERM] = signal.signal(
-                signal.SIGTERM, self._note
-            )
+            numbers = [signal.SIGTERM]
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                self._before[signal.SIGINT] = signal.signal(
-                    signal.SIGINT, self._note
-                )
+                numbers.append(signal.SIGINT)
+            for number in numbers:
+                self._before[number] = signal.signal(number, self._handle)
         return self
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
         if number == signal.SIGINT:
-            self._put_back(number)
+            self._restore(number)
         if self.made:
             return
         self.made = True
@@ -483,11 +472,11 @@ class StopRequest:
             line = "interrupted: saving after this step; again stops at once"
         else:
             line = "asked to stop (SIGTERM): ending after this step"
-        # A handler may come in the middle of another write.
+        # The signal may interrupt another write to the same stream.
         with contextlib.suppress(RuntimeError):
             log(line)
 
-    def _put_back(self, number: int) -> None:
+    def _restore(self, number: int) -> None:
         signal.signal(number, self._before.pop(number) or signal.SIG_DFL)
 
     def __exit__(
@@ -497,4 +486,4 @@ class StopRequest:
         trace: TracebackType | None,
     ) -> None:
         for number in list(self._before):
-            self._put_back(number)
+            self._restore(number)

@@ -1,4 +1,4 @@
-"""The settings that every training has, whatever is learnt."""
+"""The settings of every training."""
 
 import dataclasses
 
@@ -6,13 +6,13 @@ from bert_tf.config import PRECISIONS
 from bert_tf.recipe import Settings, setting
 
 OPTIMIZERS = ("adamw", "adamw_no_bias_correction", "lamb")
-# Keras takes no seed above this.
+# The largest seed of Keras.
 LARGEST_SEED = 2**32 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingRecipe(Settings):
-    """What defines a training; a kind of training adds settings of its own."""
+    """The settings of every training; subclasses add those of their kind."""
 
     init_from: str = setting(
         "", "model to start from: a folder, hf:// or keras_hub:// source"
@@ -58,23 +58,23 @@ class TrainingRecipe(Settings):
         at_least=0,
     )
     gradient_accumulation_steps: int = setting(
-        1, "slices a device's batch is cut into, to save memory", at_least=1
+        1, "number of slices of a device's batch, to save memory", at_least=1
     )
     rematerialize: bool = setting(
         False,
-        "computes each block again in the backward pass, to save memory",
+        "recompute each block in the backward pass, to save memory",
         may_change=True,
     )
     loss_normalisation: str = setting(
         "global",
         "global divides by the weights of the whole batch; per_replica "
-        "averages the means of the devices, as the original does",
+        "averages the means of the devices, as google-research/bert does",
         choices=("global", "per_replica"),
     )
     on_non_finite: str = setting(
         "stop",
-        "stop, or skip: leave out a step whose loss or gradient is not finite "
-        "and halve the learning rate for the next 100; ten in a row stop",
+        "stop, or skip: skip a step whose loss or gradient is not finite and "
+        "halve the learning rate for the next 100; ten in a row stop the run",
         choices=("stop", "skip"),
     )
     eval_batch_size: int = setting(

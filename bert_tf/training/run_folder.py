@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, and whether a recipe may go on in it."""
+"""The folder of a run: which run it belongs to, and whether it may resume."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,7 @@ LOCK_FILE = ".lock"
 CHECKPOINTS = "checkpoints"
 MODELS = "models"
 _KEPT_MODELS = f"{MODELS}/step-*"
-# What shows that a folder without a recipe is somebody's work; patterns.
+# Patterns of files that mark a folder without a recipe as in use.
 _SIGNS_OF_WORK = (
     "bert_config.json",
     "bert_model.safetensors",
@@ -38,19 +38,19 @@ _SIGNS_OF_WORK = (
 
 @dataclasses.dataclass(frozen=True)
 class RunFolders:
-    """Where a worker of a run writes and reads.
+    """The folders that a worker writes to and reads from.
 
     Attributes:
-      own: takes what the worker writes: the run's folder on the first worker,
-        on the others a folder that is thrown away.
-      shared: the run's folder, from which all workers read its states.
+      own: the folder that the worker writes to: the run's folder for the first
+        worker, a temporary one for the others.
+      shared: the run's folder, from which all workers read the states.
     """
 
     own: pathlib.Path
     shared: pathlib.Path
 
     def part(self, name: str) -> Self:
-        """The same, of a folder inside."""
+        """Returns the folders of a part of the run, in a subfolder."""
         return dataclasses.replace(
             self, own=self.own / name, shared=self.shared / name
         )
@@ -60,25 +60,25 @@ class RunFolders:
 def folders_of(
     output_dir: str | pathlib.Path, cluster: Cluster
 ) -> Iterator[RunFolders]:
-    """The folders of this worker; only the first worker prints what it does."""
+    """Yields the folders of this worker; all but the first print nothing."""
     shared = pathlib.Path(output_dir)
     if cluster.is_chief:
         yield RunFolders(shared, shared)
         return
     log(
-        f"{cluster.name(cluster.index)} has met the others; "
-        f"{cluster.name(0)} writes and tells"
+        f"{cluster.name(cluster.index)} is connected; {cluster.name(0)} writes "
+        "the files and prints the progress"
     )
     with (
         tempfile.TemporaryDirectory(prefix="bert_tf_") as folder,
-        open(os.devnull, "w", encoding="utf-8") as nowhere,
-        contextlib.redirect_stdout(nowhere),
+        open(os.devnull, "w", encoding="utf-8") as devnull,
+        contextlib.redirect_stdout(devnull),
     ):
         yield RunFolders(pathlib.Path(folder) / "run", shared)
 
 
 def digest(value: object) -> str:
-    """A fingerprint of a value that JSON can hold."""
+    """Returns the SHA-256 of a value as JSON."""
     text = json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -86,12 +86,12 @@ def digest(value: object) -> str:
 def refuse_other_folders(
     output_dir: pathlib.Path, recipe: TrainingRecipe
 ) -> None:
-    """Refuses to write over what is not an unfinished run of this recipe.
+    """Raises `UserError` if a folder is in use, but not by this recipe's run.
 
     Args:
-      output_dir: the folder of the run; may not exist yet.
-      recipe: what is to be run; fields that may change may differ from those
-        of the run so far.
+      output_dir: the folder of the run; it need not exist.
+      recipe: the recipe; fields that may change may differ from those of the
+        run so far.
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise UserError(
@@ -99,12 +99,12 @@ def refuse_other_folders(
         )
     if not (output_dir / RECIPE_FILE).exists():
         for pattern in _SIGNS_OF_WORK:
-            found = next(output_dir.glob(pattern), None)
-            if found is not None:
+            path = next(output_dir.glob(pattern), None)
+            if path is not None:
                 raise UserError(
                     f"`output_dir`={output_dir}: holds a "
-                    f"{found.relative_to(output_dir)} that no run of this "
-                    "command left there; choose another folder."
+                    f"{path.relative_to(output_dir)} that no run of this "
+                    "command wrote; choose another folder."
                 )
     elif (output_dir / "records.json").exists():
         raise UserError(
@@ -136,25 +136,25 @@ def refuse_other_folders(
 
 
 def has_trained(output_dir: pathlib.Path) -> bool:
-    """Whether there is more than the state of step 0."""
+    """Returns whether a state after step 0 was saved."""
     states = (output_dir / CHECKPOINTS).glob("step-*")
     return any(int(path.name.removeprefix("step-")) for path in states)
 
 
 def claim(output_dir: pathlib.Path, recipe: TrainingRecipe) -> None:
-    """Writes the recipe; a run that never trained makes way for another.
+    """Writes the recipe, replacing a run that saved no step.
 
-    What killed runs left half-written is removed.
+    Partial files of killed runs are removed.
 
     Args:
       output_dir: the folder of the run, which is locked.
-      recipe: what is to be run.
+      recipe: the recipe of the run.
     """
     refuse_other_folders(output_dir, recipe)
     remove_partials(output_dir)
     path = output_dir / RECIPE_FILE
     if path.exists() and not has_trained(output_dir):
         models = output_dir.glob(_KEPT_MODELS)
-        for left in (output_dir / CHECKPOINTS, *models):
-            shutil.rmtree(left, ignore_errors=True)
+        for folder in (output_dir / CHECKPOINTS, *models):
+            shutil.rmtree(folder, ignore_errors=True)
     recipe.save(path)

@@ -1,9 +1,9 @@
-"""The states of a run: what is saved of it, where it resumes, what was best.
+"""The training states of a run on disk, and its best weights.
 
 `<folder>/step-00001000/` holds `state.safetensors` (every variable, float32 as
-trained) and `state.json` (the step, the CRC-32C of the other file, what the
-loop carries along). The folder is written beside and renamed, so a killed run
-leaves the one before.
+trained) and `state.json` (the step, the CRC-32C of the other file, and the
+values of the loop). The folder is written under another name and renamed, so a
+killed run leaves the state before.
 """
 
 import dataclasses
@@ -28,23 +28,23 @@ from bert_tf.training.strategies import cluster_of, gather_numbers
 
 _ARRAYS, _FACTS = "state.safetensors", "state.json"
 _CHUNK = 1 << 24
-# Of the arrays of the best weights.
+# Prefix of the arrays of the best weights.
 _BEST = "best/"
 
 
 class BestWeights:
-    """Keeps a copy of the weights that scored best so far.
+    """A copy of the weights with the best score so far, and early stopping.
 
     The copy and the count of evaluations are part of the training state, so
-    that a resumed run chooses and stops as the uninterrupted one does.
+    that a resumed run selects and stops like an uninterrupted one.
 
     Args:
       variables: the weights.
-      score: scores of the weights as they are now on held-out data, by name.
-      metric: the score to go by; a NaN is worse than any number.
-      patience: evaluations without a better one after which to stop; 0 for
-        never.
-      lower_is_better: whether the score is to be small instead of large.
+      score: returns the scores of the current weights on held-out data.
+      metric: name of the score to compare; a NaN is worse than any number.
+      patience: number of evaluations without improvement after which to stop;
+        0 for no early stopping.
+      lower_is_better: whether a smaller score is better.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class BestWeights:
         self._arrays: list[np.ndarray] | None = None
 
     def offer(self, step: int, scores: Mapping[str, float]) -> bool:
-        """Takes the weights if they are better, and says whether they are."""
+        """Copies the weights and returns True if their score is better."""
         value = self._sign * scores[self._metric]
         if self._arrays is not None and not value > self._value:
             self._waited += 1
@@ -78,16 +78,16 @@ class BestWeights:
 
     @property
     def exhausted(self) -> bool:
-        """Whether `patience` evaluations in a row were no better."""
+        """Whether the last `patience` evaluations brought no improvement."""
         return 0 < self._patience <= self._waited
 
     @property
     def is_newest(self) -> bool:
-        """Whether the newest evaluation is that of the best weights."""
+        """Whether the last evaluated weights are the best."""
         return self._arrays is not None and not self._waited
 
     def assign(self) -> None:
-        """Gives the variables the best weights, where there were any."""
+        """Assigns the best weights to the variables, if any were evaluated."""
         if self._arrays is not None:
             for variable, array in zip(
                 self._variables, self._arrays, strict=True
@@ -95,14 +95,14 @@ class BestWeights:
                 variable.assign(array)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The copy, by names for a training state."""
+        """Returns the copy by its names in a training state."""
         return {
             f"{_BEST}{index:04d}": array
             for index, array in enumerate(self._arrays or [])
         }
 
     def facts(self) -> dict[str, Any]:
-        """What else a training state remembers."""
+        """Returns the other values for a training state, for JSON."""
         return {
             "step": self.step,
             "value": self._value,
@@ -112,7 +112,7 @@ class BestWeights:
     def restore(
         self, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> None:
-        """Resumes from what `facts` and `arrays` returned."""
+        """Restores the values returned by `facts` and `arrays`."""
         self.step, self._value = facts["step"], facts["value"]
         self._waited = facts["waited"]
         self._arrays = [arrays[name] for name in sorted(arrays)] or None
@@ -121,14 +121,14 @@ class BestWeights:
 def split_off_best(
     arrays: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The arrays of a training state without and with the best weights."""
+    """Splits a training state's arrays into variables and best weights."""
     best = {k: v for k, v in arrays.items() if k.startswith(_BEST)}
     return {k: v for k, v in arrays.items() if k not in best}, best
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingState:
-    """Steps done, variables by name, and JSON values that the loop keeps."""
+    """Number of steps done, variables by name, and JSON values of the loop."""
 
     step: int
     arrays: Mapping[str, np.ndarray]
@@ -145,12 +145,12 @@ def _checksum(path: pathlib.Path) -> int:
 
 
 def _steps(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The states in a folder, newest first."""
+    """Returns the states in a folder, newest first."""
     return sorted(folder.glob("step-*"), reverse=True)
 
 
 def state_folder(folder: pathlib.Path, step: int) -> pathlib.Path:
-    """Where the state after a step lies."""
+    """Returns the path of the state after a step."""
     return folder / f"step-{step:08d}"
 
 
@@ -163,10 +163,10 @@ def save_state(
     """Writes a state and removes all but the newest `keep` and the best.
 
     Args:
-      folder: where the states of this run lie.
-      state: what to write.
-      keep: how many states stay, at least 1.
-      best: the step of a state that stays besides.
+      folder: the folder of the run's states.
+      state: the state to write.
+      keep: number of newest states to keep, at least 1.
+      best: step of another state to keep.
 
     Returns:
       The folder of the written state.
@@ -193,7 +193,7 @@ def save_state(
 
 
 def load_state(path: pathlib.Path) -> TrainingState:
-    """Reads the state in one folder; a damaged one is a `UserError`."""
+    """Reads the state in a folder; raises `UserError` if it is damaged."""
     try:
         facts = json.loads(read_text(path / _FACTS))
         if _checksum(path / _ARRAYS) != facts["crc32c"]:
@@ -209,14 +209,14 @@ def load_state(path: pathlib.Path) -> TrainingState:
 def newest_state(
     folder: pathlib.Path,
 ) -> tuple[TrainingState | None, list[str]]:
-    """Reads the newest state that is whole.
+    """Reads the newest undamaged state.
 
     Returns:
-      The state, or None where there is none at all, and a line for each newer
-      state that was skipped because it is damaged.
+      The state, or None if there is no state, and a line for each newer state
+      that was skipped because it is damaged.
 
     Raises:
-      UserError: there are states and none of them is whole.
+      UserError: every state is damaged.
     """
     damaged: list[str] = []
     paths = _steps(folder)
@@ -234,20 +234,20 @@ def newest_state(
 
 
 _NONE = -1
-# What one worker writes, a network file system may show to others late.
+# A network file system may show files to other workers late.
 _SECONDS_TO_APPEAR = 30
 
 
 class SavedStates:
     """Saves the states of a run and restores the newest one.
 
-    The first worker writes and chooses; all read the same state, so that they
-    go on from the same step.
+    The first worker writes states and selects the one to resume from, which all
+    workers read.
 
     Args:
-      folder: where the states lie, the same for all workers.
-      keep: how many stay, besides the one with the lowest held-out loss.
-      step: holds the weights, the optimizer and what else changes.
+      folder: the folder of the states, the same for all workers.
+      keep: number of states to keep besides that of the lowest held-out loss.
+      step: has the weights, the optimizer and the other changing variables.
       best: see `TrainingLoop`.
       fingerprint: see `TrainingLoop`.
     """
@@ -269,7 +269,7 @@ class SavedStates:
         self._lowest: dict[str, float | int] | None = None
 
     def offer(self, number: int, loss: float) -> bool:
-        """Says whether a held-out loss is the lowest; its state will stay."""
+        """Returns whether a held-out loss is the lowest, to keep its state."""
         if math.isnan(loss) or (
             self._lowest is not None and loss >= self._lowest["loss"]
         ):
@@ -278,11 +278,11 @@ class SavedStates:
         return True
 
     def save(self, number: int, window: Mapping[str, float]) -> None:
-        """Writes the state after a step; all workers wait until it is there.
+        """Writes the state after a step; all workers wait until it exists.
 
         Args:
-          number: steps done.
-          window: numbers of the steps since the last row of the history.
+          number: number of steps done.
+          window: sums over the steps since the last row of the history.
         """
         if self._cluster.is_chief:
             arrays = {k: v.numpy() for k, v in self._variables().items()}
@@ -304,15 +304,15 @@ class SavedStates:
         self._wait_for(number)
 
     def restore(self) -> tuple[int, dict[str, float]]:
-        """Resumes from the newest whole state, if there is one.
+        """Resumes from the newest undamaged state, if there is one.
 
         Returns:
-          The steps it had done, and the window that `save` was given.
+          The number of its steps, and the window passed to `save`.
         """
-        state = self._chosen()
+        state = self._newest()
         if state is None:
             return 0, {}
-        self._refuse_others(state)
+        self._check(state)
         arrays, best = split_off_best(state.arrays)
         for name, variable in self._variables().items():
             variable.assign(arrays[name])
@@ -321,8 +321,8 @@ class SavedStates:
         self._lowest = state.facts["lowest"]
         return state.step, dict(state.facts["window"])
 
-    def _chosen(self) -> TrainingState | None:
-        """The newest whole state that the first worker sees."""
+    def _newest(self) -> TrainingState | None:
+        """Returns the newest undamaged state that the first worker sees."""
         state = None
         if self._cluster.is_chief:
             state, damaged = newest_state(self.folder)
@@ -336,7 +336,7 @@ class SavedStates:
         return load_state(state_folder(self.folder, chosen))
 
     def _wait_for(self, number: int) -> None:
-        """Waits until this worker sees what the first one wrote."""
+        """Waits until this worker sees the state that the first one wrote."""
         path = state_folder(self.folder, number)
         deadline = time.monotonic() + _SECONDS_TO_APPEAR
         while not path.is_dir():
@@ -350,7 +350,7 @@ class SavedStates:
             time.sleep(0.1)
 
     def _variables(self) -> dict[str, Any]:
-        """All that changes in training, by a name that is stable."""
+        """Returns every variable that training changes, by a stable name."""
         named = {}
         for index, variable in enumerate(self.step.variables):
             named[f"weights/{index:04d}.{variable.name}"] = variable
@@ -361,8 +361,8 @@ class SavedStates:
                 named[f"{type(remedy).__name__}/{variable.name}"] = variable
         return named
 
-    def _refuse_others(self, state: TrainingState) -> None:
-        """Raises `UserError` where a state is of another run."""
+    def _check(self, state: TrainingState) -> None:
+        """Raises `UserError` if a state is of another run."""
         before = state.facts["identity"]
         changed = [k for k, v in self.fingerprint.items() if before.get(k) != v]
         if changed:
@@ -374,10 +374,10 @@ class SavedStates:
         variables = self._variables()
         arrays, _ = split_off_best(state.arrays)
         for name in sorted(variables.keys() | arrays.keys()):
-            mine = getattr(variables.get(name), "shape", None)
-            theirs = getattr(arrays.get(name), "shape", None)
-            if mine is None or theirs is None or tuple(mine) != tuple(theirs):
+            shape = getattr(variables.get(name), "shape", None)
+            stored = getattr(arrays.get(name), "shape", None)
+            if shape is None or stored is None or tuple(shape) != stored:
                 raise UserError(
                     f"{self.folder}: the training state is of another model "
-                    f"or optimizer ({name} is {theirs}, this run has {mine})."
+                    f"or optimizer ({name} is {stored}, this run has {shape})."
                 )

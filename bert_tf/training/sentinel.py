@@ -1,4 +1,4 @@
-"""When a step is not finite: which tensor was first, and why."""
+"""Diagnosis of non-finite steps: the first bad tensor and its likely cause."""
 
 import functools
 import pathlib
@@ -24,7 +24,7 @@ class NonFiniteError(UserError):
 def first_non_finite(
     named: Sequence[tuple[str, object]],
 ) -> str | None:
-    """The name of the first tensor that holds a NaN or an infinity."""
+    """Describes the first tensor that holds a NaN or an infinity, if any."""
     for name, value in named:
         value = np.asarray(tf.cast(value, tf.float32))
         bad = ~np.isfinite(value)
@@ -36,11 +36,11 @@ def first_non_finite(
 def ids_outside(
     batch: Mapping[str, object], limits: Mapping[str, int]
 ) -> str | None:
-    """What is out of range in a batch of arrays, if anything.
+    """Describes the first id of a batch that is outside its limits, if any.
 
     Args:
       batch: arrays by name.
-      limits: feature name to the number that its ids must stay below.
+      limits: feature name to the exclusive upper bound of its ids.
     """
     for name, limit in limits.items():
         if name not in batch:
@@ -48,9 +48,9 @@ def ids_outside(
         ids = np.asarray(batch[name])
         bad = np.argwhere((ids < 0) | (ids >= limit))
         if len(bad):
-            place = tuple(int(i) for i in bad[0])
+            index = tuple(int(i) for i in bad[0])
             return (
-                f"{name}{list(place)} is {int(ids[place])}, which is not in "
+                f"{name}{list(index)} is {int(ids[index])}, which is not in "
                 f"[0, {limit})"
             )
     return None
@@ -62,16 +62,16 @@ def explain(
     forward: Callable[[Mapping[str, object]], Sequence[tuple[str, object]]],
     gradient_norms: np.ndarray,
 ) -> str:
-    """Names the first bad tensor of a step, in the order of computation.
+    """Describes the first non-finite tensor of a step, in execution order.
 
     Args:
-      model: the model as it was before the step.
+      model: the model before the step.
       batch: the whole batch of the step, its ids within their limits.
-      forward: batch to (name, tensor) of the forward pass, in order.
+      forward: maps a batch to (name, tensor) of the forward pass, in order.
       gradient_norms: norm of the gradient of each trainable variable.
 
     Returns:
-      One sentence: the tensor, and the likely cause.
+      The tensor and the likely cause.
     """
     bad = first_non_finite(list(batch.items()))
     if bad:
@@ -83,8 +83,7 @@ def explain(
     bad = first_non_finite(forward(batch))
     if bad:
         return f"{bad} is the first of the forward pass: {cure}"
-    # Variables are listed from the input on; the backward pass reaches the
-    # last of them first.
+    # Variables are in forward order; the backward pass starts at the last.
     paths = [v.path for v in model.trainable_variables]
     for path, norm in reversed(list(zip(paths, gradient_norms, strict=True))):
         if not np.isfinite(norm):
@@ -95,10 +94,10 @@ def explain(
 def forward_tensors(
     model: keras.Model, objective: Objective, batch: Mapping[str, object]
 ) -> list[tuple[str, object]]:
-    """Every tensor of the forward pass that has a name, in order."""
+    """Returns (name, tensor) of the forward pass, in order."""
     batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
     named, encoded = [], {}
-    # A batch may hold what the encoder gave, instead of what it takes.
+    # A batch may hold the encoder's outputs instead of its inputs.
     if all(feature.name in batch for feature in ENCODER_INPUTS):
         encoded = model.encoder(batch, training=False, return_all_layers=True)
         named.append(("embedding_output", encoded["embedding_output"]))
@@ -108,18 +107,17 @@ def forward_tensors(
         ]
         named.append(("pooled_output", encoded["pooled_output"]))
     outputs = model(batch, training=False)
-    # Those of the encoder, which come again, are computed before the heads'.
     named += [item for item in outputs.items() if item[0] not in encoded]
     losses, _ = objective(outputs, batch)
     return [*named, *losses.items()]
 
 
 class Sentinel:
-    """Explains the bad steps of a run, and keeps their batches.
+    """Explains the non-finite steps of a run, and stores their batches.
 
     Args:
       step: the training step.
-      folder: takes the batches; the same for all workers.
+      folder: the folder of the batches, the same for all workers.
     """
 
     def __init__(self, step: TrainingStep, folder: pathlib.Path):
@@ -128,27 +126,32 @@ class Sentinel:
         self._cluster = cluster_of(step.strategy)
 
     def explain(self, batch: Batch, number: int, result: StepResult) -> str:
-        """Keeps and explains the batch of a step that halted the training.
+        """Stores and explains the batch of a step that halted the training.
 
         Args:
-          batch: that of the step; the model is as it was before it.
-          number: that of the step.
-          result: that of the step, read.
+          batch: the batch of the step, with the model as before the step.
+          number: the number of the step.
+          result: the result of the step, as NumPy scalars.
 
         Returns:
-          What to log where the run can continue.
+          A line to log if the run can continue.
 
         Raises:
-          UserError: an id that the model has no row for.
-          NonFiniteError: the loss or a gradient, and the run cannot continue.
+          UserError: an id is outside its limits.
+          NonFiniteError: the loss or a gradient is not finite, and the run
+            cannot continue.
         """
-        whole = self._whole(batch)
-        kept = self._keep(whole, number)
+        local = self.step.strategy.experimental_local_results
+        whole = {
+            name: np.concatenate([part.numpy() for part in local(value)])
+            for name, value in batch.items()
+        }
+        path = self._save(whole, number)
         outside = ids_outside(whole, self.step.limits)
         if outside:
             raise UserError(
                 f"step {number}: {outside}: the records do not belong to this "
-                f"model; the batch is in {kept}."
+                f"model; the batch is in {path}."
             )
         if np.isfinite([result.gradient_norm, *result.losses.values()]).all():
             raise UserError(
@@ -163,16 +166,16 @@ class Sentinel:
             ),
             result.gradient_norms,
         )
-        found = f"step {number:,}: loss or gradient is not finite; {why}"
+        line = f"step {number:,}: loss or gradient is not finite; {why}"
         backoff = self.step.backoff
         if backoff is not None and not backoff.exhausted():
-            return f"{found}; {backoff}; the batch is in {kept}"
+            return f"{line}; {backoff}; the batch is in {path}"
         raise NonFiniteError(
-            f"{found}. The step was not applied, its batch is in {kept}, and "
+            f"{line}. The step was not applied, its batch is in {path}, and "
             f"the last training state in {self.folder / CHECKPOINTS} is good."
         )
 
-    def _keep(self, whole: dict[str, np.ndarray], number: int) -> pathlib.Path:
+    def _save(self, whole: dict[str, np.ndarray], number: int) -> pathlib.Path:
         worker = ""
         if not self._cluster.is_chief:
             worker = f"_worker_{self._cluster.index}"
@@ -181,10 +184,3 @@ class Sentinel:
         with written_beside(path) as beside, open(beside, "wb") as file:
             np.savez_compressed(file, **arrays)
         return path
-
-    def _whole(self, batch: Batch) -> dict[str, np.ndarray]:
-        local = self.step.strategy.experimental_local_results
-        return {
-            name: np.concatenate([part.numpy() for part in local(value)])
-            for name, value in batch.items()
-        }

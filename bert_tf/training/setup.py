@@ -1,4 +1,4 @@
-"""The step of a recipe."""
+"""Builds the training step of a recipe."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,17 +24,17 @@ def make_step(
     limits: Mapping[str, int] | None = None,
     warmup_times_decay: bool = False,
 ) -> TrainingStep:
-    """The step of a recipe, with its optimizer; see `TrainingStep`.
+    """Builds the step of a recipe with its optimizer.
 
     Args:
-      recipe: says the optimizer and how gradients are computed.
-      model: built under `strategy`.
-      objective: what the model is trained for.
-      strategy: the distribution strategy.
-      total_steps: steps until the learning rate is 0.
-      frozen: weights that stay as they are.
-      lr_multipliers: for each trainable variable; None for 1 everywhere.
-      limits: feature name to the number that its ids must stay below.
+      recipe: the settings of the optimizer and the gradients.
+      model: see `TrainingStep`.
+      objective: see `TrainingStep`.
+      strategy: see `TrainingStep`.
+      total_steps: number of steps until the learning rate is 0.
+      frozen: see `TrainingStep`.
+      lr_multipliers: see `TrainingStep`.
+      limits: see `TrainingStep`.
       warmup_times_decay: see `bert_tf.optimization.adamw`.
     """
     arguments: dict[str, Any] = {
@@ -46,7 +46,7 @@ def make_step(
         "beta_1": recipe.adam_beta_1,
         "beta_2": recipe.adam_beta_2,
         "epsilon": recipe.adam_epsilon,
-        # The step clips, after the reduction over devices.
+        # The step clips after the sum over devices.
         "clip_norm": None,
     }
     if recipe.optimizer == "lamb":
@@ -74,7 +74,14 @@ def make_step(
 def check_batch_size(
     name: str, size: int, strategy: tf.distribute.Strategy, slices: int = 1
 ) -> None:
-    """Refuses a batch that devices and slices cannot share evenly."""
+    """Raises `UserError` unless a batch splits evenly over devices and slices.
+
+    Args:
+      name: name of the setting, for errors.
+      size: number of rows.
+      strategy: the distribution strategy.
+      slices: gradient_accumulation_steps.
+    """
     devices = strategy.num_replicas_in_sync
     if size % (devices * slices):
         parts = f"{devices} devices"

@@ -1,12 +1,12 @@
-"""One training step and one evaluation step, the same on every strategy.
+"""The training step and the evaluation step, equal on every strategy.
 
-The mathematics is that of one large batch: each loss term is divided by the
-sum of its weights over all replicas and all accumulated slices, gradients are
-summed over replicas and slices, and only then clipped and applied.
+A step computes the gradient of one large batch: each loss term is divided by
+the sum of its weights over all replicas and accumulated slices; gradients are
+summed over replicas and slices, then clipped and applied.
 
-Dropout needs no state: every seed generator of the model is set from (seed,
-step, slice, replica), so that replicas differ and a resumed run draws what the
-uninterrupted one would have drawn.
+Dropout is stateless: every seed generator of the model is set from (seed, step,
+slice, replica), so that replicas differ and a resumed run draws the same masks
+as an uninterrupted one.
 """
 
 import contextlib
@@ -24,48 +24,47 @@ from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.strategies import needs_static_shapes
 
 Batch = Mapping[str, tf.Tensor]
-# Seed generators may be drawn from more than once in a forward pass.
+# At most this often a forward pass draws from one seed generator.
 _DRAWS_PER_PASS = 4096
 
 
 class Objective(Protocol):
-    """What a model is trained for: losses of a batch, and metrics.
+    """The losses and metrics of a batch.
 
-    It gives sums and their weights apart, since a batch is cut over replicas
-    and slices: those of the pieces are added up before the division. What a
-    kind of training asks of its objectives besides stands there (of
-    pre-training `ObjectiveTraits` in bert_tf/pretraining/objective.py).
+    Sums and weights are separate, since a batch is split over replicas and
+    slices: both are summed over the parts before the division. Objectives of
+    pre-training have further attributes, `ObjectiveTraits` in
+    bert_tf/pretraining/objective.py.
     """
 
     def loss_weights(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """The denominator of each loss term, from the batch alone."""
+        """Returns the denominator of each loss term, from the batch only."""
 
     def __call__(
         self, outputs: Mapping[str, tf.Tensor], batch: Batch
     ) -> tuple[dict[str, tf.Tensor], dict[str, tuple[tf.Tensor, tf.Tensor]]]:
-        """Sums of each loss term, and (sum, weight) of each metric."""
+        """Returns the sum of each loss term and (sum, weight) of metrics."""
 
     def normalise(
         self, losses: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        """The mean of each loss term from its sum and its denominator."""
+        """Returns the mean of each loss term from its sum and denominator."""
 
 
 class StepResult(NamedTuple):
-    """What one optimizer step gave, over all replicas and slices.
+    """The results of an optimizer step, over all replicas and slices.
 
     Attributes:
       losses: mean of each loss term, scalar float32.
       metrics: sum and weight of each metric, scalar float32.
       gradient_norm: global norm before clipping, scalar float32.
       gradient_norms: norm of each variable's gradient, float32.
-      finite: whether all ids were within their limits, and loss and gradients
-        finite; if not, nothing was applied, scalar bool.
-      tokens: tokens that are not padding, scalar float32.
-      stop: how many devices belong to a worker that was asked to stop, scalar
-        float32.
-      halted: whether this step or one before was bad in a way that is to be
-        looked at before another one is applied, scalar bool.
+      finite: whether all ids were within their limits and loss and gradients
+        finite; otherwise no update was applied, scalar bool.
+      tokens: number of tokens without padding, scalar float32.
+      stop: number of devices of workers that were told to stop, scalar float32.
+      halted: whether this or an earlier step failed and no further update is
+        applied until the host has handled it, scalar bool.
     """
 
     losses: dict[str, tf.Tensor]
@@ -79,16 +78,16 @@ class StepResult(NamedTuple):
 
 
 def read_results(results: Sequence[StepResult]) -> list[StepResult]:
-    """The results of steps as NumPy scalars, each number read for all at once.
+    """Returns the results of steps as NumPy scalars, read together.
 
-    A read waits for the device, and costs as much for a step as for many.
+    A read synchronises with the device, at the same cost for one step or many.
     """
     columns = tf.nest.map_structure(lambda *values: tf.stack(values), *results)
     return _read_rows(columns, len(results))
 
 
 def _read_rows(columns: StepResult, count: int) -> list[StepResult]:
-    """The results of steps, as NumPy scalars, of tensors [steps, ...]."""
+    """Splits tensors [steps, ...] into the results of each step."""
     columns = tf.nest.map_structure(lambda column: column.numpy(), columns)
     return [
         tf.nest.map_structure(lambda column, i=index: column[i], columns)
@@ -99,11 +98,11 @@ def _read_rows(columns: StepResult, count: int) -> list[StepResult]:
 def _only_if(
     condition: tf.Tensor,
     variables: Sequence[tf.Variable],
-    change: Callable[[], None],
+    update: Callable[[], None],
 ) -> None:
-    """Changes variables, and takes it back where a condition does not hold."""
+    """Updates variables, and restores them if a condition is false."""
     before = [tf.identity(variable) for variable in variables]
-    change()
+    update()
     for variable, value in zip(variables, before, strict=True):
         variable.assign(tf.where(condition, variable, value))
 
@@ -114,7 +113,7 @@ def _untrained_states(
     seed: int,
     counter: tf.Tensor,
 ) -> list[tf.Tensor]:
-    """Values for a model's non-trainable variables in one forward pass."""
+    """Returns the non-trainable variables' values for one forward pass."""
     constant = {id(v) for metric in model.metrics for v in metric.variables}
     constant |= {id(variable) for variable in frozen}
     states = []
@@ -134,27 +133,27 @@ def _untrained_states(
 
 
 class TrainingStep:
-    """Computes gradients over replicas and slices, clips, applies them.
+    """Computes gradients over replicas and slices, clips and applies them.
 
     Args:
-      model: takes a batch, returns a dict of outputs; built under `strategy`.
-      objective: see `Objective`.
-      optimizer: a Keras optimizer that clips nothing itself.
+      model: maps a batch to a dict of outputs; built under `strategy`.
+      objective: the losses and metrics.
+      optimizer: a Keras optimizer without clipping.
       strategy: the distribution strategy.
-      max_grad_norm: global norm to clip to, 0 for none.
-      accumulation: slices that each replica's batch is cut into.
+      max_grad_norm: global norm to clip to, 0 for no clipping.
+      accumulation: number of slices of each replica's batch.
       seed: seed of dropout.
-      loss_scale: for float16, else None.
-      backoff: lowers the learning rate after steps that were not finite; None
-        for runs that such a step ends.
-      per_replica_means: average the means of the replicas' losses, as
-        google-research/bert does on several devices, instead of dividing by
+      loss_scale: loss scaling of float16, or None.
+      backoff: lowers the learning rate after non-finite steps; None if a
+        non-finite step ends the run.
+      per_replica_means: whether to average the means of the replicas' losses,
+        as google-research/bert does on several devices, instead of dividing by
         the weights of the whole batch.
-      frozen: weights that are not trained and stay as they are.
-      lr_multipliers: for each trainable variable of the model, what its
-        learning rate is multiplied by; None for 1 everywhere.
-      limits: feature name to the number that its ids must stay below; a step
-        with others is not applied.
+      frozen: weights that training leaves unchanged.
+      lr_multipliers: factor of the learning rate for each trainable variable
+        of the model; None for 1.
+      limits: feature name to the exclusive upper bound of its ids; a step with
+        ids outside is not applied.
     """
 
     def __init__(
@@ -198,9 +197,8 @@ class TrainingStep:
         # XLA halves the time of the update; under several replicas it is
         # known to hang (keras-team/keras#20763).
         compiled = strategy.num_replicas_in_sync == 1
-        # A branch has the host read its condition, which an accelerator would
-        # wait for. On a CPU the select costs a tenth of the update, and
-        # without XLA it would be passes of its own.
+        # With a branch the host would wait for the accelerator's condition. On
+        # a CPU a select costs a tenth of the update, and more without XLA.
         self._selects = compiled and has_accelerator()
         self._update_compiled = tf.function(
             self._update_or_restore if self._selects else self._update,
@@ -217,19 +215,18 @@ class TrainingStep:
 
     @property
     def takes_several(self) -> bool:
-        """Whether `several` is called, as a TPU is idle between two calls."""
+        """Whether to call `several`, since a TPU idles between two calls."""
         return self._static_shapes and all(
             spec.shape.is_fully_defined()
             for spec in tf.nest.flatten(self._expected, expand_composites=True)
         )
 
     def expect(self, specification: object) -> None:
-        """Prepares for batches of one kind, such as those of a data set.
+        """Prepares one graph for all batches of a data set.
 
-        Graphs of other shapes round differently. Where batches differ in
-        length, one graph for all of them makes a resumed run, which sees them
-        from another one on, the same as an uninterrupted one. Where shapes have
-        to be static, each has its own.
+        Graphs of different shapes round differently. With one graph for batches
+        of all lengths, a resumed run computes the same as an uninterrupted one.
+        If shapes must be static, each shape has its own graph.
 
         Args:
           specification: element_spec of the (distributed) data set.
@@ -260,9 +257,9 @@ class TrainingStep:
 
         Args:
           batch: a batch, distributed over the devices.
-          stop: whether this worker was asked to stop, for the others to know.
-          halted: that of the step before, where nobody has looked at it yet;
-            if so, nothing is changed.
+          stop: whether this worker was told to stop, to inform the others.
+          halted: `halted` of the step before if the host has not read it; if
+            true, no update is applied.
         """
         return self._step_compiled(
             batch, tf.constant(float(stop)), tf.convert_to_tensor(halted)
@@ -271,12 +268,12 @@ class TrainingStep:
     def several(
         self, batches: Iterator[Batch], count: int, stop: bool = False
     ) -> list[StepResult]:
-        """Runs optimizer steps one after another in one call, and reads them.
+        """Runs several optimizer steps in one call and reads their results.
 
         Args:
-          batches: distributed batches, an iterator of a data set.
-          count: how many steps. After one that is halted nothing is changed.
-          stop: as above.
+          batches: iterator of a distributed data set.
+          count: number of steps; those after a halted one change nothing.
+          stop: see `__call__`.
         """
         columns = self._several_compiled(
             batches, tf.constant(count), tf.constant(float(stop))
@@ -286,18 +283,15 @@ class TrainingStep:
     def _several(
         self, batches: Iterator[Batch], count: tf.Tensor, stop: tf.Tensor
     ) -> StepResult:
-        def put(
-            column: tf.Tensor, number: tf.Tensor, value: tf.Tensor
-        ) -> tf.Tensor:
-            place = tf.reshape(number, [1, 1])
-            return tf.tensor_scatter_nd_update(column, place, value[None])
-
-        def one(
+        def body(
             number: tf.Tensor, halted: tf.Tensor, columns: StepResult
         ) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
             result = self._step_compiled(next(batches), stop, halted)
+            index = tf.reshape(number, [1, 1])
             columns = tf.nest.map_structure(
-                lambda column, value: put(column, number, value),
+                lambda column, value: tf.tensor_scatter_nd_update(
+                    column, index, value[None]
+                ),
                 columns,
                 result,
             )
@@ -309,7 +303,7 @@ class TrainingStep:
         )
         _, _, columns = tf.while_loop(
             lambda number, halted, columns: number < count,
-            one,
+            body,
             (tf.constant(1), first.halted, columns),
         )
         return columns
@@ -327,19 +321,19 @@ class TrainingStep:
         for remedy in self.remedies:
             update = functools.partial(remedy.update, finite)
             _only_if(active, remedy.variables, update)
-        # An overflow of float16 is expected now and then.
-        bad = ~finite
+        failed = ~finite
         if self.loss_scale is not None:
-            bad &= result.halted | self.loss_scale.exhausted()
-        return result._replace(halted=halted | bad)
+            # An occasional overflow of float16 is expected.
+            failed &= result.halted | self.loss_scale.exhausted()
+        return result._replace(halted=halted | failed)
 
     @property
     def remedies(self) -> list[LossScale | Backoff]:
-        """What may help where a step is not finite."""
+        """The factors that adapt to non-finite steps."""
         return [r for r in (self.loss_scale, self.backoff) if r is not None]
 
     def _first(self, value: object) -> tf.Tensor:
-        """One replica's value of a tensor that is equal on all."""
+        """Returns the value of one replica, for a tensor equal on all."""
         return self.strategy.experimental_local_results(value)[0]
 
     def _forward(self, batch: Batch, counter: tf.Tensor) -> tuple[dict, dict]:
@@ -372,17 +366,15 @@ class TrainingStep:
                 f"{', '.join(missing)}, on which no loss depends; an objective "
                 "of pre-training names in heads what it trains."
             )
-        # The word table's gradient is dense already where it is tied.
-        gradients = [tf.convert_to_tensor(g) for g in gradients]
-        return gradients, (losses, metrics)
+        return [tf.convert_to_tensor(g) for g in gradients], (losses, metrics)
 
     def _gradients(
         self, batch: Batch, step: tf.Tensor, stop: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, StepResult]:
-        """Gradients, their factor and results, reduced over all replicas."""
+        """Returns gradients, their factor and results, over all replicas."""
         batch, outside = self._within_limits(batch)
-        replica = tf.distribute.get_replica_context()
-        place = tf.cast(replica.replica_id_in_sync_group, tf.int64)
+        context = tf.distribute.get_replica_context()
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
         replicas = self.strategy.num_replicas_in_sync
         weights = self.objective.loss_weights(batch)
         if self.per_replica_means:
@@ -392,7 +384,7 @@ class TrainingStep:
 
         def counter(part: int | tf.Tensor) -> tf.Tensor:
             part = tf.cast(part, tf.int64)
-            return (step * self.accumulation + part) * replicas + place
+            return (step * self.accumulation + part) * replicas + replica
 
         if self.accumulation == 1:
             gradients, sums = self._slice_gradients(batch, weights, counter(0))
@@ -402,25 +394,26 @@ class TrainingStep:
         losses, metrics = sums
         means = self.objective.normalise(losses, weights)
         tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
-        # A copy on each device, as only such can be added up.
+        # Only a copy on each device can be summed over replicas.
         stop = tf.identity(stop)
         totals = sum_over_replicas((means, metrics, tokens, stop, outside))
         factor, result = self._clip(gradients, *totals)
         return gradients, factor, result
 
     def _within_limits(self, batch: Batch) -> tuple[Batch, tf.Tensor]:
-        """A batch with 0 for the ids outside their limits, and how many.
+        """Replaces ids outside their limits by 0; returns their number too.
 
-        Such an id is an obscure error on a CPU and a row of zeros on a GPU.
+        An embedding lookup of them is an obscure error on a CPU and a row of
+        zeros on a GPU.
         """
-        outside, kept = tf.zeros([]), dict(batch)
+        outside, limited = tf.zeros([]), dict(batch)
         for name, limit in self.limits.items():
             if name in batch:
                 ids = batch[name]
                 inside = (ids >= 0) & (ids < limit)
-                kept[name] = tf.where(inside, ids, tf.zeros_like(ids))
+                limited[name] = tf.where(inside, ids, tf.zeros_like(ids))
                 outside += tf.reduce_sum(tf.cast(~inside, tf.float32))
-        return kept, outside
+        return limited, outside
 
     def _accumulate(
         self,
@@ -434,26 +427,25 @@ class TrainingStep:
             size = tensor.shape[0]
             if size is None or size % self.accumulation:
                 raise ValueError(
-                    f"a replica's batch of {size} rows cannot be cut into "
+                    f"a replica's batch of {size} rows cannot be split into "
                     f"gradient_accumulation_steps={self.accumulation} slices."
                 )
-            # Batches may differ in length, so the other axes may be unknown.
+            # The other axes may be unknown, since lengths differ.
             rows = [self.accumulation, size // self.accumulation]
             shape = tf.concat([rows, tf.shape(tensor)[1:]], axis=0)
             slices[name] = tf.reshape(tensor, shape)
 
-        def one(part: tf.Tensor) -> tuple:
-            cut = {name: tensor[part] for name, tensor in slices.items()}
-            return self._slice_gradients(cut, weights, counter(part))
-
-        def body(part: tf.Tensor, total: tuple) -> tuple:
-            more = tf.nest.map_structure(tf.add, total, one(part))
-            return part + 1, more
+        def of_slice(part: tf.Tensor) -> tuple:
+            rows = {name: tensor[part] for name, tensor in slices.items()}
+            return self._slice_gradients(rows, weights, counter(part))
 
         _, total = tf.while_loop(
             lambda part, _: part < self.accumulation,
-            body,
-            (tf.constant(1), one(tf.constant(0))),
+            lambda part, total: (
+                part + 1,
+                tf.nest.map_structure(tf.add, total, of_slice(part)),
+            ),
+            (tf.constant(1), of_slice(tf.constant(0))),
         )
         return total
 
@@ -466,11 +458,11 @@ class TrainingStep:
         stop: tf.Tensor,
         outside: tf.Tensor,
     ) -> tuple[tf.Tensor, StepResult]:
-        """What the gradients are still to be multiplied by, and the results.
+        """Returns the factor that clips and unscales gradients, and results.
 
-        The update multiplies on its way through them, which saves a pass.
+        The update multiplies by the factor, which saves a pass over gradients.
         """
-        # Half the sum of squares, without an array of the squares.
+        # l2_loss is half the sum of squares, and allocates no array of them.
         squares = tf.stack([2.0 * tf.nn.l2_loss(g) for g in gradients])
         factor = tf.constant(1.0)
         if self.loss_scale is not None:
@@ -494,7 +486,7 @@ class TrainingStep:
         gradients: list[tf.Tensor],
         factor: tf.Tensor,
     ) -> None:
-        """Applies gradients where a condition holds."""
+        """Applies gradients if a condition holds."""
         if self._selects:
             self._update_compiled(gradients, factor, condition)
             return
@@ -519,7 +511,7 @@ class TrainingStep:
         )
 
     def _update(self, gradients: list[tf.Tensor], factor: tf.Tensor) -> None:
-        """Applies reduced gradients times `factor`, across replicas."""
+        """Applies summed gradients times `factor` on every replica."""
         rate = self.optimizer.learning_rate
         if self.backoff is not None:
             rate *= self.backoff.value
@@ -566,13 +558,13 @@ class EvaluationStep:
         )
 
     def means(self, batches: Iterable[Batch]) -> dict[str, float]:
-        """The mean of each loss, their sum as "loss", and of each metric."""
+        """Returns the mean of losses and metrics, and the total as "loss"."""
         losses, weights, metrics = functools.reduce(
             functools.partial(tf.nest.map_structure, operator.add),
             (tf.nest.map_structure(float, self(batch)) for batch in batches),
         )
-        found = self.objective.normalise(losses, weights)
-        row = {name: float(value) for name, value in found.items()}
+        means = self.objective.normalise(losses, weights)
+        row = {name: float(value) for name, value in means.items()}
         row["loss"] = sum(row.values())
         for name, (value, weight) in metrics.items():
             row[name] = value / max(weight, 1e-9)

@@ -1,6 +1,6 @@
-"""Distribution strategies by name, and what goes in and out of them.
+"""Distribution strategies by name, their batches and results.
 
-Before workers train together they compare what they are about to do.
+Workers compare code and settings before they train together.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from bert_tf.training.cluster import DEFAULT_DEVICES, Cluster, Devices, answers
 
 STRATEGIES = ("one_device", "mirrored", "multi_worker", "tpu")
 
-# What a collective operation ends with when another worker is gone.
+# Errors of a collective operation if another worker is gone.
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -34,15 +34,15 @@ def make_strategy(
     """Makes the distribution strategy of a run.
 
     Args:
-      name: "one_device"; "mirrored" for every GPU of this machine (its
-        logical CPUs where it has no GPU); "multi_worker" for every device of
-        the workers that TF_CONFIG names; "tpu".
-      devices: how to reach them.
+      name: "one_device"; "mirrored" for every GPU of this machine, or its
+        logical CPUs if it has no GPU; "multi_worker" for every device of the
+        workers in TF_CONFIG; "tpu".
+      devices: settings of the devices.
 
     Raises:
       UserError: an unknown name, fewer than two devices to mirror over, a
-        malformed TF_CONFIG, a worker that does not come, or no TPU.
-      WorkerLost: a worker was lost while the workers met.
+        malformed TF_CONFIG, a worker that does not start, or no TPU.
+      WorkerLost: a worker was lost while the workers connected.
     """
     check_choice("`strategy`", name, STRATEGIES)
     if devices.tpu and name != "tpu":
@@ -63,8 +63,8 @@ def _mirrored() -> tf.distribute.Strategy:
     reduction = None
     if not devices:
         devices = tf.config.list_logical_devices("CPU")
-        # The default on CPUs is collective operations, whose keys clash when
-        # one process makes a second strategy (TensorFlow 2.21).
+        # The default on CPUs is collective operations, whose keys collide if
+        # a process creates a second strategy (TensorFlow 2.21).
         reduction = tf.distribute.ReductionToOneDevice()
     if len(devices) < 2:
         raise UserError(
@@ -89,7 +89,7 @@ def _multi_worker(seconds: float) -> tf.distribute.Strategy:
             )
         )
     except tf.errors.OpError as error:
-        # One of them still belongs to the run that lost a worker.
+        # One of them is still in the run that lost a worker.
         raise WorkerLost(
             f"{cluster.name(cluster.index)} could not join the others "
             f"({type(error).__name__})."
@@ -110,7 +110,7 @@ def _tpu(name: str) -> tf.distribute.Strategy:
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
-    # Whatever the resolver of the platform at hand raises.
+    # The resolvers of the platforms raise different errors.
     except Exception as error:
         reason = " ".join(str(error).split())[:100]
         raise UserError(
@@ -121,7 +121,7 @@ def _tpu(name: str) -> tf.distribute.Strategy:
 
 
 def split_cpu(count: int) -> None:
-    """Splits the CPU into logical devices; TensorFlow must not use it yet."""
+    """Splits the CPU into logical devices, before TensorFlow first uses it."""
     whole_number("logical_cpus", count, 1)
     try:
         tf.config.set_logical_device_configuration(
@@ -137,12 +137,12 @@ def split_cpu(count: int) -> None:
 
 
 def needs_static_shapes(strategy: tf.distribute.Strategy) -> bool:
-    """Whether all of its steps are compiled by XLA, one for each shape."""
+    """Returns whether XLA compiles every step, once for each shape."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def cluster_of(strategy: tf.distribute.Strategy) -> Cluster:
-    """The workers that a strategy spans; one without an address otherwise."""
+    """Returns the workers of a strategy; otherwise one without an address."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return Cluster.from_environment()
     return Cluster()
@@ -150,7 +150,7 @@ def cluster_of(strategy: tf.distribute.Strategy) -> Cluster:
 
 @contextlib.contextmanager
 def translate_worker_errors(cluster: Cluster) -> Iterator[None]:
-    """Raises `WorkerLost` where an operation ends since a worker is gone."""
+    """Raises `WorkerLost` if an operation fails because a worker is gone."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -174,7 +174,12 @@ def translate_worker_errors(cluster: Cluster) -> Iterator[None]:
 def distribute(
     strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
 ) -> Any:
-    """Shares this worker's batches, a multiple of its devices, among these."""
+    """Distributes this worker's batches over its devices.
+
+    Args:
+      strategy: the distribution strategy.
+      dataset: batches whose size is a multiple of the worker's devices.
+    """
     workers = len(cluster_of(strategy).workers)
     devices = strategy.num_replicas_in_sync // workers
     if devices == 1:
@@ -182,38 +187,37 @@ def distribute(
     if workers == 1:
         return strategy.experimental_distribute_dataset(dataset)
 
-    # Not `rebatch`, which takes no batches of different sizes.
+    # `rebatch` does not support batches of different sizes.
     @tf.autograph.experimental.do_not_convert
-    def parts(batch: dict[str, tf.Tensor]) -> tf.data.Dataset:
-        shares = {n: tf.stack(tf.split(v, devices)) for n, v in batch.items()}
-        return tf.data.Dataset.from_tensor_slices(shares)
+    def split(batch: dict[str, tf.Tensor]) -> tf.data.Dataset:
+        parts = {n: tf.stack(tf.split(v, devices)) for n, v in batch.items()}
+        return tf.data.Dataset.from_tensor_slices(parts)
 
-    def of_devices(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return dataset.flat_map(parts)
-
-    return strategy.distribute_datasets_from_function(of_devices)
+    return strategy.distribute_datasets_from_function(
+        lambda context: dataset.flat_map(split)
+    )
 
 
 def share_rows(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:
-    """In a function that `strategy.run` runs: a result for `collect` to take.
+    """Returns rows that `collect` can read; called inside `strategy.run`.
 
     Args:
       strategy: the distribution strategy.
-      value: [rows of a device, ...]; over several workers the result has the
-        rows of all their devices.
+      value: [rows of a device, ...]; gathered from all devices if there are
+        several workers.
     """
     if len(cluster_of(strategy).workers) == 1:
         return value
-    # A copy on each device, as only such can be gathered.
+    # Only a copy on each device can be gathered.
     value = tf.identity(value)
     return tf.distribute.get_replica_context().all_gather(value, axis=0)
 
 
 def collect(strategy: tf.distribute.Strategy, value: object) -> np.ndarray:
-    """The rows of `share_rows` from every device of every worker, in order."""
+    """Returns the rows of `share_rows` from all devices of all workers."""
     parts = strategy.experimental_local_results(value)
     if len(cluster_of(strategy).workers) > 1:
-        # Each device has the rows of all.
+        # Every device holds the rows of all.
         parts = parts[:1]
     return np.concatenate([part.numpy() for part in parts])
 
@@ -221,17 +225,17 @@ def collect(strategy: tf.distribute.Strategy, value: object) -> np.ndarray:
 def gather_numbers(
     strategy: tf.distribute.Strategy, numbers: Sequence[int]
 ) -> np.ndarray:
-    """Gathers the numbers of all workers, which wait for each other.
+    """Gathers equally many numbers of each worker; all workers wait for it.
 
     Returns:
-      int64 [workers, numbers], as many of every worker.
+      int64 [workers, numbers].
     """
-    mine = np.array([numbers], np.int64)
+    row = np.array([numbers], np.int64)
     workers = len(cluster_of(strategy).workers)
     if workers == 1:
-        return mine
-    rows = collect(strategy, _gather(strategy)(tf.constant(mine)))
-    # A row of each device; those of a worker are equal and stand together.
+        return row
+    rows = collect(strategy, _gather(strategy)(tf.constant(row)))
+    # One row per device; the rows of a worker's devices are equal.
     return rows[:: strategy.num_replicas_in_sync // workers]
 
 
@@ -239,7 +243,6 @@ def gather_numbers(
 def _gather(
     strategy: tf.distribute.Strategy,
 ) -> Callable[[tf.Tensor], object]:
-    """The operation, traced once for every number of numbers."""
     return tf.function(
         lambda row: strategy.run(lambda r: share_rows(strategy, r), (row,))
     )
@@ -247,25 +250,25 @@ def _gather(
 
 @functools.cache
 def _code() -> str:
-    """A digest of this package and of what it computes with."""
-    found = hashlib.sha256()
+    """Returns a digest of this package and the versions of its libraries."""
+    digest = hashlib.sha256()
     folder = pathlib.Path(__file__).parent.parent
     for path in sorted(folder.rglob("*.py")):
-        found.update(str(path.relative_to(folder)).encode())
-        found.update(path.read_bytes())
+        digest.update(str(path.relative_to(folder)).encode())
+        digest.update(path.read_bytes())
     for name in ("tensorflow", "keras", "numpy"):
-        found.update(importlib.metadata.version(name).encode())
-    return found.hexdigest()
+        digest.update(importlib.metadata.version(name).encode())
+    return digest.hexdigest()
 
 
 def check_agreement(
     strategy: tf.distribute.Strategy, facts: Mapping[str, object]
 ) -> None:
-    """Refuses, on every worker, workers that would not do the same.
+    """Raises `UserError` on all workers if their code or settings differ.
 
     Args:
       strategy: the distribution strategy.
-      facts: what must be equal on all workers, by what to call it.
+      facts: name to a value that must be equal on all workers.
     """
     cluster = cluster_of(strategy)
     if len(cluster.workers) == 1:
@@ -277,10 +280,10 @@ def check_agreement(
         for index, row in enumerate(table):
             different = [
                 name
-                for name, theirs, chiefs in zip(
+                for name, digest, expected in zip(
                     names, row, table[0], strict=True
                 )
-                if theirs != chiefs
+                if digest != expected
             ]
             if different:
                 raise UserError(
@@ -290,6 +293,6 @@ def check_agreement(
                     "version and with the same files, on every worker."
                 )
 
-    # First, since other code may have other facts.
+    # First, since different code may have different facts.
     compare(["version of bert_tf, TensorFlow, Keras or NumPy"], [_code()])
     compare(list(facts), [repr(value) for value in facts.values()])
