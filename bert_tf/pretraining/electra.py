@@ -1,6 +1,4 @@
-"""An ELECTRA's pre-training: a generator replaces tokens, the discriminator
-finds which.
-"""
+"""Pre-training of ELECTRA: a generator and a discriminator."""
 
 import os
 import pathlib
@@ -37,9 +35,9 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 if TYPE_CHECKING:
     from bert_tf.training.step import Objective
 
-# Of a model folder.
+# Subfolder of a discriminator's model folder.
 GENERATOR = "generator"
-# By which fields of a generator's configuration its embeddings are shared.
+# Fields that must be equal, since the embeddings are shared.
 _SHARED = (
     *("vocab_size", "embedding_size", "max_position_embeddings"),
     *("type_vocab_size", "layer_norm_eps"),
@@ -47,19 +45,19 @@ _SHARED = (
 
 
 def generator_of(folder: pathlib.Path) -> ElectraConfig | None:
-    """The architecture of the generator in a discriminator's folder, if any.
+    """Reads the configuration of the generator in a model folder, if any.
 
     Raises:
-      UserError: it is no ELECTRA.
+      UserError: the generator is not an ELECTRA.
     """
-    place = folder / GENERATOR
-    if not place.is_dir():
+    path = folder / GENERATOR
+    if not path.is_dir():
         return None
-    config = load_checkpoint(place).config
+    config = load_checkpoint(path).config
     if not isinstance(config, ElectraConfig):
         raise UserError(
-            f"{place}: its model_type is {config.model_type}; the generator "
-            "of an electra is one too."
+            f"{path}: its model_type is {config.model_type}; the generator "
+            "of an electra must be an electra."
         )
     return config
 
@@ -68,14 +66,14 @@ def generator_of(folder: pathlib.Path) -> ElectraConfig | None:
 class ElectraPretrainer(BertPretrainer):
     """A discriminator and its generator (Clark et al. 2020, section 2).
 
-    The generator predicts the masked tokens of a batch. One token is drawn from
-    each of its distributions, without a gradient, and put into the text; the
-    discriminator says of every token whether it is still the text's own. All
-    embeddings are shared but the dense layers behind them. Without dropout,
-    in evaluation, the same is drawn each time.
+    The generator predicts the masked tokens of a batch. A token is sampled from
+    each of its distributions, without a gradient, and replaces the mask; the
+    discriminator classifies every token as original or replaced. All embeddings
+    are shared but the dense layers after them. Evaluation samples the same
+    tokens each time.
 
-    As a `BertPretrainer`, whose folder is the discriminator's; the generator is
-    in generator/ beneath.
+    A model folder holds the discriminator, and its subfolder generator/ the
+    generator. Otherwise see `BertPretrainer`.
 
     Args:
       config_or_encoder: the discriminator's architecture, or its encoder.
@@ -83,27 +81,26 @@ class ElectraPretrainer(BertPretrainer):
         Keras' global policy.
       name: name of the model.
       trainable: whether training changes the weights.
-      objective: what it is trained for; None is `ReplacedTokenDetection()`.
-      unpadded: computes on the tokens alone, see `BertEncoder`.
-      generator: the generator's architecture; None is a quarter as wide.
+      objective: the objective; None for `ReplacedTokenDetection()`.
+      unpadded: computes on the tokens only, see `BertEncoder`.
+      generator: the generator's architecture; None for a quarter of the width.
 
     Call arguments:
-      inputs: those of `BertPretrainer`, and masked_lm_ids int32 [B, P] and
-        masked_lm_weights float32 [B, P], from which the text's own tokens are
-        known.
+      inputs: the inputs of `BertPretrainer`, and masked_lm_ids int32 [B, P] and
+        masked_lm_weights float32 [B, P], the original tokens.
       training: whether dropout is active.
       return_all_layers: adds the discriminator's all_encoder_layers and
         embedding_output.
 
     Returns:
-      A dict: masked_lm_logits float32 [B, P, V], the generator's;
-      replaced_token_logits float32 [B, S], above 0 where a token seems to be
-      replaced, and replaced_tokens int32 [B, S], 1 where one is; and the
-      discriminator's sequence_output and pooled_output.
+      A dict: masked_lm_logits float32 [B, P, V] of the generator;
+      replaced_token_logits float32 [B, S], positive for a token predicted as
+      replaced, and replaced_tokens int32 [B, S], 1 for a replaced token; and
+      sequence_output and pooled_output of the discriminator.
 
     Raises:
-      UserError: an input is missing, or the two do not have the same
-        embeddings.
+      UserError: an input is missing, or the embeddings of the two differ in
+        size.
     """
 
     def __init__(
@@ -116,7 +113,7 @@ class ElectraPretrainer(BertPretrainer):
         unpadded: bool = False,
         generator: ElectraConfig | None = None,
     ) -> None:
-        # Before the base class makes the heads, whose sizes it decides.
+        # Read by `_make_heads`, which the base class calls.
         self._generator_config = generator
         super().__init__(
             config_or_encoder,
@@ -128,19 +125,19 @@ class ElectraPretrainer(BertPretrainer):
         )
 
     def _make_heads(self) -> None:
-        own_config, policy = self.config, self.dtype_policy
-        if not isinstance(own_config, ElectraConfig):
+        discriminator, policy = self.config, self.dtype_policy
+        if not isinstance(discriminator, ElectraConfig):
             raise UserError(
                 f"{type(self).__name__}: takes an ElectraConfig or an "
-                f"ElectraEncoder, not a {type(own_config).__name__}."
+                f"ElectraEncoder, not a {type(discriminator).__name__}."
             )
-        config = self._generator_config or own_config.generator(0.25)
+        config = self._generator_config or discriminator.generator(0.25)
         for name in _SHARED:
-            own, theirs = getattr(own_config, name), getattr(config, name)
-            if own != theirs:
+            value, other = getattr(config, name), getattr(discriminator, name)
+            if value != other:
                 raise UserError(
-                    f"{self.name}: {name} is {theirs} in the generator and "
-                    f"{own} in the discriminator, whose embeddings it shares."
+                    f"{self.name}: {name} is {value} in the generator and "
+                    f"{other} in the discriminator, whose embeddings it shares."
                 )
         embeddings = ElectraEmbeddings(config, dtype=policy, name="embeddings")
         embeddings.build_sharing(self.encoder.embeddings)
@@ -160,11 +157,11 @@ class ElectraPretrainer(BertPretrainer):
         self.seed_generator = keras.random.SeedGenerator()
 
     def head_layers(self) -> dict[str, Any]:
-        """The layers that an objective may train, by the heads' names."""
+        """Returns head name to layer, for the heads an objective may train."""
         return super().head_layers() | {REPLACED_TOKENS: self.replaced_tokens}
 
     def untrained(self) -> list[keras.Variable]:
-        """The weights that the objective does not train."""
+        """Returns the weights that the objective does not train."""
         return [*super().untrained(), *self.generator.pooler.weights]
 
     def call(
@@ -173,7 +170,7 @@ class ElectraPretrainer(BertPretrainer):
         training: bool | None = None,
         return_all_layers: bool = False,
     ) -> dict[str, Any]:
-        """Replaces tokens of a batch and finds them; see the class."""
+        """Replaces tokens and detects the replaced ones; see the class."""
         self.check(inputs)
         generated = self.generator(
             inputs, training=training, unpadded=self.unpadded
@@ -184,121 +181,121 @@ class ElectraPretrainer(BertPretrainer):
             positions,
             self.encoder.embeddings.word_table,
         )
-        own, replaced = self._replace(inputs, logits, training)
+        original, replaced = self._replace(inputs, logits, training)
         outputs = self.encoder(
             {**inputs, "input_ids": replaced},
             training=training,
             unpadded=self.unpadded,
             return_all_layers=return_all_layers,
         )
-        found = self.replaced_tokens(
-            outputs["sequence_output"], training=training
-        )
+        is_replaced = ops.not_equal(replaced, original)
         return {
             "masked_lm_logits": logits,
-            "replaced_token_logits": found,
-            "replaced_tokens": ops.cast(ops.not_equal(replaced, own), "int32"),
+            "replaced_token_logits": self.replaced_tokens(
+                outputs["sequence_output"], training=training
+            ),
+            "replaced_tokens": ops.cast(is_replaced, "int32"),
             **outputs,
         }
 
     def _replace(
         self, inputs: Mapping[str, Any], logits: Any, training: bool | None
     ) -> tuple[Any, Any]:
-        """The text's own tokens and those with what is drawn, int32 [B, S]."""
+        """Returns the original tokens and the replaced ones, int32 [B, S]."""
         masked, positions = inputs["input_ids"], inputs["masked_lm_positions"]
         batch, predictions = ops.shape(positions)
         vocabulary = self.config.vocab_size
-        drawn = keras.random.categorical(
+        sampled = keras.random.categorical(
             ops.stop_gradient(ops.reshape(logits, (-1, vocabulary))),
             1,
             seed=self.seed_generator if training else 0,
         )
-        drawn = ops.reshape(drawn, (batch, predictions))
+        sampled = ops.reshape(sampled, (batch, predictions))
         used = ops.cast(inputs["masked_lm_weights"], "float32") > 0
         rows = ops.broadcast_to(
             ops.arange(batch, dtype=positions.dtype)[:, None],
             (batch, predictions),
         )
-        places = ops.reshape(ops.stack([rows, positions], -1), (-1, 2))
-        there = ops.take_along_axis(masked, positions, axis=1)
+        indices = ops.reshape(ops.stack([rows, positions], -1), (-1, 2))
+        before = ops.take_along_axis(masked, positions, axis=1)
 
         def put(ids: Any) -> Any:
-            # What counts for nothing stands at position 0, and adds nothing.
-            change = ops.cast(ids, masked.dtype) - there
+            # Unused predictions are at position 0, and add 0.
+            change = ops.cast(ids, masked.dtype) - before
             change = ops.reshape(ops.where(used, change, 0), (-1,))
-            return masked + ops.scatter(places, change, ops.shape(masked))
+            return masked + ops.scatter(indices, change, ops.shape(masked))
 
-        return put(inputs["masked_lm_ids"]), put(drawn)
+        return put(inputs["masked_lm_ids"]), put(sampled)
 
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raises `UserError` on inputs that cannot be computed on."""
+        """Raises `UserError` if an input is missing or invalid."""
         super().check(inputs)
         for name in ("masked_lm_ids", "masked_lm_weights"):
             if name not in inputs:
                 raise UserError(
-                    f"{self.name}: missing input {name}, by which it knows the "
-                    "text's own tokens."
+                    f"{self.name}: missing input {name}, which tells the "
+                    "original tokens."
                 )
 
     def compute_output_spec(
         self, inputs: Mapping[str, Any], training: bool | None = None
     ) -> dict[str, Any]:
-        """The outputs as symbols, without tracing every layer."""
-        found = super().compute_output_spec(inputs, training)
+        """Returns the outputs' shapes and dtypes without tracing layers."""
+        outputs = super().compute_output_spec(inputs, training)
         shape = inputs["input_ids"].shape
         return {
-            "masked_lm_logits": found.pop("masked_lm_logits"),
+            "masked_lm_logits": outputs.pop("masked_lm_logits"),
             "replaced_token_logits": keras.KerasTensor(shape, dtype="float32"),
             "replaced_tokens": keras.KerasTensor(shape, dtype="int32"),
-            **found,
+            **outputs,
         }
 
     def named_weights(self) -> NamedWeights:
-        """The discriminator's, by their names in a model folder."""
+        """Returns the discriminator's weights by their checkpoint names."""
         head = head_weights(self.config, REPLACED_TOKENS, self.replaced_tokens)
         return self.encoder.named_weights() | head
 
     def generator_weights(self) -> NamedWeights:
-        """The generator's, by their names in a model folder of its own."""
+        """Returns the generator's weights by their checkpoint names."""
         named = self.generator.named_weights()
-        # Nothing reads it, and nothing trains it.
+        # The generator's pooler is unused and untrained.
         named = {n: w for n, w in named.items() if "/pooler/" not in n}
         config = self.generator.config
         return named | head_weights(config, MASKED_LM, self.masked_lm)
 
     def save_beside(self, folder: pathlib.Path, tokenizer: Tokenizer) -> None:
-        """Writes the generator as a model folder into `folder`/generator."""
-        place = folder / GENERATOR
-        place.mkdir(exist_ok=True)
-        tokenizer.save(place)
+        """Writes the generator as a model folder to `folder`/generator."""
+        path = folder / GENERATOR
+        path.mkdir(exist_ok=True)
+        tokenizer.save(path)
         arrays = arrays_of(self.generator_weights())
-        save_checkpoint(place, Checkpoint(self.generator.config, arrays))
+        save_checkpoint(path, Checkpoint(self.generator.config, arrays))
 
     def load_beside(self, folder: str | os.PathLike) -> None:
-        """Reads the generator; one line says where there is none.
+        """Loads the generator of a folder; logs a line if there is none.
 
         Raises:
           UserError: it is of another architecture.
         """
-        place = pathlib.Path(folder) / GENERATOR
-        if not place.is_dir():
+        path = pathlib.Path(folder) / GENERATOR
+        if not path.is_dir():
             log(f"{folder}: has no {GENERATOR}; initialized randomly.")
             return
-        # The embeddings are the discriminator's, which are read already.
+        # The shared embeddings were loaded with the discriminator.
         restore_weights(
             self.generator_weights(),
             self.generator.config,
             GENERATOR,
-            load_checkpoint(place),
+            load_checkpoint(path),
         )
 
     @classmethod
     def arguments_beside(cls, folder: pathlib.Path) -> dict[str, Any]:
-        """The generator's configuration, which is in generator/."""
+        """Returns the constructor argument `generator` of a folder."""
         return {GENERATOR: generator_of(folder)}
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor arguments as plain data."""
+        """Returns the constructor arguments as plain data."""
         return super().get_config() | {
             GENERATOR: self.generator.config.to_dict()
         }
@@ -307,7 +304,7 @@ class ElectraPretrainer(BertPretrainer):
     def arguments_of(
         cls, config: dict[str, Any], custom_objects: Any
     ) -> dict[str, Any]:
-        """The constructor's arguments of what `get_config` returned."""
+        """Returns the constructor arguments of a `get_config`."""
         return super().arguments_of(config, custom_objects) | {
             GENERATOR: ElectraConfig.from_dict(config[GENERATOR], cls.__name__)
         }

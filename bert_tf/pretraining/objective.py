@@ -1,4 +1,4 @@
-"""What a pre-training learns: its losses, and how they are averaged."""
+"""Pre-training objectives: their losses, metrics and normalisation."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ PRETRAINING_HEADS = (POOLER, MASKED_LM, NEXT_SENTENCE, REPLACED_TOKENS)
 # google-research/electra, run_pretraining.py, configure_pretraining.py.
 _ELECTRA_EPSILON = 1e-6
 _REPLACED_TOKENS_WEIGHT = 50.0
-# What any training calls (bert_tf/training/step.py, `Objective`).
+# The methods of `Objective` in bert_tf/training/step.py.
 _METHODS = ("loss_weights", "__call__", "normalise")
-# In a user's own file.
+# The name of the objective in a user's file.
 _NAME_IN_FILE = "OBJECTIVE"
 
 Sums = tuple[dict[str, Any], dict[str, tuple[Any, Any]]]
@@ -37,25 +37,24 @@ Sums = tuple[dict[str, Any], dict[str, tuple[Any, Any]]]
 
 @dataclasses.dataclass(frozen=True)
 class ObjectiveTraits:
-    """What a pre-training must know of its objective, besides the numbers.
+    """Properties of an objective that a pre-training run depends on.
 
-    An objective says it in attributes of these names; of one that it does not
-    have, what is here is taken.
+    They are read from attributes of the objective with these names; the
+    defaults apply to attributes that it does not have.
 
     Attributes:
-      heads: the parts beside the encoder that it trains: pooler, masked_lm,
-        next_sentence, replaced_tokens. The others stay as they are.
-      reads_next_tokens: whether each token's target is the next one. The
+      heads: the heads that it trains: pooler, masked_lm, next_sentence,
+        replaced_tokens. Other heads are not changed.
+      reads_next_tokens: whether the target of each token is the next one. The
         encoder must be causal then, and no token is masked.
-      detects_replaced_tokens: whether a generator replaces tokens, as an
-        ELECTRA is trained.
-      masks: how tokens are masked where the recipe does not say, by the names
-        of its settings; what is not here is as the records say.
-      token_task: what the names of the loss and the accuracy of tokens begin
-        with, "masked_lm" of masked_lm_loss and masked_lm_accuracy; the
-        perplexity and scores by frequency alone are told beside them. Empty
-        for none.
-      metrics: names of the metrics, which Keras' `fit` has to know before.
+      detects_replaced_tokens: whether a generator replaces tokens, as in
+        ELECTRA.
+      masks: defaults of the recipe's settings of masking; other settings
+        default to those of the records.
+      token_task: prefix of the loss and accuracy of tokens, "masked_lm" for
+        masked_lm_loss and masked_lm_accuracy, for which the report has
+        perplexities and a unigram baseline. Empty for none.
+      metrics: names of the metrics, which Keras' `fit` needs in advance.
     """
 
     heads: tuple[str, ...] = (POOLER, MASKED_LM, NEXT_SENTENCE)
@@ -67,10 +66,10 @@ class ObjectiveTraits:
 
     @classmethod
     def of(cls, objective: object) -> Self:
-        """The traits of an objective.
+        """Reads the traits of an objective.
 
         Raises:
-          UserError: its heads are not a tuple of those that there are.
+          UserError: its heads are not a tuple of known heads.
         """
         traits = cls(
             **{
@@ -91,10 +90,10 @@ class ObjectiveTraits:
 class LanguageModeling:
     """Predicts tokens at given positions; the base of the objectives here.
 
-    Calling it gives sums, and `loss_weights` the weights that belong to them,
-    so that a batch may be cut over replicas and accumulation steps: add the
-    sums and the weights of all pieces, then `normalise`. The result is the
-    loss of the whole batch. For its attributes see `ObjectiveTraits`.
+    Calls return sums and `loss_weights` their denominators, so that a batch may
+    be split over replicas and accumulation steps: `normalise` of the summed
+    parts is the loss of the whole batch. For its attributes see
+    `ObjectiveTraits`.
     """
 
     heads: ClassVar[tuple[str, ...]] = (MASKED_LM,)
@@ -104,13 +103,13 @@ class LanguageModeling:
     metrics: ClassVar[tuple[str, ...]]
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What each loss sum is divided by, from the batch alone.
+        """Returns the denominator of each loss, from the batch only.
 
         Args:
           batch: masked_lm_weights float32 [B, P].
 
         Returns:
-          Scalars float32: the number of predicted tokens.
+          Name to a scalar float32, the number of predicted tokens.
         """
         weights = ops.cast(batch["masked_lm_weights"], "float32")
         return {f"{self.token_task}_loss": ops.sum(weights)}
@@ -118,7 +117,7 @@ class LanguageModeling:
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> Sums:
-        """Sums the negative log likelihoods and the right answers.
+        """Sums the negative log likelihoods and the correct predictions.
 
         Args:
           outputs: masked_lm_logits [B, P, V].
@@ -129,15 +128,16 @@ class LanguageModeling:
           metrics: name to (weighted sum, weight), scalars float32.
         """
         weights = ops.cast(batch["masked_lm_weights"], "float32")
-        nll, right = _score(outputs["masked_lm_logits"], batch["masked_lm_ids"])
-        correct = ops.sum(weights * right), ops.sum(weights)
+        loss, accuracy = _weighted_sums(
+            outputs["masked_lm_logits"], batch["masked_lm_ids"], weights
+        )
         return (
-            {f"{self.token_task}_loss": ops.sum(weights * nll)},
-            {f"{self.token_task}_accuracy": correct},
+            {f"{self.token_task}_loss": loss},
+            {f"{self.token_task}_accuracy": accuracy},
         )
 
     def soft_target_weight(self, batch: Mapping[str, Any]) -> Any:
-        """What the sum of `soft_target_loss` is divided by: the tokens."""
+        """Returns the denominator of `soft_target_loss`: the tokens."""
         return ops.sum(ops.cast(batch["input_mask"], "float32"))
 
     def soft_target_loss(
@@ -149,12 +149,12 @@ class LanguageModeling:
     ) -> Any:
         """Sums the divergence from a teacher over every token of the batch.
 
-        Sanh et al. 2019, section 3, of masked tokens and of all others.
+        Masked tokens and all others, as in Sanh et al. 2019, section 3.
 
         Args:
           outputs: token_logits [B, S, V] and token_weights [B, S].
-          teacher: its token_logits [B, S, V].
-          batch: not read.
+          teacher: token_logits [B, S, V] of the teacher.
+          batch: unused.
           temperature: see `bert_tf.distiller.soft_target_loss`.
         """
         del batch
@@ -179,7 +179,7 @@ class LanguageModeling:
         return {name: losses[name] / (weights[name] + MASKED_LM_EPSILON)}
 
     def get_config(self) -> dict[str, Any]:
-        """No arguments, for Keras' files."""
+        """Returns the constructor arguments, for Keras' files."""
         return {}
 
     @classmethod
@@ -190,7 +190,7 @@ class LanguageModeling:
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class MaskedLanguageModeling(LanguageModeling):
-    """Masked LM alone (Devlin et al. 2019, section 5.1, "No NSP")."""
+    """Masked LM only (Devlin et al. 2019, section 5.1, "No NSP")."""
 
     token_task = MASKED_LM
     metrics: ClassVar[tuple[str, ...]] = ("masked_lm_accuracy",)
@@ -198,10 +198,10 @@ class MaskedLanguageModeling(LanguageModeling):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class LeftToRightLanguageModeling(LanguageModeling):
-    """Every next token from those before (section 5.1, "LTR & No NSP").
+    """Left-to-right LM of a causal encoder (section 5.1, "LTR & No NSP").
 
-    The encoder is causal. The predicted tokens stand in the batch as masked
-    ones do: in masked_lm_ids the token after each of masked_lm_positions.
+    The batch holds its targets like those of masked LM: masked_lm_ids has the
+    token after each of masked_lm_positions.
     """
 
     reads_next_tokens = True
@@ -216,14 +216,14 @@ class PretrainingObjective(MaskedLanguageModeling):
     metrics = ("masked_lm_accuracy", "next_sentence_accuracy")
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What each loss sum is divided by, from the batch alone.
+        """Returns the denominator of each loss, from the batch only.
 
         Args:
           batch: masked_lm_weights float32 [B, P] and next_sentence_labels
-            int32 [B], of packed rows [B, K], -1 for what counts for nothing.
+            int32 [B], for packed rows [B, K], -1 for no label.
 
         Returns:
-          Scalars float32: the number of masked tokens and of sequences.
+          Name to a scalar float32: the number of masked tokens and of labels.
         """
         sequences = ops.sum(_sequence_weights(batch))
         return super().loss_weights(batch) | {"next_sentence_loss": sequences}
@@ -231,41 +231,34 @@ class PretrainingObjective(MaskedLanguageModeling):
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> Sums:
-        """Sums the negative log likelihoods and the right answers.
+        """Sums the negative log likelihoods and the correct predictions.
 
         Args:
           outputs: masked_lm_logits [B, P, V], next_sentence_logits [B, 2],
-            of packed rows [B, K, 2].
-          batch: masked_lm_ids int32 [B, P], masked_lm_weights float32
-            [B, P], next_sentence_labels int32 [B], of packed rows [B, K], -1
-            for what counts for nothing.
+            for packed rows [B, K, 2].
+          batch: masked_lm_ids int32 [B, P], masked_lm_weights float32 [B, P],
+            next_sentence_labels int32 [B], for packed rows [B, K], -1 for no
+            label.
 
         Returns:
           losses: name to a scalar float32, the weighted sum.
           metrics: name to (weighted sum, weight), scalars float32.
         """
         losses, metrics = super().__call__(outputs, batch)
-        weights = _sequence_weights(batch)
-        labels = ops.maximum(batch["next_sentence_labels"], 0)
-        nll, right = _score(outputs["next_sentence_logits"], labels)
-        correct = ops.sum(weights * right), ops.sum(weights)
+        loss, accuracy = _weighted_sums(
+            outputs["next_sentence_logits"],
+            ops.maximum(batch["next_sentence_labels"], 0),
+            _sequence_weights(batch),
+        )
         return (
-            losses | {"next_sentence_loss": ops.sum(weights * nll)},
-            metrics | {"next_sentence_accuracy": correct},
+            losses | {"next_sentence_loss": loss},
+            metrics | {"next_sentence_accuracy": accuracy},
         )
 
     def normalise(
         self, losses: Mapping[str, Any], weights: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Divides summed losses by their summed weights.
-
-        Args:
-          losses: name to a scalar, the sum over the whole batch.
-          weights: name to a scalar, `loss_weights` over the whole batch.
-
-        Returns:
-          Name to the mean loss; the loss to minimise is their plain sum.
-        """
+        """Divides summed losses by their weights; see `LanguageModeling`."""
         name = "next_sentence_loss"
         mean = losses[name] / weights[name]
         return super().normalise(losses, weights) | {name: mean}
@@ -273,11 +266,11 @@ class PretrainingObjective(MaskedLanguageModeling):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class ReplacedTokenDetection(MaskedLanguageModeling):
-    """Which tokens a generator has replaced (Clark et al. 2020, section 2).
+    """Detection of replaced tokens (Clark et al. 2020, section 2).
 
-    The generator learns the masked LM, the discriminator the rest, and the loss
-    of the latter weighs 50 times as much. Of the chosen tokens 85 % are masked
-    and the others stay, as google-research/electra does it.
+    The generator is trained on masked LM and the discriminator on detection,
+    with a weight of 50. Of the chosen tokens 85 % are masked and the others
+    unchanged, as in google-research/electra.
     """
 
     heads = (MASKED_LM, REPLACED_TOKENS)
@@ -293,7 +286,7 @@ class ReplacedTokenDetection(MaskedLanguageModeling):
     )
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The number of masked tokens, and that of all tokens.
+        """Returns the number of masked tokens and of all tokens.
 
         Args:
           batch: masked_lm_weights float32 [B, P], input_mask int32 [B, S].
@@ -304,37 +297,38 @@ class ReplacedTokenDetection(MaskedLanguageModeling):
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> Sums:
-        """Sums the generator's losses and the discriminator's.
+        """Sums the losses of the generator and the discriminator.
 
         Args:
           outputs: masked_lm_logits [B, P, V], replaced_token_logits [B, S] and
-            replaced_tokens [B, S], 1 where a token is not the text's own.
-          batch: as of the masked LM, and input_mask int32 [B, S].
+            replaced_tokens [B, S], 1 for a replaced token.
+          batch: see `LanguageModeling`, and input_mask int32 [B, S].
 
         Returns:
           losses: name to a scalar float32, the weighted sum.
-          metrics: name to (weighted sum, weight), scalars float32; of the
-            replaced tokens precision and recall at a probability of a half.
+          metrics: name to (weighted sum, weight), scalars float32: accuracy of
+            masked LM, and precision and recall of replaced tokens at a
+            probability of 0.5.
         """
         losses, metrics = super().__call__(outputs, batch)
-        real = ops.cast(ops.not_equal(batch["input_mask"], 0), "float32")
+        is_token = ops.cast(ops.not_equal(batch["input_mask"], 0), "float32")
         logits = ops.cast(outputs["replaced_token_logits"], "float32")
-        replaced = real * ops.cast(outputs["replaced_tokens"], "float32")
-        # -log sigmoid, in the form that no large logit overflows.
+        replaced = is_token * ops.cast(outputs["replaced_tokens"], "float32")
+        # The sigmoid cross entropy in a form without overflow.
         loss = ops.relu(logits) - logits * replaced
         loss = loss + ops.log1p(ops.exp(-ops.abs(logits)))
-        guessed = real * ops.cast(logits > 0, "float32")
-        right = ops.sum(guessed * replaced)
-        return losses | {"replaced_token_loss": ops.sum(real * loss)}, {
+        predicted = is_token * ops.cast(logits > 0, "float32")
+        correct = ops.sum(predicted * replaced)
+        return losses | {"replaced_token_loss": ops.sum(is_token * loss)}, {
             **metrics,
-            "replaced_token_precision": (right, ops.sum(guessed)),
-            "replaced_token_recall": (right, ops.sum(replaced)),
+            "replaced_token_precision": (correct, ops.sum(predicted)),
+            "replaced_token_recall": (correct, ops.sum(replaced)),
         }
 
     def normalise(
         self, losses: Mapping[str, Any], weights: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The mean losses, the discriminator's times its weight of 50."""
+        """Returns the mean losses, the discriminator's times 50."""
         means = {n: losses[n] / (weights[n] + _ELECTRA_EPSILON) for n in losses}
         means["replaced_token_loss"] *= _REPLACED_TOKENS_WEIGHT
         return means
@@ -349,16 +343,15 @@ OBJECTIVES: Mapping[str, LanguageModeling] = {
 
 
 def load_objective(name: str) -> "Objective":
-    """The objective that a recipe names.
+    """Returns the objective that a recipe names.
 
     Args:
       name: one of `OBJECTIVES`, or the path of a Python file that defines
-        OBJECTIVE, an object with the methods of `Objective`; most are of a
-        subclass of one here. What else it may say of itself is in
-        `ObjectiveTraits`.
+        OBJECTIVE, an object with the methods of `Objective` and optionally the
+        attributes of `ObjectiveTraits`.
 
     Raises:
-      UserError: there is no such objective, or the file is broken.
+      UserError: an unknown name, or the file defines no valid objective.
     """
     takes = (
         f"one of {', '.join(OBJECTIVES)}, or a Python file that defines "
@@ -404,13 +397,17 @@ def load_objective(name: str) -> "Objective":
 
 
 def _sequence_weights(batch: Mapping[str, Any]) -> Any:
-    """1 for each sequence with a label, 0 for the others, as the labels."""
+    """Returns 1 for each sequence with a label and 0 for the others."""
     return ops.cast(batch["next_sentence_labels"] >= 0, "float32")
 
 
-def _score(logits: Any, labels: Any) -> tuple[Any, Any]:
+def _weighted_sums(
+    logits: Any, labels: Any, weights: Any
+) -> tuple[Any, tuple[Any, Any]]:
+    """Returns the summed cross entropy, and correct predictions and weights."""
     logits = ops.cast(logits, "float32")
     nll = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    guesses = ops.argmax(logits, axis=-1)
-    right = ops.equal(guesses, ops.cast(labels, guesses.dtype))
-    return nll, ops.cast(right, "float32")
+    predicted = ops.argmax(logits, axis=-1)
+    correct = ops.equal(predicted, ops.cast(labels, predicted.dtype))
+    correct = ops.sum(weights * ops.cast(correct, "float32"))
+    return ops.sum(weights * nll), (correct, ops.sum(weights))

@@ -1,4 +1,4 @@
-"""The encoder with both pre-training heads."""
+"""The pre-training model: an encoder with masked-LM and NSP heads."""
 
 import os
 import pathlib
@@ -41,7 +41,7 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 if TYPE_CHECKING:
     from bert_tf.training.step import Objective
 
-# What the records must hold for a head to be trained.
+# Features of the records that training a head requires.
 _LABELS = {
     MASKED_LM: ("masked_lm_ids", "masked_lm_weights"),
     NEXT_SENTENCE: ("next_sentence_labels",),
@@ -52,10 +52,10 @@ _LABELS = {
 class BertPretrainer(PartlyTrained):
     """BERT with its masked-LM and next-sentence heads.
 
-    An ordinary Keras model whose loss comes from the records themselves:
-    `compile(optimizer=...)` and `fit(dataset_of_records)` are enough. Under
-    several replicas the loss of `fit` is the mean over replicas of each
-    replica's own loss, as in google-research/bert.
+    A Keras model that computes its loss from the labels in the records:
+    `compile(optimizer=...)` and `fit(dataset_of_records)` suffice. With several
+    replicas the loss of `fit` is the mean of the replicas' losses, as in
+    google-research/bert.
 
     Args:
       config_or_encoder: the architecture, or an encoder to put heads on.
@@ -63,21 +63,20 @@ class BertPretrainer(PartlyTrained):
         Keras' global policy.
       name: name of the model.
       trainable: whether training changes the weights.
-      objective: what it is trained for; None is `PretrainingObjective()`, or
-        `MaskedLanguageModeling()` of an architecture without pooler.
-        Heads that the objective does not train are no trainable weights. One
-        that is to be saved in Keras' files has a `get_config`, as those in
-        bert_tf/pretraining/objective.py.
-      unpadded: computes on the tokens alone, see `BertEncoder`; of rows of
-        several sequences, attention computes no scores between these.
+      objective: the objective; None for `PretrainingObjective()`, or
+        `MaskedLanguageModeling()` if the architecture has no pooler. Heads
+        that it does not train are not trainable weights. An objective with a
+        `get_config`, as those in bert_tf/pretraining/objective.py, can be
+        saved in Keras' files.
+      unpadded: computes on the tokens only, see `BertEncoder`; for packed rows
+        no attention scores between sequences are computed.
 
     Call arguments:
-      inputs: the inputs of `BertEncoder`, with cls_positions for rows of
-        several sequences, and masked_lm_positions int32 [B, P]; labels among
-        them are not read.
+      inputs: the inputs of `BertEncoder`, with cls_positions for packed rows,
+        and masked_lm_positions int32 [B, P]; labels are ignored.
       training: whether dropout is active.
       return_all_layers: adds the encoder's all_encoder_layers and
-        embedding_output, and token_logits and token_weights, for distillation.
+        embedding_output, and token_logits and token_weights for distillation.
 
     Returns:
       A dict: masked_lm_logits float32 [B, P, V], next_sentence_logits float32
@@ -85,13 +84,12 @@ class BertPretrainer(PartlyTrained):
       [B, H] in the compute dtype. With cls_positions next_sentence_logits are
       [B, K, 2] and pooled_output is [B, K, H]. An architecture without pooler
       has no next_sentence_logits. On request token_logits float32 [B, S, V],
-      the masked LM's at every token, and token_weights float32 [B, S], 1 for
-      tokens and 0 for padding; unpadded, both of the T tokens alone, [1, T].
+      those of the masked LM at every token, and token_weights float32 [B, S], 1
+      for tokens and 0 for padding; unpadded, both of the T tokens only, [1, T].
 
     Raises:
-      UserError: an input is missing, or S exceeds the longest input; or
-        an objective of next tokens is to train an encoder that is not causal,
-        or one of next sentences an architecture without pooler.
+      UserError: an input is missing, or S exceeds the longest input; or the
+        objective needs a causal encoder or a pooler that the encoder lacks.
     """
 
     def __init__(
@@ -123,34 +121,32 @@ class BertPretrainer(PartlyTrained):
                 else MaskedLanguageModeling()
             )
         self.objective = objective
-        self._traits = ObjectiveTraits.of(self.objective)
-        heads = self._traits.heads
+        self._traits = ObjectiveTraits.of(objective)
+        heads, name = self._traits.heads, type(objective).__name__
         pooled = [head for head in heads if head in (POOLER, NEXT_SENTENCE)]
         if pooled and not self.config.has_pooler:
             raise UserError(
-                f"{type(self.objective).__name__}: trains "
-                f"{' and '.join(pooled)}, and {self.config.model_type} has "
-                "no pooler; use an objective of the masked LM alone "
-                "(`objective`=masked_lm)."
+                f"{name}: trains {' and '.join(pooled)}, and "
+                f"{self.config.model_type} has no pooler; use an objective "
+                "that trains the masked LM only (`objective`=masked_lm)."
             )
         if self._traits.reads_next_tokens and not self.config.causal:
             raise UserError(
-                f"{type(self.objective).__name__}: predicts next tokens, which "
-                "the encoder sees; give it a config with causal=True."
+                f"{name}: predicts next tokens, which the encoder sees; give "
+                "it a config with causal=True."
             )
         if self._traits.reads_next_tokens and self.config.bilstm:
             raise UserError(
-                f"{type(self.objective).__name__}: predicts next tokens, which "
-                "a BiLSTM reads from the right; give it a config with "
-                "bilstm=False."
+                f"{name}: predicts next tokens, which a BiLSTM reads from the "
+                "right; give it a config with bilstm=False."
             )
         self._make_heads()
         if missing := [
             head for head in heads if head not in self.head_layers()
         ]:
             raise UserError(
-                f"{type(self.objective).__name__}: trains {missing[0]}, which "
-                f"a {type(self).__name__} does not have."
+                f"{name}: trains {missing[0]}, which a {type(self).__name__} "
+                "does not have."
             )
         self.accuracies = [
             keras.metrics.Mean(name=name) for name in self._traits.metrics
@@ -169,7 +165,7 @@ class BertPretrainer(PartlyTrained):
     built: bool
 
     def build(self, input_shape: Any = None) -> None:
-        """Creates all weights; called once, by the constructor."""
+        """Creates all weights; called by the constructor."""
         if self.built:
             return
         self.masked_lm.build(None)
@@ -178,7 +174,7 @@ class BertPretrainer(PartlyTrained):
         self.built = True
 
     def head_layers(self) -> dict[str, Any]:
-        """The layers that an objective may train, by the heads' names."""
+        """Returns head name to layer, for the heads an objective may train."""
         heads = {
             POOLER: self.encoder.pooler,
             MASKED_LM: self.masked_lm,
@@ -188,7 +184,7 @@ class BertPretrainer(PartlyTrained):
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The names of its heads that a model folder holds."""
+        """The names of the heads that a model folder stores."""
         named = self.named_weights()
         return tuple(
             head
@@ -197,7 +193,7 @@ class BertPretrainer(PartlyTrained):
         )
 
     def untrained(self) -> list[keras.Variable]:
-        """The weights of heads that the objective does not train."""
+        """Returns the weights of heads that the objective does not train."""
         return [
             weight
             for head, layer in self.head_layers().items()
@@ -210,8 +206,8 @@ class BertPretrainer(PartlyTrained):
         return f"<BertPretrainer name={self.name}, {size}>"
 
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
-        """Checks the inputs, then calls; see the class."""
-        # Here already, because Keras wraps what call() raises in many lines.
+        """Checks the inputs and calls the model; see the class."""
+        # Keras wraps an error raised in call() in many lines.
         self.check(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
@@ -221,7 +217,7 @@ class BertPretrainer(PartlyTrained):
         training: bool | None = None,
         return_all_layers: bool = False,
     ) -> dict[str, Any]:
-        """Encodes a batch and scores both tasks; see the class."""
+        """Computes the encoder's outputs and all logits; see the class."""
         self.check(inputs)
         outputs = self.encoder(
             inputs,
@@ -237,16 +233,17 @@ class BertPretrainer(PartlyTrained):
             )
         }
         if self.next_sentence is not None:
-            follows = self.next_sentence(outputs["pooled_output"])
-            logits["next_sentence_logits"] = follows
+            logits["next_sentence_logits"] = self.next_sentence(
+                outputs["pooled_output"]
+            )
         if return_all_layers:
-            logits |= self._of_every_token(inputs, outputs["sequence_output"])
+            logits |= self._token_logits(inputs, outputs["sequence_output"])
         return logits | outputs
 
-    def _of_every_token(
+    def _token_logits(
         self, inputs: Mapping[str, Any], sequence: Any
     ) -> dict[str, Any]:
-        """token_logits and token_weights; see the class."""
+        """Computes token_logits and token_weights; see the class."""
         mask = inputs["input_mask"]
         if self.unpadded:
             places = TokenPlaces(
@@ -265,25 +262,25 @@ class BertPretrainer(PartlyTrained):
     def compute_output_spec(
         self, inputs: Mapping[str, Any], training: bool | None = None
     ) -> dict[str, Any]:
-        """The outputs as symbols, without tracing every layer."""
+        """Returns the outputs' shapes and dtypes without tracing layers."""
         self.check(inputs)
         encoded = self.encoder.compute_output_spec(inputs)
 
         def logits(shape: tuple[int | None, ...], size: int) -> Any:
             return keras.KerasTensor((*shape, size), dtype="float32")
 
-        found = {
+        outputs = {
             "masked_lm_logits": logits(
                 inputs["masked_lm_positions"].shape, self.config.vocab_size
             )
         }
         if self.next_sentence is not None:
             rows = encoded["pooled_output"].shape[:-1]
-            found["next_sentence_logits"] = logits(rows, 2)
-        return found | encoded
+            outputs["next_sentence_logits"] = logits(rows, 2)
+        return outputs | encoded
 
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raises `UserError` on inputs that cannot be computed on."""
+        """Raises `UserError` if an input is missing or invalid."""
         check_inputs(inputs, self.config, self.encoder.name)
         if "masked_lm_positions" not in inputs:
             raise UserError(
@@ -299,14 +296,14 @@ class BertPretrainer(PartlyTrained):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """The loss of a batch of records, from the labels they carry.
+        """Computes the loss of a batch of records from their labels.
 
         Args:
-          x: the records, labels included.
-          y: not used; records carry their labels.
+          x: the records with labels.
+          y: unused.
           y_pred: the outputs of the model.
-          sample_weight: not used; see masked_lm_weights.
-          training: whether the loss is for training.
+          sample_weight: unused, see masked_lm_weights.
+          training: unused.
 
         Returns:
           Scalar float32.
@@ -318,7 +315,7 @@ class BertPretrainer(PartlyTrained):
             )
         sums, _ = self.objective(y_pred, x)
         means = self.objective.normalise(sums, self.objective.loss_weights(x))
-        return _OfReplica("loss_of_replica")(0.0, sum(means.values()))
+        return _ReplicaLoss("replica_loss")(0.0, sum(means.values()))
 
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
@@ -326,28 +323,27 @@ class BertPretrainer(PartlyTrained):
         """Updates and returns the loss and the objective's metrics."""
         _, metrics = self.objective(y_pred, x)
         for accuracy in self.accuracies:
-            right, weight = metrics[accuracy.name]
-            share = ops.divide_no_nan(right, weight)
-            accuracy.update_state(share, sample_weight=weight)
+            total, weight = metrics[accuracy.name]
+            mean = ops.divide_no_nan(total, weight)
+            accuracy.update_state(mean, sample_weight=weight)
         return self.get_metrics_result()
 
     def named_weights(self) -> NamedWeights:
-        """The weights by their names in Google's TF1 checkpoints."""
-        config, follows = self.config, self.next_sentence
+        """Returns the weights by their names in Google's TF1 checkpoints."""
         named = self.encoder.named_weights()
-        named |= head_weights(config, MASKED_LM, self.masked_lm)
-        if follows is not None:
-            named |= head_weights(config, NEXT_SENTENCE, follows)
+        named |= head_weights(self.config, MASKED_LM, self.masked_lm)
+        if (head := self.next_sentence) is not None:
+            named |= head_weights(self.config, NEXT_SENTENCE, head)
         return named
 
     def save_beside(self, folder: pathlib.Path, tokenizer: Tokenizer) -> None:
-        """Writes what a model folder has no place for into it."""
+        """Writes further models of a subclass into a model folder."""
 
     def load_beside(self, folder: pathlib.Path) -> None:
-        """Reads what `save_beside` wrote."""
+        """Loads what `save_beside` wrote."""
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The weights as float32 arrays with Google's TF1 names and shapes."""
+        """Returns the weights as float32 arrays with Google's TF1 names."""
         return arrays_of(self.named_weights())
 
     def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -355,7 +351,7 @@ class BertPretrainer(PartlyTrained):
 
         Args:
           arrays: arrays with Google's TF1 names and shapes; those of other
-            heads are left alone.
+            heads are ignored.
 
         Raises:
           UserError: a name is missing, unexpected or has another shape; no
@@ -370,10 +366,10 @@ class BertPretrainer(PartlyTrained):
         dtype: Any = None,
         objective: "Objective | None" = None,
     ) -> Self:
-        """Builds the model that a model folder describes, weights included.
+        """Builds the model of a model folder and loads its weights.
 
-        A pre-training head that the folder lacks is initialized randomly, and
-        one line names it.
+        Heads that the folder does not have are initialized randomly, and a line
+        names them.
 
         Args:
           source: a model folder of any family, hf://organisation/name or
@@ -382,7 +378,7 @@ class BertPretrainer(PartlyTrained):
           objective: see the class.
 
         Raises:
-          UserError: the source is no model, or its arrays do not fit.
+          UserError: the source is not a model, or its arrays do not fit.
         """
         checkpoint, folder = load_checkpoint(source), local_folder(source)
         pretrainer = cls(
@@ -402,11 +398,11 @@ class BertPretrainer(PartlyTrained):
 
     @classmethod
     def arguments_beside(cls, folder: pathlib.Path) -> dict[str, Any]:
-        """The constructor's arguments that a folder has besides the model."""
+        """Returns further constructor arguments that a folder determines."""
         return {}
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor arguments as plain data."""
+        """Returns the constructor arguments as plain data."""
         config = {
             "encoder": keras.saving.serialize_keras_object(self.encoder),
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
@@ -414,7 +410,7 @@ class BertPretrainer(PartlyTrained):
             "trainable": self.trainable,
             "unpadded": self.unpadded,
         }
-        # Files of older models do not say.
+        # Files without an objective have the default one.
         if type(self.objective) is not PretrainingObjective:
             config["objective"] = keras.saving.serialize_keras_object(
                 self.objective
@@ -432,7 +428,7 @@ class BertPretrainer(PartlyTrained):
     def arguments_of(
         cls, config: dict[str, Any], custom_objects: Any
     ) -> dict[str, Any]:
-        """The constructor's arguments of what `get_config` returned."""
+        """Returns the constructor arguments of a `get_config`."""
         return {
             "config_or_encoder": keras.saving.deserialize_keras_object(
                 config["encoder"], custom_objects=custom_objects
@@ -447,13 +443,13 @@ class BertPretrainer(PartlyTrained):
         }
 
 
-class _OfReplica(keras.losses.Loss):
-    """A replica's loss as it is; Keras divides it by the number of replicas.
+class _ReplicaLoss(keras.losses.Loss):
+    """The loss of a replica, which Keras divides by the number of replicas.
 
-    Its optimizers sum their gradients.
+    Keras' optimizers sum gradients over replicas.
     """
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The loss, as values [1], of which Keras takes the mean."""
+        """Returns the loss with shape [1], of which Keras takes the mean."""
         del y_true
         return ops.reshape(y_pred, (1,))

@@ -9,8 +9,8 @@ from bert_tf.recipe import setting
 from bert_tf.teacher_settings import TeacherSettings
 from bert_tf.training.recipe import TrainingRecipe
 
-# The settings of masks, whose defaults leave each as the records say.
-_OF_MASKS = (
+# Settings of masking; the defaults are those of the records.
+_MASKING = (
     "masked_lm_prob",
     "mask_token_rate",
     "random_token_rate",
@@ -18,7 +18,7 @@ _OF_MASKS = (
 )
 
 
-# The weights are those of the script beside transformers' releases.
+# The weights of the losses are those of transformers' distillation script.
 @dataclasses.dataclass(frozen=True)
 class PretrainingRecipe(
     TeacherSettings,
@@ -29,7 +29,7 @@ class PretrainingRecipe(
         "cosine_weight": 1.0,
     },
 ):
-    """What defines a pre-training run; recipe.json repeats it."""
+    """The settings of a pre-training run, stored in recipe.json."""
 
     data_dir: str = setting(
         "",
@@ -41,49 +41,49 @@ class PretrainingRecipe(
         "", "bert_config.json, instead of a size", excludes="size"
     )
     vocab_file: str = setting(
-        "", "vocabulary of records that do not carry theirs"
+        "", "vocabulary of records that do not store theirs"
     )
     objective: str = setting(
         "masked_lm_next_sentence",
-        "what is learnt: masked_lm_next_sentence, masked_lm, left_to_right, "
-        "replaced_tokens (of an ELECTRA), or the path of your own Python file "
-        "that defines OBJECTIVE",
+        "objective: masked_lm_next_sentence, masked_lm, left_to_right, "
+        "replaced_tokens (ELECTRA), or the path of a Python file that defines "
+        "OBJECTIVE",
         may_be_code=True,
     )
     generator_size: float = setting(
         0.25,
-        "replaced_tokens: width of the generator, of the discriminator's; "
-        "published are 0.25 of small and large, and a third of base",
+        "replaced_tokens: width of the generator as a share of the "
+        "discriminator's; 0.25 in the published small and large models, 1/3 in "
+        "base",
         above=0,
         at_most=1,
     )
     masked_lm_prob: float = setting(
         0.0,
-        "share of tokens to mask; 0 = as the records say, whose masks are "
-        "drawn while reading",
+        "share of tokens to mask; 0 = that of the records",
         at_least=0,
         below=1,
     )
     mask_token_rate: float = setting(
         -1.0,
-        "share of the chosen tokens that become [MASK]; -1 = as the records "
-        "say",
+        "share of the chosen tokens replaced by [MASK]; -1 = that of the "
+        "records",
         at_least=0,
         at_most=1,
         or_exactly=-1,
     )
     random_token_rate: float = setting(
         -1.0,
-        "share of the chosen tokens that become a random one; the rest stays "
-        "as it is; -1 = as the records say",
+        "share of the chosen tokens replaced by a random one; the rest is "
+        "unchanged; -1 = that of the records",
         at_least=0,
         at_most=1,
         or_exactly=-1,
     )
     max_predictions_per_seq: int = setting(
         0,
-        "most masked tokens in a sequence; 0 = as the records say, or where "
-        "masked_lm_prob is set its share of a full sequence",
+        "maximum of masked tokens in a sequence; 0 = that of the records, or "
+        "with masked_lm_prob its share of a full sequence",
         at_least=0,
     )
     num_train_steps: int = setting(
@@ -100,8 +100,8 @@ class PretrainingRecipe(
     )
     data_streams: int = setting(
         0,
-        "even parts that the records are read in, side by side, each by one "
-        "worker; 0 = one a worker. With the same number the batches "
+        "number of even parts of the records that are read in parallel, each "
+        "by one worker; 0 = one per worker. With the same number the batches "
         "are the same on any number of workers",
         at_least=0,
     )
@@ -110,17 +110,17 @@ class PretrainingRecipe(
     )
     keep_model_steps: int = setting(
         0,
-        "steps between two models that are kept in models/step-00001000 of "
-        "the run's folder, each a model folder to fine-tune from; 0 = none",
+        "steps between two models stored in models/step-00001000 of the run's "
+        "folder, each a model folder to fine-tune from; 0 = none",
         at_least=0,
         may_change=True,
     )
 
     def mask_settings(self) -> dict[str, Any]:
-        """What is set of the masks, in place of what the records say."""
+        """Returns the settings of masking that override the records'."""
         return {
             name: getattr(self, name)
-            for name in _OF_MASKS
+            for name in _MASKING
             if getattr(self, name) != getattr(type(self), name)
         }
 
@@ -130,7 +130,7 @@ class PretrainingRecipe(
         return [f.strip() for f in self.data_dir.split(",") if f.strip()]
 
     def phase_steps(self) -> list[int]:
-        """Steps of each phase, one for each folder of records.
+        """Returns the steps of each phase, one for each folder of records.
 
         Raises:
           UserError: no folder, more than two, or a phase without a step.

@@ -1,4 +1,4 @@
-"""A pre-training run, from records and a recipe to a model folder."""
+"""A pre-training run: from records and a recipe to a model folder."""
 
 import functools
 import math
@@ -79,26 +79,27 @@ def run_pretraining(
     output_dir: str | pathlib.Path,
     devices: Devices = DEFAULT_DEVICES,
 ) -> PretrainingResult:
-    """Pre-trains a BERT, going on where an earlier run of it stopped.
+    """Pre-trains a model, resuming an interrupted run of the same recipe.
 
     Args:
-      recipe: what to do.
-      output_dir: becomes a model folder, with the run's states and numbers.
-      devices: how to reach the devices of the recipe's strategy.
+      recipe: the settings of the run.
+      output_dir: the folder of the run, which becomes a model folder with the
+        training states and the history.
+      devices: settings of the devices of the recipe's strategy.
 
     Returns:
       The scores of the finished run.
 
     Raises:
-      UserError: settings, records and output_dir that do not fit each other,
-        or a step that was not finite.
-      RunStopped: SIGTERM asked for it; the state is saved.
-      KeyboardInterrupt: Ctrl-C; the state is saved, unless it was the second.
+      UserError: settings, records and output_dir do not fit each other, or a
+        step was not finite.
+      RunStopped: SIGTERM; the state is saved.
+      KeyboardInterrupt: Ctrl-C; after the first one the state is saved.
       WorkerLost: another worker is gone.
     """
     steps = recipe.phase_steps()
     objective = load_objective(recipe.objective)
-    # First, since it may split the CPU, which TensorFlow allows only at start.
+    # May split the CPU, which TensorFlow allows only before its first use.
     strategy = make_strategy(recipe.strategy, devices)
     cluster = cluster_of(strategy)
     with (
@@ -107,7 +108,8 @@ def run_pretraining(
     ):
         check_agreement(strategy, recipe.to_dict())
         result = _run(recipe, objective, steps, strategy, run_dirs)
-        # The first worker writes longest, and its end would be their error.
+        # The others wait, since the first worker still writes files, and would
+        # lose its connections.
         gather_numbers(strategy, [0])
     return result
 
@@ -139,7 +141,6 @@ def _run(
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
         )
-        # Rows of one sequence are computed whole, their padding too.
         packed = any(folder.packing is not None for folder in folders)
         model = _make_pretrainer(
             recipe,
@@ -148,16 +149,16 @@ def _run(
             traits,
             unpadded=packed and not needs_static_shapes(strategy),
         )
-        # What is not trained stays as init_from has it, or is left out.
+        # Untrained heads are those of init_from, or are not saved.
         heads = set(PRETRAINING_HEADS).intersection(model.heads)
         untrained = heads.difference(traits.heads)
         left_out = untrained.difference(initial.heads if initial else ())
         if initial is not None:
             restore(model, initial, sorted(left_out))
             model.load_beside(local_folder(recipe.init_from))
-        trained, learnt = model, objective
+        trained, full_objective = model, objective
         if teacher is not None:
-            learnt = DistillationObjective(objective, recipe)
+            full_objective = DistillationObjective(objective, recipe)
             trained = Distiller(
                 model,
                 load_pretrainer(teacher, recipe.precision, model.unpadded),
@@ -167,7 +168,7 @@ def _run(
         step = make_step(
             recipe,
             trained,
-            learnt,
+            full_objective,
             strategy,
             recipe.num_train_steps,
             trained.non_trainable_weights,
@@ -220,10 +221,10 @@ def _make_pretrainer(
     traits: ObjectiveTraits,
     unpadded: bool,
 ) -> BertPretrainer:
-    """The model that an objective trains, on an encoder."""
+    """Builds the model that an objective trains, on an encoder."""
     if not traits.detects_replaced_tokens:
         return BertPretrainer(encoder, objective=objective, unpadded=unpadded)
-    # As `choose_configuration` has made sure of.
+    # Checked by `choose_configuration`.
     assert isinstance(encoder.config, ElectraConfig)
     generator = None
     if recipe.init_from:
@@ -238,10 +239,12 @@ def _make_pretrainer(
 def load_pretrainer(
     source: Checkpoint, precision: str, unpadded: bool = False
 ) -> BertPretrainer:
-    """A model with a masked LM head; other heads that it lacks are not missed.
+    """Builds the pre-training model of a checkpoint with a masked LM head.
+
+    Other heads that the checkpoint lacks are reinitialized without a message.
 
     Args:
-      source: the model.
+      source: the checkpoint.
       precision: a Keras dtype policy.
       unpadded: see `BertPretrainer`.
     """
@@ -254,7 +257,7 @@ def load_pretrainer(
 def _head_arrays(
     model: BertPretrainer, heads: Iterable[str]
 ) -> dict[str, np.ndarray]:
-    """The weights of some of a model's heads."""
+    """Returns the weights of some heads by their checkpoint names."""
     shapes, weights = head_shapes(model.config), model.named_weights()
     return {n: weights[n].array() for head in heads for n in shapes[head]}
 
@@ -265,7 +268,7 @@ def _save_model(
     left_out: Iterable[str],
     folder: pathlib.Path,
 ) -> None:
-    """Writes a model folder, without the heads that are to be left out."""
+    """Writes a model folder without some of its heads."""
     tokenizer.save(folder)
     arrays = model.to_arrays()
     for name in _head_arrays(model, left_out):
@@ -279,7 +282,7 @@ def _keep_model(
     save: Callable[[pathlib.Path], None],
     step: int,
 ) -> None:
-    """Writes the model after a step, onto the disk before this returns."""
+    """Writes the model after a step and waits until it is on the disk."""
     folder = state_folder(models, step)
     with written_beside(folder) as beside:
         beside.mkdir()
@@ -292,7 +295,7 @@ def _keep_model(
 def _streams(
     recipe: PretrainingRecipe, strategy: tf.distribute.Strategy
 ) -> int:
-    """In how many even parts records are read."""
+    """Returns the number of even parts that the records are read in."""
     return recipe.data_streams or len(cluster_of(strategy).workers)
 
 
@@ -344,9 +347,9 @@ def _announce(
         if len(folder.training_files) < workers:
             log(
                 f"{folder.path}: {len(folder.training_files)} files for "
-                f"{workers} workers, so several read one file, each its own "
-                "records of it; tools.create_pretraining_data --num_shards "
-                "makes more of them."
+                f"{workers} workers, so several workers read different records "
+                "of one file; tools.create_pretraining_data --num_shards sets "
+                "the number of files."
             )
     parameters = sum(math.prod(v.shape) for v in step.variables)
     print(

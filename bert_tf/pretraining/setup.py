@@ -1,4 +1,4 @@
-"""Whether a recipe, its records and its folder fit each other."""
+"""Checks that a recipe, its records and its models fit each other."""
 
 import dataclasses
 import hashlib
@@ -27,14 +27,15 @@ _HOW_TO_FIT = "; tools.convert_checkpoint --vocab_file fits a model to it"
 def open_records(
     recipe: PretrainingRecipe, traits: ObjectiveTraits
 ) -> list[RecordFolder]:
-    """The records of each phase, as the objective and the settings read them.
+    """Opens the records of each phase with the targets of the objective.
 
     Args:
-      recipe: what to do.
-      traits: what its objective needs.
+      recipe: the settings of the run.
+      traits: the traits of its objective.
 
     Raises:
-      UserError: the records or the settings of masks do not fit the objective.
+      UserError: the records or the settings of masking do not fit the
+        objective.
     """
     folders = []
     for name in recipe.folders:
@@ -54,9 +55,9 @@ def open_records(
             if NEXT_SENTENCE not in traits.heads and share:
                 log(
                     f"{name}: made with random_next_prob={share:g}, so second "
-                    "texts may be of other documents, as next sentence alone "
-                    "needs them; the paper's models without it read records "
-                    "whose second texts all follow (0)."
+                    "texts may be of other documents, which only next sentence "
+                    "prediction needs; without it use records made with 0, as "
+                    "the paper does."
                 )
         folders.append(folder)
     return folders
@@ -67,12 +68,15 @@ def choose_tokenizer(
     folders: Sequence[RecordFolder],
     models: Mapping[str, Checkpoint | None],
 ) -> Tokenizer:
-    """The tokenizer that made the records, the same for all phases and models.
+    """Returns the tokenizer of the records, equal for all phases and models.
 
     Args:
-      recipe: what to do.
+      recipe: the settings of the run.
       folders: the records of each phase.
-      models: setting, such as init_from, to the model that it names.
+      models: name of a setting, such as init_from, to its model.
+
+    Raises:
+      UserError: the vocabularies or tokenizers differ, or there is none.
     """
     sources: list[tuple[str, TokenizerData]] = []
     if recipe.vocab_file:
@@ -97,14 +101,14 @@ def choose_tokenizer(
             raise UserError(
                 f"{name}: another vocabulary than that of {first}{hint}."
             )
-        theirs, ours = (
+        settings, expected = (
             each.settings() | each.vocabulary.special.to_dict()
             for each in (other, chosen)
         )
-        for key, value in ours.items():
-            if theirs.get(key) != value:
+        for key, value in expected.items():
+            if settings.get(key) != value:
                 raise UserError(
-                    f"{name}: {key} is {theirs.get(key)}, and {value} in "
+                    f"{name}: {key} is {settings.get(key)}, and {value} in "
                     f"{first}."
                 )
     return chosen.tokenizer()
@@ -117,7 +121,7 @@ def choose_configuration(
     initial: Checkpoint | None,
     traits: ObjectiveTraits,
 ) -> BertConfig:
-    """The architecture, checked against the records and the objective."""
+    """Returns the architecture, checked against records and objective."""
     if recipe.config_file:
         source = f"`config_file`={recipe.config_file}"
         config = BertConfig.from_json(recipe.config_file)
@@ -142,17 +146,17 @@ def choose_configuration(
         raise UserError(
             f"{source}: its model_type is {config.model_type}, and "
             f"`objective`={recipe.objective} pre-trains electra; give `size`, "
-            "or such an architecture."
+            "or an electra."
         )
     if config.bilstm:
         raise UserError(
-            f"{source}: bilstm is true; a BiLSTM is put on for fine-tuning "
-            "alone, so pre-train a model without it."
+            f"{source}: bilstm is true; a BiLSTM is for fine-tuning only, so "
+            "pre-train a model without it."
         )
     if config.lora_rank:
         raise UserError(
             f"{source}: lora_rank is {config.lora_rank}; LoRA is for "
-            "fine-tuning alone, so pre-train a model without it."
+            "fine-tuning only, so pre-train a model without it."
         )
     if config.vocab_size != len(vocabulary):
         raise UserError(
@@ -171,7 +175,7 @@ def _check_lengths(
     config: BertConfig,
     source: str,
 ) -> None:
-    """Refuses records that are longer than a model's positions."""
+    """Raises `UserError` if records are longer than a model's input."""
     for name, folder in zip(recipe.folders, folders, strict=True):
         if folder.max_seq_length > config.longest_input:
             raise UserError(
@@ -188,18 +192,18 @@ def check_teacher(
     student: BertConfig,
     traits: ObjectiveTraits,
 ) -> None:
-    """Refuses a teacher that cannot teach.
+    """Checks that a teacher fits the student, the records and the objective.
 
     Args:
-      recipe: what to do.
+      recipe: the settings of the run.
       folders: the records of each phase.
-      teacher: what `teacher` names.
-      student: the architecture that learns.
-      traits: what its objective needs.
+      teacher: the teacher's checkpoint.
+      student: the student's architecture.
+      traits: the traits of the objective.
 
     Raises:
-      UserError: it has no masked LM head, or sees other tokens than the
-        student; or the objective has no words to learn.
+      UserError: it has no masked LM head or other inputs than the student, or
+        the objective predicts no tokens.
     """
     source, config = f"`teacher`={recipe.teacher}", teacher.config
     if traits.detects_replaced_tokens:
@@ -213,11 +217,11 @@ def check_teacher(
             "tokens the student is to learn; give a pre-trained model."
         )
     for name in ("vocab_size", "causal"):
-        own, theirs = getattr(student, name), getattr(config, name)
-        if own != theirs:
+        value, expected = getattr(config, name), getattr(student, name)
+        if value != expected:
             raise UserError(
-                f"{source}: {name} is {theirs}, and {own} of the student; "
-                "give a model that is alike in it."
+                f"{source}: {name} is {value}, and {expected} of the student; "
+                "give a teacher with the same one."
             )
     _check_lengths(recipe, folders, config, source)
 
@@ -229,15 +233,14 @@ def fingerprint(
     frozen: Mapping[str, np.ndarray],
     teacher: Mapping[str, np.ndarray],
 ) -> dict[str, str]:
-    """Digests of what must be the same when a run is resumed.
+    """Returns digests of everything that must not change when a run resumes.
 
     Args:
       config: the architecture.
       folders: the records of each phase.
       objective: its name, or the path of its file.
-      frozen: weights that training leaves as init_from has them, and that no
-        state holds.
-      teacher: weights of the teacher; none where there is none.
+      frozen: untrained weights of init_from, which no state holds.
+      teacher: weights of the teacher; empty without one.
     """
     records = [
         [file.path.name, file.records, file.path.stat().st_size]
@@ -245,19 +248,19 @@ def fingerprint(
         for file in folder.training_files
     ]
     recipes = [folder.recipe.to_dict() for folder in folders if folder.recipe]
-    found = {
+    digests = {
         "architecture": digest(config.to_dict()),
         "records": digest([records, recipes]),
     }
     if is_user_module(objective):
         content = pathlib.Path(objective).read_bytes()
-        found["objective file"] = hashlib.sha256(content).hexdigest()
+        digests["objective file"] = hashlib.sha256(content).hexdigest()
     sets = {"set of frozen weights": frozen, "teacher": teacher}
     for name, arrays in sets.items():
         if arrays:
-            # One after another, as they are read when asked for.
-            of_all = hashlib.sha256()
+            # Array by array, since they are loaded on access.
+            total = hashlib.sha256()
             for array in arrays.values():
-                of_all.update(array.tobytes())
-            found[name] = of_all.hexdigest()
-    return found
+                total.update(array.tobytes())
+            digests[name] = total.hexdigest()
+    return digests
