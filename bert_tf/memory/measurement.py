@@ -1,8 +1,7 @@
-"""The memory that training steps really take, and the batch that fits.
+"""Measures the memory of training steps, and searches the batch that fits.
 
-Each trial is a process of its own, as fresh as that of a training. On a CPU
-its resident memory is watched, and it ends when that passes the limit; on a
-GPU, TensorFlow is given no more than the limit.
+Each trial runs in a fresh process. On a CPU it monitors its resident memory and
+exits above the limit; on a GPU the limit is that of TensorFlow's allocator.
 """
 
 import os
@@ -30,25 +29,25 @@ from bert_tf.training.setup import make_step
 from bert_tf.training.step import Objective
 
 _WORKER = "bert_tf.memory.worker"
-# The second step has all that a later one has.
+# Later steps allocate no more than the second.
 _STEPS = 2
 _WATCH_SECONDS = 0.02
 
 
 class Measured(NamedTuple):
-    """The most memory, on a GPU TensorFlow's, and the last step's seconds."""
+    """Peak memory, on a GPU TensorFlow's, and seconds of the last step."""
 
     peak_bytes: int
     step_seconds: float
 
 
 def has_gpu() -> bool:
-    """Whether trainings run on a GPU here."""
+    """Returns whether this machine has a GPU."""
     return bool(tf.config.list_physical_devices("GPU"))
 
 
 def device_name() -> str:
-    """What the device of a training is called."""
+    """Returns the name of the device that trains."""
     for device in tf.config.list_physical_devices("GPU"):
         details = tf.config.experimental.get_device_details(device)
         return details.get("device_name", device.name)
@@ -56,30 +55,30 @@ def device_name() -> str:
 
 
 def free_memory() -> float:
-    """Bytes that a training may take on this machine's device."""
+    """Returns the free bytes of this machine's device."""
     if has_gpu():
-        # In a process of its own, since TensorFlow takes the GPU's memory.
+        # In a separate process, since TensorFlow reserves the GPU's memory.
         with WorkerPool(_WORKER, None, 1) as pool:
             return pool.submit(None).result()
     try:
         text = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
     except OSError:
         text = ""
-    found = re.search(r"MemAvailable:\s*(\d+) kB", text)
-    if found is None:
+    match = re.search(r"MemAvailable:\s*(\d+) kB", text)
+    if match is None:
         raise UserError(
-            "this system does not say how much memory is free; give `memory`."
+            "this system does not report its free memory; give `memory`."
         )
-    return 1024.0 * int(found[1])
+    return 1024.0 * int(match[1])
 
 
 def measure(work: Workload, limit: float) -> Measured | None:
-    """Runs training steps in a fresh process; None where `limit` is passed."""
+    """Runs training steps in a fresh process; None if they exceed `limit`."""
     with WorkerPool(_WORKER, limit, 1) as pool:
         try:
             return pool.submit(work).result()
         except ChildProcessError:
-            # It ended itself, or the system did.
+            # It exited above the limit, or the system killed it.
             return None
 
 
@@ -89,33 +88,32 @@ def largest_measured(
     guess: int,
     log: Callable[[str], None],
 ) -> tuple[int, Measured | None]:
-    """The most rows with which training steps stay within a limit.
+    """Searches the largest batch whose training steps fit into memory.
 
     Args:
-      work: what to train; its batch_size is not read.
+      work: the training; its batch_size is ignored.
       limit: bytes.
-      guess: rows to begin with.
-      log: takes a line with each trial's outcome.
+      guess: number of rows to start with.
+      log: prints the result of each trial.
 
     Returns:
-      The rows, 0 where one does not fit, and what their trial found. A
-      sixteenth more rows may fit.
+      The number of rows, 0 if one row does not fit, and the result of their
+      trial. Up to a sixteenth more rows may fit.
     """
-    # Whole slices.
     unit = work.gradient_accumulation_steps
     best: Measured | None = None
     fits, too_many, trying = 0, None, max(guess // unit, 1)
     while too_many is None or too_many - fits > 1 + fits // 16:
-        found = measure(work.with_batch(trying * unit), limit)
-        if found is None:
+        result = measure(work.with_batch(trying * unit), limit)
+        if result is None:
             log(f"{trying * unit} rows: do not fit")
             too_many = trying
         else:
             log(
-                f"{trying * unit} rows: {found.peak_bytes / 1e9:.2f} GB, "
-                f"{found.step_seconds:.2f} s a step"
+                f"{trying * unit} rows: {result.peak_bytes / 1e9:.2f} GB, "
+                f"{result.step_seconds:.2f} s a step"
             )
-            fits, best = trying, found
+            fits, best = trying, result
         if too_many is None:
             trying = fits + max(fits // 8, 1)
         else:
@@ -124,9 +122,9 @@ def largest_measured(
 
 
 def run_trial(work: Workload, limit: float) -> Measured:
-    """Trains in this process, which ends at a limit of bytes.
+    """Runs training steps in this process, which exits above a limit of bytes.
 
-    On a GPU it is a limit of what TensorFlow takes there.
+    On a GPU it is the limit of TensorFlow's allocator.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
@@ -135,7 +133,7 @@ def run_trial(work: Workload, limit: float) -> Measured:
             gpus[0], [tf.config.LogicalDeviceConfiguration(megabytes)]
         )
     else:
-        threading.Thread(target=_end_at, args=[limit], daemon=True).start()
+        threading.Thread(target=_exit_above, args=[limit], daemon=True).start()
     try:
         seconds = _last_step_seconds(work)
     except tf.errors.ResourceExhaustedError:
@@ -165,8 +163,7 @@ def _last_step_seconds(work: Workload) -> float:
     return seconds
 
 
-def _end_at(limit: float) -> None:
-    """Ends the process when it holds more than a limit."""
+def _exit_above(limit: float) -> None:
     while own_memory() <= limit:
         time.sleep(_WATCH_SECONDS)
     os._exit(1)
@@ -175,7 +172,7 @@ def _end_at(limit: float) -> None:
 def make_trial(
     work: Workload,
 ) -> tuple[keras.Model, Objective, dict[str, np.ndarray]]:
-    """A new model, its objective and a random batch without padding."""
+    """Builds a model, its objective and a random batch without padding."""
     random = np.random.default_rng(0)
     config, rows = work.config, work.batch_size
     shape = (rows, work.max_seq_length)

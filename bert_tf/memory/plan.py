@@ -1,4 +1,4 @@
-"""Which batch a device's memory holds, and what to do where it does not."""
+"""The plan of a training's memory: which batch fits, and how to fit more."""
 
 import dataclasses
 import re
@@ -23,7 +23,7 @@ _UNITS = {"GB": 1e9, "GIB": 2.0**30, "MB": 1e6, "MIB": 2.0**20}
 
 @dataclasses.dataclass(frozen=True)
 class PlanSettings(Settings):
-    """What is to be trained, and on what."""
+    """The training and the device whose memory is planned."""
 
     size: str = setting("", SIZE_HELP)
     config_file: str = setting("", "bert_config.json, instead of a size")
@@ -45,13 +45,13 @@ class PlanSettings(Settings):
     precision: str = like(TrainingRecipe, "precision")
     optimizer: str = like(TrainingRecipe, "optimizer")
     rematerialize: bool = setting(
-        False, "compute each block again in the backward pass"
+        False, "recompute each block in the backward pass"
     )
     bilstm: bool = setting(
-        False, "put a BiLSTM on top of the encoder, of a classifier"
+        False, "add a BiLSTM on top of the encoder of a classifier"
     )
     lora_rank: int = setting(
-        0, "LoRA, of a classifier: rank of the updates; 0 = none", at_least=0
+        0, "rank of a classifier's LoRA updates; 0 = no LoRA", at_least=0
     )
     lora_on: str = like(FinetuningRecipe, "lora_on")
     gradient_accumulation_steps: int = setting(
@@ -64,7 +64,7 @@ class PlanSettings(Settings):
     )
     devices: int = setting(1, "devices that share the batch", at_least=1)
     memory: str = setting(
-        "", "of a device, such as 16GB; empty asks the device of this machine"
+        "", "memory of a device, such as 16GB; empty = that of this machine"
     )
 
     def __post_init__(self) -> None:
@@ -76,7 +76,11 @@ class PlanSettings(Settings):
             parse_memory(self.memory)
 
     def workload(self) -> Workload:
-        """What a device trains."""
+        """Returns the workload of a device.
+
+        Raises:
+          UserError: no architecture or several, or settings that do not fit it.
+        """
         sources = (self.size, self.config_file, self.init_from)
         if sum(map(bool, sources)) != 1:
             raise UserError(
@@ -91,18 +95,12 @@ class PlanSettings(Settings):
         longest = config.longest_input
         good = 1 <= self.max_seq_length <= longest
         self._check(
-            "max_seq_length",
-            good,
-            f"1 to {longest}, the longest input",
+            "max_seq_length", good, f"1 to {longest}, the longest input"
         )
-        return self._work(config, self.max_seq_length)
+        return self.with_config(config, self.max_seq_length)
 
-    def of_size(self, size: str, length: int) -> Workload:
-        """The same training of a size by name, at another length."""
-        config = BertConfig.from_size(size, self.vocab_size)
-        return self._work(config, length)
-
-    def _work(self, config: BertConfig, length: int) -> Workload:
+    def with_config(self, config: BertConfig, length: int) -> Workload:
+        """Returns the workload of another architecture and sequence length."""
         if self.bilstm:
             config = dataclasses.replace(config, bilstm=True)
         if self.lora_rank:
@@ -113,13 +111,13 @@ class PlanSettings(Settings):
         if self.objective == "pretraining":
             if config.bilstm:
                 raise UserError(
-                    "`objective`=pretraining: a BiLSTM (bilstm is true) is put "
-                    "on for fine-tuning alone; choose `objective`=classifier."
+                    "`objective`=pretraining: a BiLSTM (bilstm is true) is for "
+                    "fine-tuning only; choose `objective`=classifier."
                 )
             if config.lora_rank:
                 raise UserError(
                     f"lora_rank={config.lora_rank}: LoRA is for fine-tuning "
-                    "alone; choose `objective`=classifier."
+                    "only; choose `objective`=classifier."
                 )
             # google-research/bert's README: max_seq_length * masked_lm_prob.
             predictions = max(round(0.15 * length), 1)
@@ -138,19 +136,19 @@ class PlanSettings(Settings):
 
 
 def parse_memory(text: str) -> float:
-    """Bytes of a text such as 16GB, 11.5 GiB or 800MB."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([GM]i?B)\s*", text, re.I)
-    if not found or not float(found[1]):
+    """Parses a size such as 16GB, 11.5 GiB or 800MB to bytes."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([GM]i?B)\s*", text, re.I)
+    if not match or not float(match[1]):
         raise UserError(
             f"`memory`={text}: give a number and GB, GiB, MB or MiB, such as "
             "16GB."
         )
-    return float(found[1]) * _UNITS[found[2].upper()]
+    return float(match[1]) * _UNITS[match[2].upper()]
 
 
-# Those of the table of google-research/bert's README.
+# The sizes and lengths of the table in google-research/bert's README.
 _SIZES, _LENGTHS = ("base", "large"), (64, 128, 256, 320, 384, 512)
-# What other programs may come to take meanwhile.
+# The rest is for other programs.
 _SHARE_OF_FREE = 0.9
 
 
@@ -159,15 +157,15 @@ def plan_memory(
     measured: bool,
     log: Callable[[str], None] = print,
 ) -> None:
-    """Logs what a training takes, which batches fit, and how others can.
+    """Logs the memory of a training, the batches that fit, and how to fit more.
 
     Args:
-      settings: what is to be trained.
-      measured: whether to run training steps too, in processes of their own.
-      log: takes the lines.
+      settings: the training and the device.
+      measured: whether to run training steps too, in separate processes.
+      log: prints a line.
     """
-    # TensorFlow takes seconds to import, which help and bad settings need not.
-    from bert_tf.memory.measurement import free_memory, has_gpu
+    # Imports TensorFlow, which takes seconds, after the settings are checked.
+    from bert_tf.memory.measurement import device_name, free_memory, has_gpu
 
     work = settings.workload()
     on_cpu = not has_gpu()
@@ -175,12 +173,25 @@ def plan_memory(
         limit = parse_memory(settings.memory)
     else:
         limit = free_memory() * (_SHARE_OF_FREE if on_cpu else 1)
-    log(_headline(settings, work, limit))
+    device = "given" if settings.memory else device_name()
+    headline = [
+        settings.size or settings.config_file or settings.init_from,
+        f"{work.num_parameters / 1e6:.1f} M parameters",
+        f"{work.max_seq_length} tokens",
+        "classifier"
+        if not work.max_predictions_per_seq
+        else f"pre-training, {work.max_predictions_per_seq} predictions a row",
+    ]
+    if rank := work.config.lora_rank:
+        headline.append(f"LoRA of rank {rank} on {work.config.lora_on}")
+    headline += [work.precision, work.optimizer]
+    headline += ["rematerialize"] * work.rematerialize
+    log(f"{', '.join(headline)}; memory {_gigabytes(limit)} ({device})")
     fitting = largest_batch(work, limit, on_cpu)
     requested = settings.train_batch_size // settings.devices
-    shown = work.with_batch(requested or fitting or 1)
-    peak = _gigabytes(estimated_bytes(shown, on_cpu))
-    log(f"estimated for {shown.batch_size} rows: {peak}")
+    example = work.with_batch(requested or fitting or 1)
+    peak = _gigabytes(estimated_bytes(example, on_cpu))
+    log(f"estimated for {example.batch_size} rows: {peak}")
     in_a_step = ""
     if settings.devices > 1:
         in_a_step = f" a device, {fitting * settings.devices} in a step"
@@ -190,32 +201,17 @@ def plan_memory(
     elif not fitting and not requested:
         raise _nothing_fits(work, limit, on_cpu)
     if requested > fitting:
-        for line in _advice(settings, shown, limit, on_cpu):
+        log(
+            f"for train_batch_size={settings.train_batch_size}, the same "
+            "training fits with"
+        )
+        for line in _alternatives(example, limit, on_cpu):
             log(line)
-    for line in _table(settings, limit, on_cpu):
-        log(line)
+    _log_table(settings, limit, on_cpu, log)
 
 
 def _gigabytes(count: float) -> str:
     return f"{count / 1e9:.2f} GB"
-
-
-def _headline(settings: PlanSettings, work: Workload, limit: float) -> str:
-    from bert_tf.memory.measurement import device_name
-
-    name = settings.size or settings.config_file or settings.init_from
-    what = "classifier"
-    if work.max_predictions_per_seq:
-        what = f"pre-training, {work.max_predictions_per_seq} predictions a row"
-    again = ", rematerialize" if work.rematerialize else ""
-    if rank := work.config.lora_rank:
-        what += f", LoRA of rank {rank} on {work.config.lora_on}"
-    whose = "given" if settings.memory else device_name()
-    return (
-        f"{name}, {work.num_parameters / 1e6:.1f} M parameters, "
-        f"{work.max_seq_length} tokens, {what}, {work.precision}, "
-        f"{work.optimizer}{again}; memory {_gigabytes(limit)} ({whose})"
-    )
 
 
 def _measure(
@@ -226,27 +222,27 @@ def _measure(
     on_cpu: bool,
     log: Callable[[str], None],
 ) -> None:
-    """Measures the requested batch, or finds the largest."""
+    """Measures the requested batch, or searches for the largest."""
     from bert_tf.memory.measurement import largest_measured, measure
 
     if requested:
-        rows, found = requested, measure(work.with_batch(requested), limit)
-        if found is None:
+        rows, result = requested, measure(work.with_batch(requested), limit)
+        if result is None:
             log(f"measured: {requested} rows do not fit")
             return
     else:
-        rows, found = largest_measured(work, limit, fitting, log)
-        if found is None:
+        rows, result = largest_measured(work, limit, fitting, log)
+        if result is None:
             raise UserError(
                 f"nothing fits: a step of one row of {work.max_seq_length} "
                 f"tokens took more than {_gigabytes(limit)}."
             )
     estimated = estimated_bytes(work.with_batch(rows), on_cpu)
     log(
-        f"measured: {rows} rows take {_gigabytes(found.peak_bytes)} "
+        f"measured: {rows} rows take {_gigabytes(result.peak_bytes)} "
         f"(estimated {_gigabytes(estimated)}, "
-        f"{estimated / found.peak_bytes - 1:+.0%}), "
-        f"{found.step_seconds:.2f} s a step"
+        f"{estimated / result.peak_bytes - 1:+.0%}), "
+        f"{result.step_seconds:.2f} s a step"
     )
 
 
@@ -262,46 +258,42 @@ def _nothing_fits(work: Workload, limit: float, on_cpu: bool) -> UserError:
     )
 
 
-def _advice(
-    settings: PlanSettings, work: Workload, limit: float, on_cpu: bool
-) -> list[str]:
-    """How a batch can be trained that does not fit as it is."""
+def _alternatives(work: Workload, limit: float, on_cpu: bool) -> list[str]:
+    """Returns settings with which a batch fits that otherwise does not."""
     lines = []
     for again in sorted({work.rematerialize, True}):
         changed = dataclasses.replace(work, rematerialize=again)
-        slices = min_slices(changed, limit, on_cpu)
-        if not slices:
-            continue
-        taken = ["`rematerialize`=true"] if again else []
-        if slices > 1:
-            taken.append(f"`gradient_accumulation_steps`={slices}")
-        rows = work.batch_size // slices
-        lines.append(f"  {' '.join(taken)}  ({rows} rows at a time)")
+        if slices := min_slices(changed, limit, on_cpu):
+            assignments = ["`rematerialize`=true"] * again
+            if slices > 1:
+                assignments.append(f"`gradient_accumulation_steps`={slices}")
+            rows = work.batch_size // slices
+            lines.append(f"  {' '.join(assignments)}  ({rows} rows at a time)")
     if not lines:
         raise _nothing_fits(work, limit, on_cpu)
-    batch = settings.train_batch_size
-    return [
-        f"for train_batch_size={batch}, the same training fits with",
-        *lines,
-    ]
+    return lines
 
 
-def _table(settings: PlanSettings, limit: float, on_cpu: bool) -> list[str]:
-    """The largest batches, as in the README of google-research/bert."""
+def _log_table(
+    settings: PlanSettings,
+    limit: float,
+    on_cpu: bool,
+    log: Callable[[str], None],
+) -> None:
+    """Logs the largest batches, as in google-research/bert's README."""
     kinds = [(s, again) for again in (False, True) for s in _SIZES]
     names = [f"{s}, rematerialize" if again else s for s, again in kinds]
-    lines = [
-        f"largest batch of a device with {_gigabytes(limit)}, estimated:",
-        f"| max_seq_length | {' | '.join(names)} |",
-        "|---" * (len(names) + 1) + "|",
-    ]
+    log(f"largest batch of a device with {_gigabytes(limit)}, estimated:")
+    log(f"| max_seq_length | {' | '.join(names)} |")
+    log("|---" * (len(names) + 1) + "|")
     for length in _LENGTHS:
         cells = [str(length)]
         for size, again in kinds:
-            work = settings.of_size(size, length)
+            config = BertConfig.from_size(size, settings.vocab_size)
             work = dataclasses.replace(
-                work, rematerialize=again, gradient_accumulation_steps=1
+                settings.with_config(config, length),
+                rematerialize=again,
+                gradient_accumulation_steps=1,
             )
             cells.append(str(largest_batch(work, limit, on_cpu)))
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        log(f"| {' | '.join(cells)} |")

@@ -1,4 +1,4 @@
-"""The process of a trial; see `measurement`."""
+"""The worker process of a trial, see `measurement`."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _answerer(limit: float | None) -> Callable:
-    """The memory of the GPU, or trials within a limit of bytes."""
+    """Returns a function that runs trials, or reports the GPU's memory."""
     from bert_tf.compat import gpu_memory_limit
     from bert_tf.memory.measurement import run_trial
 
@@ -24,7 +24,7 @@ def _answerer(limit: float | None) -> Callable:
 
 
 if __name__ == "__main__":
-    # An inherited level would be taken for the user's.
+    # The parent's log level is not a choice of the user.
     forget_log_level()
     import_tensorflow()
     serve(_answerer)
