@@ -11,6 +11,7 @@ as an uninterrupted one.
 
 import contextlib
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -26,6 +27,9 @@ from bert_tf.training.strategies import needs_static_shapes
 Batch = Mapping[str, tf.Tensor]
 # At most this often a forward pass draws from one seed generator.
 _DRAWS_PER_PASS = 4096
+# Compiling the update takes a second, which the steps of a smaller model on a
+# CPU do not save.
+XLA_MIN_PARAMETERS = 1_000_000
 
 
 class Objective(Protocol):
@@ -196,7 +200,10 @@ class TrainingStep:
             optimizer.build(self.variables)
         # XLA halves the time of the update; under several replicas it is
         # known to hang (keras-team/keras#20763).
-        compiled = strategy.num_replicas_in_sync == 1
+        parameters = sum(math.prod(v.shape) for v in self.variables)
+        compiled = strategy.num_replicas_in_sync == 1 and (
+            has_accelerator() or parameters >= XLA_MIN_PARAMETERS
+        )
         # With a branch the host would wait for the accelerator's condition. On
         # a CPU a select costs a tenth of the update, and more without XLA.
         self._selects = compiled and has_accelerator()

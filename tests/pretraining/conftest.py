@@ -3,14 +3,25 @@
 import pathlib
 import pydoc_data.topics
 import re
+from collections.abc import Iterator
 
 import pytest
 
 from bert_tf.config import BertConfig
+from bert_tf.pretraining import report
 from bert_tf.records.build import create_records
 from bert_tf.records.recipe import RecordsRecipe
 
+draw_curves = report._draw
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_curves() -> Iterator[None]:
+    """Draws no learning curve, which takes a tenth of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "_draw", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="session")

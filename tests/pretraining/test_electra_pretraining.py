@@ -1,8 +1,6 @@
 """An ELECTRA's generator and discriminator, trained together."""
 
 import dataclasses
-import json
-import pathlib
 
 import keras
 import numpy as np
@@ -11,18 +9,10 @@ import tensorflow as tf
 from model_helpers import fill, numpy, pretraining_batch, small_config
 
 from bert_tf.architectures.electra import ElectraConfig
-from bert_tf.checkpoints import load_checkpoint
-from bert_tf.config import BertConfig
-from bert_tf.models import replaced_token_detector, restore
 from bert_tf.optimization import adamw
 from bert_tf.pretraining.electra import ElectraPretrainer
 from bert_tf.pretraining.objective import ReplacedTokenDetection
 from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.pretraining.recipe import PretrainingRecipe
-from bert_tf.pretraining.run import run_pretraining
-from tests import commands
-from tests.packed_batches import packed
-from tests.run_folders import history, stop_at, weights
 from tests.user_errors import error_of
 
 CONFIG = ElectraConfig(**{**vars(small_config()), "embedding_size": 8})
@@ -125,39 +115,6 @@ def test_draws_follow_the_generator() -> None:
     np.testing.assert_array_equal(one, other)
 
 
-def test_losses_and_metrics_by_hand() -> None:
-    batch = text_batch(rows=4)
-    model = pretrainer()
-    outputs = model(batch)
-    losses, metrics = OBJECTIVE(outputs, batch)
-    means = OBJECTIVE.normalise(losses, OBJECTIVE.loss_weights(batch))
-    logits = numpy(outputs["masked_lm_logits"]).astype("float64")
-    logits -= logits.max(-1, keepdims=True)
-    scores = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    used = batch["masked_lm_weights"]
-    nll = -np.take_along_axis(scores, batch["masked_lm_ids"][..., None], -1)
-    words = (nll[..., 0] * used).sum() / used.sum()
-    z = numpy(outputs["replaced_token_logits"]).astype("float64")
-    y, real = numpy(outputs["replaced_tokens"]), batch["input_mask"]
-    probability = 1 / (1 + np.exp(-z))
-    cross = -(y * np.log(probability) + (1 - y) * np.log(1 - probability))
-    found = (cross * real).sum() / real.sum()
-    assert float(means["masked_lm_loss"]) == pytest.approx(words, rel=1e-4)
-    assert float(means["replaced_token_loss"]) == pytest.approx(
-        50 * found, rel=1e-4
-    )
-    guessed, replaced = (z > 0) & (real == 1), y * real
-    right = (guessed * replaced).sum()
-    assert [float(v) for v in metrics["replaced_token_precision"]] == [
-        right,
-        guessed.sum(),
-    ]
-    assert [float(v) for v in metrics["replaced_token_recall"]] == [
-        right,
-        replaced.sum(),
-    ]
-
-
 def gradients(model, batch, terms) -> list:
     with tf.GradientTape() as tape:
         losses, _ = OBJECTIVE(model(batch), batch)
@@ -256,46 +213,6 @@ def test_the_generator_is_that_of_the_paper() -> None:
     assert line.startswith("`generator_size`=1.0: of a hidden_size of 200 it")
 
 
-def test_packed_and_unpadded_rows_are_the_same() -> None:
-    alone = text_batch(rows=5, length=8)
-    together = packed(alone, [[0, 1], [2], [3, 4]], 20)
-    found = []
-    for batch, unpadded in (
-        (alone, False),
-        (together, False),
-        (together, True),
-    ):
-        model = certain(pretrainer(unpadded=unpadded), 9)
-        losses, _ = OBJECTIVE(model(batch), batch)
-        means = OBJECTIVE.normalise(losses, OBJECTIVE.loss_weights(batch))
-        found.append([float(mean) for mean in means.values()])
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
-    np.testing.assert_allclose(found[2], found[0], rtol=1e-5)
-
-
-def test_fit_trains_all_but_the_poolers(tmp_path) -> None:
-    model = pretrainer()
-    poolers = [
-        weight.path
-        for each in (model.encoder, model.generator)
-        for weight in each.pooler.weights
-    ]
-    assert [w.path for w in model.non_trainable_weights] == poolers
-    data = tf.data.Dataset.from_tensors(text_batch(rows=6))
-    model.compile(optimizer=adamw(1e-2, total_steps=3, warmup=0.0))
-    before = {w.path: numpy(w).copy() for w in model.weights}
-    numbers = model.fit(data.repeat(2), shuffle=False, verbose=0).history
-    assert set(numbers) == {"loss", *OBJECTIVE.metrics}
-    for weight in model.weights:
-        changed = np.abs(numpy(weight) - before[weight.path]).max()
-        assert (changed == 0) == (weight.path in poolers), weight.path
-    scores = model.evaluate(data, verbose=0, return_dict=True)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert loaded.generator.config == model.generator.config
-    assert loaded.evaluate(data, verbose=0, return_dict=True) == scores
-
-
 def test_mistakes() -> None:
     line = error_of(ElectraPretrainer, small_config())
     assert "takes an ElectraConfig or an ElectraEncoder, not a Bert" in line
@@ -310,156 +227,4 @@ def test_mistakes() -> None:
     batch = text_batch()
     del batch["masked_lm_ids"]
     line = error_of(pretrainer(), batch)
-    assert "missing input masked_lm_ids, by which it knows" in line
-
-
-@pytest.fixture(scope="module")
-def recipe(make_records, config_file, tmp_path_factory) -> PretrainingRecipe:
-    data = make_records(
-        "electra",
-        max_seq_length=32,
-        max_predictions_per_seq=5,
-        random_next_prob=0.0,
-    )
-    config = BertConfig.from_json(config_file)
-    path = tmp_path_factory.mktemp("electra") / "bert_config.json"
-    ElectraConfig(**{**vars(config), "embedding_size": 8}).save(path)
-    return PretrainingRecipe(
-        data_dir=str(data),
-        config_file=str(path),
-        objective="replaced_tokens",
-        generator_size=0.5,
-        train_batch_size=8,
-        num_train_steps=6,
-        learning_rate=1e-2,
-        log_steps=2,
-        eval_steps=3,
-        save_checkpoints_steps=2,
-        eval_batch_size=16,
-    )
-
-
-@pytest.fixture(scope="module")
-def finished(recipe, tmp_path_factory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("run") / "electra"
-    run_pretraining(recipe, folder)
-    return folder
-
-
-def test_a_run_leaves_two_models(finished) -> None:
-    rows = [row for row in history(finished) if "loss" in row]
-    assert rows[-1]["loss"] < rows[0]["loss"]
-    found = json.loads((finished / "results.json").read_text())
-    assert {
-        "replaced_token_loss",
-        "replaced_token_recall",
-        "masked_lm_perplexity",
-    } <= found.keys()
-    discriminator = load_checkpoint(finished)
-    generator = load_checkpoint(finished / "generator")
-    assert discriminator.heads == ("replaced_tokens",)
-    assert generator.heads == ("masked_lm",)
-    assert generator.config.hidden_size == 8
-    shared = "bert/embeddings/word_embeddings"
-    np.testing.assert_array_equal(
-        discriminator.arrays[shared], generator.arrays[shared]
-    )
-    card = (finished / "README.md").read_text()
-    assert "fill-mask" not in card
-
-
-def test_the_two_folders_compute_what_the_pretrainer_does(finished) -> None:
-    model = ElectraPretrainer.from_checkpoint(finished)
-    config = model.config
-    batch = pretraining_batch(config)
-    found = model(batch)
-    alone = BertPretrainer.from_checkpoint(finished / "generator")
-    np.testing.assert_allclose(
-        found["masked_lm_logits"], alone(batch)["masked_lm_logits"], atol=1e-5
-    )
-    detector = replaced_token_detector(type(model.encoder)(config))
-    restore(detector, finished, ["pooler"])
-    inputs = {n: batch[n] for n in ("input_ids", "input_mask", "segment_ids")}
-    np.testing.assert_allclose(
-        detector(inputs),
-        model.replaced_tokens(model.encoder(inputs)["sequence_output"]),
-        atol=1e-5,
-    )
-
-
-def test_a_resumed_run_is_the_uninterrupted_one(
-    recipe, finished, tmp_path, monkeypatch
-) -> None:
-    with monkeypatch.context() as patch:
-        stop_at(patch, 3)
-        with pytest.raises(KeyboardInterrupt):
-            run_pretraining(recipe, tmp_path / "run")
-    run_pretraining(recipe, tmp_path / "run")
-    assert history(tmp_path / "run") == history(finished)
-    for part in (".", "generator"):
-        theirs = weights(finished / part)
-        for name, array in weights(tmp_path / "run" / part).items():
-            np.testing.assert_array_equal(array, theirs[name])
-
-
-def test_training_further_takes_both_up(recipe, finished, tmp_path) -> None:
-    further = recipe.override(
-        [f"init_from={finished}", "config_file=", "learning_rate=1e-9"]
-    )
-    run_pretraining(further, tmp_path / "run")
-    for part in (".", "generator"):
-        theirs = weights(finished / part)
-        for name, array in weights(tmp_path / "run" / part).items():
-            np.testing.assert_allclose(array, theirs[name], atol=1e-6)
-
-
-def test_masks_are_electras(recipe) -> None:
-    """85 % masked and 15 % as they are, unless the recipe says otherwise."""
-    from bert_tf.pretraining.objective import ObjectiveTraits
-    from bert_tf.pretraining.setup import open_records
-
-    traits = ObjectiveTraits.of(OBJECTIVE)
-    (folder,) = open_records(recipe, traits)
-    rates = folder.recipe.mask_token_rate, folder.recipe.random_token_rate
-    assert rates == (0.85, 0.0)
-    other = recipe.override(["mask_token_rate=0.7"])
-    (folder,) = open_records(other, traits)
-    rates = folder.recipe.mask_token_rate, folder.recipe.random_token_rate
-    assert rates == (0.7, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (
-            ["--size=tiny"],
-            "error: --size=tiny: unknown size; it takes one of small, base, "
-            "large, or layers/hidden/heads",
-        ),
-        (
-            ["--config_file=BERT"],
-            "its model_type is bert, and --set objective=replaced_tokens "
-            "pre-trains electra",
-        ),
-        (
-            ["--size=2/128/2", "--set", "generator_size=2"],
-            "generator_size is 2.0; it takes more than 0, at most 1",
-        ),
-        (
-            ["--size=2/128/2", "--set", "objective=masked_lm_next_sentence"],
-            "there is no next sentence to learn",
-        ),
-    ],
-)
-def test_mistakes_at_the_command(
-    recipe, config_file, flags, line, tmp_path
-) -> None:
-    done = commands.run(
-        "tools.run_pretraining",
-        *(f"--data_dir={recipe.data_dir}", f"--output_dir={tmp_path}/out"),
-        *("--set", "objective=replaced_tokens"),
-        *(flag.replace("BERT", str(config_file)) for flag in flags),
-    )
-    assert done.returncode == 1
-    assert line in done.stderr.splitlines()[-1]
-    assert not (tmp_path / "out").exists()
+    assert "missing input masked_lm_ids" in line

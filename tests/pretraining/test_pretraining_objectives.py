@@ -1,32 +1,32 @@
-"""Runs of every objective, and of one's own; what does not fit them."""
+"""Runs with a user's objective, heads of init_from, and what does not fit."""
 
-import dataclasses
 import json
-import pathlib
 
 import numpy as np
 import pytest
-from model_helpers import OF_BERT, fill
-from reference_bert import ReferenceBert, softmax
+from model_helpers import fill
 
 import bert_tf
-from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
-from bert_tf.conversion import convert_checkpoint
-from bert_tf.inference.fill_mask import MaskFiller
-from bert_tf.inference.served_folder import served_model
-from bert_tf.pretraining.objective import OBJECTIVES
+from bert_tf.checkpoints import Checkpoint, save_checkpoint
+from bert_tf.pretraining.objective import OBJECTIVES, ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
-from bert_tf.pretraining.setup import fingerprint
-from bert_tf.records.dataset import RecordFolder, held_out_batches
+from bert_tf.pretraining.setup import (
+    choose_configuration,
+    fingerprint,
+    open_records,
+)
+from bert_tf.records.dataset import (
+    RecordFolder,
+    held_out_batches,
+    training_batches,
+)
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import RecordFile
-from bert_tf.training.loop import TrainingLoop
 from tests import commands
-from tests.run_folders import history, stop_at, weights
+from tests.run_folders import weights
 from tests.user_errors import error_of
 
-OTHERS = [name for name in OF_BERT if name != "masked_lm_next_sentence"]
 OWN = """
 from keras import ops
 from bert_tf.pretraining.objective import MaskedLanguageModeling
@@ -55,195 +55,23 @@ OBJECTIVE = WithPenalty()
 
 
 @pytest.fixture(scope="module")
-def following(make_records) -> pathlib.Path:
-    """Records whose second texts all follow the first."""
-    return make_records(
+def recipe(make_records, config_file) -> PretrainingRecipe:
+    """Of masked LM, on records whose second texts follow the first."""
+    data = make_records(
         "following",
         max_seq_length=32,
         max_predictions_per_seq=5,
         random_next_prob=0.0,
     )
-
-
-@pytest.fixture(scope="module")
-def recipe(following, config_file) -> PretrainingRecipe:
-    """Of masked LM alone; that of left to right has a causal architecture."""
     return PretrainingRecipe(
-        data_dir=str(following),
+        data_dir=str(data),
         config_file=str(config_file),
         objective="masked_lm",
         train_batch_size=8,
         num_train_steps=6,
         learning_rate=1e-2,
-        log_steps=2,
-        eval_steps=3,
-        save_checkpoints_steps=2,
         eval_batch_size=16,
     )
-
-
-@pytest.fixture(scope="module")
-def recipes(recipe, config_file, tmp_path_factory):
-    """The recipe of each objective but the default one, by name."""
-    causal = tmp_path_factory.mktemp("causal") / "bert_config.json"
-    config = bert_tf.BertConfig.from_json(config_file)
-    dataclasses.replace(config, causal=True).save(causal)
-    changes = ["objective=left_to_right", f"config_file={causal}"]
-    return {"masked_lm": recipe, "left_to_right": recipe.override(changes)}
-
-
-@pytest.fixture(scope="module")
-def finished(recipes, tmp_path_factory) -> dict[str, pathlib.Path]:
-    """The folder of a run of each."""
-    folder = tmp_path_factory.mktemp("runs")
-    for name, recipe in recipes.items():
-        run_pretraining(recipe, folder / name)
-    return {name: folder / name for name in recipes}
-
-
-def assert_same_run(first: pathlib.Path, second: pathlib.Path) -> None:
-    assert history(first) == history(second)
-    theirs = weights(second)
-    assert weights(first).keys() == theirs.keys()
-    for name, array in weights(first).items():
-        np.testing.assert_array_equal(array, theirs[name])
-
-
-def scores(folder: pathlib.Path) -> dict[str, float]:
-    return json.loads((folder / "results.json").read_text())
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_folder_of_a_finished_run(name, finished):
-    """It learns, says what it learnt, and holds no head that it did not."""
-    folder, task = finished[name], OBJECTIVES[name].token_task
-    losses = [r[f"{task}_loss"] for r in history(folder) if "loss" in r]
-    assert losses[-1] < losses[0] - 0.1
-    found = scores(folder)
-    assert set(found) == {
-        f"training_{task}_loss",
-        f"training_{task}_accuracy",
-        f"{task}_loss",
-        "loss",
-        f"{task}_accuracy",
-        f"{task}_perplexity",
-        "unigram_perplexity",
-        "most_frequent_token_accuracy",
-        "sequences_per_second",
-    }
-    assert found[f"{task}_perplexity"] == np.exp(found[f"{task}_loss"])
-    checkpoint = load_checkpoint(folder)
-    assert checkpoint.heads == ("masked_lm",)
-    assert checkpoint.config.causal == (name == "left_to_right")
-    state = max((folder / "checkpoints").iterdir())
-    slots = [
-        array.shape
-        for key, array in bert_tf.checkpoints.read_arrays(
-            state / "state.safetensors"
-        ).items()
-        if key.startswith("optimizer")
-    ]
-    # Of the square matrices of H, only the masked LM head's: no pooler's.
-    assert slots.count((16, 16)) == 2 * (1 + 1)
-
-
-def test_the_loss_from_left_to_right_is_that_of_the_text(finished, recipe):
-    """The mean over all held-out tokens, by the reference, from the ids."""
-    checkpoint = load_checkpoint(finished["left_to_right"])
-    model = bert_tf.BertPretrainer.from_checkpoint(finished["left_to_right"])
-    reference = ReferenceBert(checkpoint.config, model.to_arrays())
-    total = correct = count = 0
-    for batch in held_out_batches(RecordFolder.open(recipe.data_dir), 16):
-        # Without the rows that fill the last batch, and before masks: what was
-        # masked is put back.
-        rows = batch["next_sentence_labels"].numpy() >= 0
-        batch = {n: v.numpy()[rows] for n, v in batch.items()}
-        ids = batch["input_ids"].copy()
-        for row, places in enumerate(batch["masked_lm_positions"]):
-            used = batch["masked_lm_weights"][row] > 0
-            ids[row, places[used]] = batch["masked_lm_ids"][row, used]
-        width = ids.shape[1]
-        inputs = {
-            "input_ids": ids,
-            "input_mask": batch["input_mask"],
-            "segment_ids": batch["segment_ids"],
-            "masked_lm_positions": np.tile(np.arange(width), (len(ids), 1)),
-        }
-        logits = reference(inputs)["masked_lm_logits"]
-        for row, length in enumerate(batch["input_mask"].sum(1)):
-            for place in range(max(length - 1, 0)):
-                true = ids[row, place + 1]
-                total -= np.log(softmax(logits[row, place])[true])
-                correct += logits[row, place].argmax() == true
-                count += 1
-    found = scores(finished["left_to_right"])
-    assert found["next_token_loss"] == pytest.approx(total / count, rel=1e-5)
-    assert found["next_token_accuracy"] == pytest.approx(
-        correct / count, abs=1e-3
-    )
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["left_to_right", pytest.param("masked_lm", marks=pytest.mark.slow)],
-)
-def test_interrupted_it_goes_on_exactly(
-    name, recipes, finished, tmp_path, monkeypatch
-):
-    stop_at(monkeypatch, 4)
-    with pytest.raises(KeyboardInterrupt):
-        run_pretraining(recipes[name], tmp_path)
-    monkeypatch.undo()
-    run_pretraining(recipes[name], tmp_path)
-    assert_same_run(tmp_path, finished[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_two_replicas_are_one(name, recipes, tmp_path, config_file):
-    """Without dropout, which replicas draw apart."""
-    config = bert_tf.BertConfig.from_json(recipes[name].config_file)
-    config.override(
-        ["hidden_dropout_prob=0", "attention_probs_dropout_prob=0"]
-    ).save(tmp_path / "config.json")
-    recipe = recipes[name].override([f"config_file={tmp_path / 'config.json'}"])
-    rows = []
-    for strategy in ("one_device", "mirrored"):
-        run_pretraining(
-            recipe.override([f"strategy={strategy}"]), tmp_path / strategy
-        )
-        rows.append(history(tmp_path / strategy))
-    for one, two in zip(*rows, strict=True):
-        for key, value in one.items():
-            assert two[key] == pytest.approx(value, rel=1e-3, abs=1e-3), key
-
-
-def test_what_the_models_of_a_run_are_good_for(finished, tmp_path, capfd):
-    """A masked LM without a pooler fills masks; one from the left does not."""
-    masked, left = finished["masked_lm"], finished["left_to_right"]
-    assert len(bert_tf.fill_mask(masked, "a [MASK] of [MASK]", 3)) == 2
-    line = error_of(bert_tf.fill_mask, left, "a [MASK]")
-    assert line.startswith(f"{left}: reads from left to right")
-    model = bert_tf.BertPretrainer.from_checkpoint(left)
-    tokenizer = bert_tf.BertTokenizer.from_checkpoint(left)
-    assert "from left to right" in error_of(MaskFiller, model, tokenizer)
-    assert bert_tf.embed(left, ["a function"]).shape == (1, 16)
-    assert "fill_mask" in served_model(masked).signatures()
-    served = served_model(left)
-    assert served.task == "embeddings"
-    assert "fill_mask" not in served.signatures()
-    for folder in finished.values():
-        capfd.readouterr()
-        bert_tf.BertEncoder.from_checkpoint(folder)
-        told = capfd.readouterr().err
-        assert told == f"{folder}: has no pooler; initialized randomly.\n"
-        converted = tmp_path / folder.name
-        convert_checkpoint(folder, "hugging_face", converted)
-        assert load_checkpoint(converted).heads == ("masked_lm",)
-    convert_checkpoint(masked, "google_tf1", tmp_path / "google")
-    assert load_checkpoint(tmp_path / "google").heads == ("masked_lm",)
-    line = error_of(convert_checkpoint, left, "google_tf1", tmp_path / "no")
-    assert "causal is true" in line
 
 
 def test_heads_that_came_stay_as_they_are(recipe, tmp_path, capfd):
@@ -289,7 +117,7 @@ def test_an_objective_of_ones_own(recipe, tmp_path, capsys, monkeypatch):
     assert "held-out masked LM: loss" in done.stdout
     assert "held-out penalty: 0." in done.stdout
     assert "held-out logit size: " in done.stdout
-    found = scores(tmp_path / "run")
+    found = json.loads((tmp_path / "run" / "results.json").read_text())
     assert found["loss"] == pytest.approx(
         found["masked_lm_loss"] + found["penalty"]
     )
@@ -336,6 +164,8 @@ def test_a_file_that_is_no_objective(text, line, recipe, tmp_path):
         ("masked_lm", ["mask_token_rate=0.95"], "`random_token_rate`=0.1 lea"),
         ("masked_lm", ["max_predictions_per_seq=33"], "takes 1 to 32 (`max_s"),
         ("masked_lm_next_sentence", [], "no next sentence to learn for `obje"),
+        ("replaced_tokens", [], "model_type is bert, and `objective`=replac"),
+        ("replaced_tokens", ["config_file=", "size=tiny"], "`size`=tiny: unk"),
     ],
 )
 def test_what_does_not_fit(objective, settings, line, recipe, tmp_path):
@@ -360,53 +190,49 @@ def test_records_that_hold_masks(recipe, make_records, tmp_path):
         assert "without static_masking" in line
 
 
-def test_a_size_becomes_causal_and_random_texts_are_told_of(
-    recipes, make_records, tmp_path, capfd
+def test_a_size_becomes_causal_and_random_texts_are_logged(
+    recipe, records, capfd
 ):
-    packed = make_records("packed", max_seq_length=64, packing=True)
-    recipe = recipes["left_to_right"].override(
-        [f"data_dir={packed}", "config_file=", "size=tiny"]
+    recipe = recipe.override(
+        [f"data_dir={records}", "config_file=", "size=tiny"]
     )
-    recipe = recipe.override(["num_train_steps=1", "train_batch_size=2"])
-    run_pretraining(recipe, tmp_path)
-    assert load_checkpoint(tmp_path).config.causal
+    recipe = recipe.override(["objective=left_to_right"])
+    traits = ObjectiveTraits.of(OBJECTIVES["left_to_right"])
+    folders = open_records(recipe, traits)
+    words = folders[0].vocabulary
+    assert choose_configuration(recipe, folders, words, None, traits).causal
     assert "made with random_next_prob=0.5" in capfd.readouterr().err
 
 
-def test_masks_of_another_rate_and_mix(recipe, finished, tmp_path, monkeypatch):
-    """In training and in evaluation; but not in a run that had others."""
-    seen = {"training": [], "held-out": []}
-    train, held_out = TrainingLoop._train, TrainingLoop._held_out
-
-    def note(kind: str, batch) -> None:
-        batch = {n: v.numpy() for n, v in batch.items()}
-        used = batch["masked_lm_weights"] > 0
-        seen[kind].append(
-            (used.sum(), (batch["input_ids"] == 4).sum(), batch["input_mask"])
-        )
-
-    def training(self, phase, batch, *rest):
-        note("training", batch)
-        train(self, phase, batch, *rest)
-
-    def evaluated(self, phase):
-        for batch in held_out(self, phase):
-            note("held-out", batch)
-            yield batch
-
-    monkeypatch.setattr(TrainingLoop, "_train", training)
-    monkeypatch.setattr(TrainingLoop, "_held_out", evaluated)
-    settings = ["masked_lm_prob=0.4", "mask_token_rate=0", "num_train_steps=3"]
-    changed = recipe.override([*settings, "random_token_rate=1"])
-    run_pretraining(changed, tmp_path)
-    for kind, batches in seen.items():
-        masked, as_mask, tokens = map(np.sum, zip(*batches, strict=True))
-        assert 0.36 < masked / tokens < 0.42, kind
+@pytest.mark.parametrize(
+    ("objective", "settings", "rates"),
+    [
+        ("masked_lm", [], (0.8, 0.1)),
+        # 85 % masked and 15 % as they are, as google-research/electra.
+        ("replaced_tokens", [], (0.85, 0.0)),
+        ("replaced_tokens", ["mask_token_rate=0.7"], (0.7, 0.0)),
+        ("masked_lm", ["mask_token_rate=0", "random_token_rate=1"], (0, 1)),
+    ],
+)
+def test_masks_of_another_rate_and_mix(objective, settings, rates, recipe):
+    """In training and in evaluation."""
+    recipe = recipe.override(["masked_lm_prob=0.4", *settings])
+    (folder,) = open_records(recipe, ObjectiveTraits.of(OBJECTIVES[objective]))
+    made = folder.recipe
+    assert (made.mask_token_rate, made.random_token_rate) == rates
+    for batches in (
+        training_batches(folder, 64, 1).take(2),
+        held_out_batches(folder, 16),
+    ):
+        masked = as_mask = tokens = 0
+        for batch in batches.as_numpy_iterator():
+            used = batch["masked_lm_weights"] > 0
+            masked += used.sum()
+            as_mask += (batch["input_ids"] == 4).sum()
+            tokens += batch["input_mask"].sum()
+        assert 0.36 < masked / tokens < 0.42
         # A random token is [MASK] once in a vocabulary.
-        assert as_mask < 0.05 * masked, kind
-    line = error_of(run_pretraining, recipe.override(settings), tmp_path)
-    assert "random_token_rate was 1.0 and is now -1.0" in line
-    assert history(tmp_path)[0] != history(finished["masked_lm"])[0]
+        assert as_mask / masked == pytest.approx(rates[0], abs=0.1)
 
 
 def test_states_of_before_objectives_are_resumed(tmp_path):

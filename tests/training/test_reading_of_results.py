@@ -1,4 +1,4 @@
-"""What the host reads of a training, and when, changes nothing of it."""
+"""When the host reads the results of steps does not change a training."""
 
 import contextlib
 import pathlib
@@ -27,29 +27,22 @@ from tests.user_errors import error_of
 STEPS, LOG_STEPS, BATCH = 20, 8, 8
 
 
-@pytest.fixture(
-    params=[(True, False), (False, False), (False, True)],
-    ids=["each step", "at log steps", "several at once"],
-)
-def each_step(request, monkeypatch) -> bool:
-    look(monkeypatch, *request.param)
-    return request.param[0]
+# Name, whether results are read after each step, as on a CPU, and whether
+# several steps are one call, as on a TPU; neither is the way of a GPU.
+WAYS = {"each": (True, False), "few": (False, False), "several": (False, True)}
+# Loops over steps of replicas on logical CPUs return nothing (TensorFlow 2.21).
+MIRRORED = ("each", "few")
+every_way = pytest.mark.parametrize("way", WAYS)
 
 
-HOW = (
-    ("each", True, False),
-    ("few", False, False),
-    ("several", False, True),
-)
-# Loops over steps of replicas on logical CPUs give nothing (TensorFlow 2.21).
-MIRRORED = HOW[:2]
-
-
-def look(monkeypatch, each_step: bool, several: bool = False) -> None:
-    """Has it run as where there are only CPUs, on GPUs or on TPUs."""
+def read_as(monkeypatch, way: str) -> None:
+    """Reads results as where there are only CPUs, on GPUs or on TPUs."""
+    each_step, several = WAYS[way]
     for module in (loop, step):
         monkeypatch.setattr(module, "has_accelerator", lambda: not each_step)
     monkeypatch.setattr(step, "needs_static_shapes", lambda _: several)
+    # Equal bits need the same compiler.
+    monkeypatch.setattr(step, "XLA_MIN_PARAMETERS", 0)
 
 
 def make_loop(
@@ -105,9 +98,25 @@ def spoilt(name: str, value: object, *numbers: int) -> dict[str, np.ndarray]:
     return data
 
 
+@pytest.fixture(scope="module")
+def courses(tmp_path_factory):
+    """The folder of the whole run in each way, and of two replicas."""
+    root = tmp_path_factory.mktemp("courses")
+
+    def finish(way: str, strategy: str = "one_device") -> pathlib.Path:
+        folder = root / f"{way}_{strategy}"
+        if not folder.exists():
+            with pytest.MonkeyPatch.context() as patch:
+                read_as(patch, way)
+                make_loop(folder, strategy=strategy).run()
+        return folder
+
+    return finish
+
+
 @pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
-def test_the_numbers_are_those_of_looking_at_each_step(
-    strategy, tmp_path, monkeypatch
+def test_the_numbers_are_those_of_reading_each_step(
+    strategy, courses, monkeypatch
 ):
     reads, read = [], loop.read_results
     monkeypatch.setattr(
@@ -115,18 +124,23 @@ def test_the_numbers_are_those_of_looking_at_each_step(
         "read_results",
         lambda results: reads.append(len(results)) or read(results),
     )
-    ways = HOW if strategy == "one_device" else MIRRORED
-    for name, *how in ways:
-        look(monkeypatch, *how)
-        make_loop(tmp_path / name, strategy=strategy).run()
-        assert_same(tmp_path / name, tmp_path / "each")
-    assert [row["step"] for row in history(tmp_path / "few")] == [8, 16, 20]
+    ways = list(WAYS) if strategy == "one_device" else MIRRORED
+    for way in ways:
+        assert_same(courses(way, strategy), courses("each", strategy))
+    steps = [row["step"] for row in history(courses("few", strategy))]
+    assert steps == [8, 16, 20]
     # The first steps of both phases, log steps, states, and the phases' ends.
     assert reads == [1] * STEPS + (len(ways) - 1) * [1, 7, 2, 3, 1, 2, 4]
 
 
-@pytest.mark.parametrize("number", [4, 8, 20])
-def test_a_bad_step_is_named_and_ends_the_run(each_step, number, tmp_path):
+@pytest.mark.parametrize(
+    ("way", "number"),
+    [("each", 8), ("few", 4), ("few", 20), ("several", 4), ("several", 20)],
+)
+def test_a_bad_step_is_named_and_ends_the_run(
+    way, number, tmp_path, monkeypatch
+):
+    read_as(monkeypatch, way)
     data = spoilt("x", np.nan, number, min(number + 2, STEPS))
     own = make_loop(tmp_path / "bad", data)
     with pytest.raises(NonFiniteError) as caught:
@@ -138,7 +152,7 @@ def test_a_bad_step_is_named_and_ends_the_run(each_step, number, tmp_path):
     assert kept.name == f"bad_batch_step_{number}.npz"
     part = slice((number - 1) * BATCH, number * BATCH)
     np.testing.assert_array_equal(np.load(kept)["x"], data["x"][part])
-    # The weights are those that the step found.
+    # The weights are those before the step.
     good = make_loop(tmp_path / "good")
     batches = iter(good.phases[0].batches(0))
     for _ in range(number - 1):
@@ -149,40 +163,47 @@ def test_a_bad_step_is_named_and_ends_the_run(each_step, number, tmp_path):
         np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
-def test_steps_are_skipped_alike(strategy, tmp_path, monkeypatch, capsys):
-    data = spoilt("x", np.nan, 3, 4, 12, 16)
+@pytest.mark.parametrize("kind", [Backoff, LossScale])
+def test_steps_are_skipped_alike(kind, tmp_path, monkeypatch, capsys):
+    bad = [3, 4, 12, 16]
+    name = {Backoff: "backoff", LossScale: "loss_scale"}[kind]
     printed = []
-    ways = HOW if strategy == "one_device" else MIRRORED
-    for name, *how in ways:
-        look(monkeypatch, *how)
-        make_loop(tmp_path / name, data, strategy, backoff=Backoff()).run()
-        printed.append(capsys.readouterr().out.replace(name, ""))
+    for way in WAYS:
+        read_as(monkeypatch, way)
+        data = spoilt("x", np.nan, *bad)
+        make_loop(tmp_path / way, data, **{name: kind()}).run()
+        printed.append(capsys.readouterr().out.replace(way, ""))
+        assert_same(tmp_path / way, tmp_path / "each")
     assert len(set(printed)) == 1
-    assert "step 12: loss or gradient is not finite; the input x" in printed[0]
-    assert "learning rate is 0.125 times the schedule's" in printed[0]
-    for name, *_ in ways:
-        assert_same(tmp_path / name, tmp_path / "each")
-    assert len(list((tmp_path / name).glob("*.npz"))) == 4
-    assert state(tmp_path / name)["Backoff/rate_factor:0"] == 0.5**4
+    left = state(tmp_path / "several")
+    kept = list((tmp_path / "few").glob("*.npz"))
+    if kind is Backoff:
+        line = "step 12: loss or gradient is not finite; the input x"
+        assert "learning rate is 0.125 times the schedule's" in printed[0]
+        assert left["Backoff/rate_factor:0"] == 0.5 ** len(bad)
+        assert len(kept) == len(bad)
+    else:
+        line = "step 12: float16 overflow"
+        assert left["LossScale/loss_scale:0"] == 2.0 ** (15 - len(bad))
+        assert not kept
+    assert line in printed[0]
 
 
-def test_overflows_of_float16_are_no_reason_to_stop(
-    tmp_path, monkeypatch, capsys
-):
-    data = spoilt("x", np.nan, 3, 12)
-    for name, *how in HOW:
-        look(monkeypatch, *how)
-        make_loop(tmp_path / name, data, loss_scale=LossScale()).run()
-        assert "step 12: float16 overflow" in capsys.readouterr().out
-    for name in ("few", "several"):
-        assert_same(tmp_path / name, tmp_path / "each")
-    assert state(tmp_path / "several")["LossScale/loss_scale:0"] == 2.0**13
-    assert not list((tmp_path / "few").glob("*.npz"))
+def test_ten_bad_steps_in_a_row_end_the_run(tmp_path):
+    data = spoilt("x", np.nan, 3, *range(8, 18))
+    with pytest.raises(NonFiniteError, match="step 17: loss or gradient"):
+        make_loop(tmp_path, data, backoff=Backoff()).run()
+    # After step 10: one bad step, four good ones, three bad ones.
+    left = state(tmp_path)
+    assert left["Backoff/rate_factor:0"] == 0.5**4
+    for array in left.values():
+        assert np.isfinite(array).all()
 
 
 @pytest.mark.parametrize("remedy", [{}, {"loss_scale": LossScale}])
-def test_ids_outside_their_limits_are_named(each_step, remedy, tmp_path):
+@every_way
+def test_ids_outside_their_limits_are_named(way, remedy, tmp_path, monkeypatch):
+    read_as(monkeypatch, way)
     data = spoilt("input_mask", 9, 12)
     made = {name: kind() for name, kind in remedy.items()}
     own = make_loop(tmp_path, data, limits={"input_mask": 2}, **made)
@@ -194,10 +215,15 @@ def test_ids_outside_their_limits_are_named(each_step, remedy, tmp_path):
     assert max(tmp_path.glob("checkpoints/*")).name == "step-00000010"
 
 
+@pytest.mark.parametrize(
+    ("way", "strategy"),
+    [*((way, "one_device") for way in WAYS), ("each", "mirrored")],
+)
 def test_asked_to_stop_it_saves_that_step_and_goes_on(
-    each_step, tmp_path, monkeypatch
+    way, strategy, courses, tmp_path, monkeypatch
 ):
-    make_loop(tmp_path / "whole").run()
+    whole = courses(way, strategy)
+    read_as(monkeypatch, way)
     train = TrainingLoop._train
 
     def stopped(self, phase, batch, number, progress, history):
@@ -209,9 +235,9 @@ def test_asked_to_stop_it_saves_that_step_and_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(TrainingLoop, "_train", stopped)
         with pytest.raises(RunStopped, match="stopped at step [58] of 20"):
-            make_loop(tmp_path / "stopped").run()
-    make_loop(tmp_path / "stopped").run()
-    assert_same(tmp_path / "stopped", tmp_path / "whole")
+            make_loop(tmp_path, strategy=strategy).run()
+    make_loop(tmp_path, strategy=strategy).run()
+    assert_same(tmp_path, whole)
 
 
 def test_ids_of_another_worker(tmp_path):
