@@ -1,4 +1,4 @@
-"""Puts the rows of requests that arrive together through the graph at once."""
+"""Batches concurrent requests, so that the graph runs once for their rows."""
 
 import asyncio
 import contextlib
@@ -19,23 +19,23 @@ from bert_tf.server.metrics import Metrics
 from bert_tf.server.status import RequestError, invalid
 
 T = TypeVar("T")
-# How a graph names a row that it refuses, as those of this project do.
-_REFUSED_ROW = re.compile(r"\brow (\d+) ")
+# How a graph's error names the row that it rejects, in this project's exports.
+_REJECTED_ROW = re.compile(r"\brow (\d+) ")
 
 
 @dataclasses.dataclass(frozen=True)
 class BatchingParameters:
-    """How batches are made; names and defaults are TF Serving's.
+    """Settings of batching, with the names and defaults of TF Serving.
 
     Attributes:
-      max_batch_size: rows in a batch at most.
-      batch_timeout_micros: how long the first row of a batch waits for
-        others while a thread is free.
-      max_enqueued_batches: full batches that may wait for each signature;
-        past that, requests are refused.
-      num_batch_threads: batches that run at once.
-      allowed_batch_sizes: if any, a batch is filled up to the next of these
-        with copies of its first row.
+      max_batch_size: maximum number of rows of a batch.
+      batch_timeout_micros: time that the first row of a batch waits for others
+        while a thread is free.
+      max_enqueued_batches: number of full batches that may wait for each
+        signature; further requests are rejected.
+      num_batch_threads: number of batches that run concurrently.
+      allowed_batch_sizes: if not empty, a batch is padded to the next of these
+        sizes with copies of its first row.
     """
 
     max_batch_size: int = 1000
@@ -59,68 +59,70 @@ class BatchingParameters:
             or sizes[-1] != self.max_batch_size
         ):
             raise UserError(
-                f"allowed_batch_sizes={list(sizes)}: give rising sizes, the "
-                f"last of them max_batch_size, which is {self.max_batch_size}."
+                f"allowed_batch_sizes={list(sizes)}: give increasing sizes, "
+                f"the last of them max_batch_size={self.max_batch_size}."
             )
 
     def padding(self, rows: int) -> int:
-        """How many rows to add to a batch of that many."""
+        """Returns the number of rows to add to a batch."""
         for size in self.allowed_batch_sizes:
             if size >= rows:
                 return size - rows
         return 0
 
 
-class _Waiting:
-    """A request in the queue."""
+class _Request:
+    """A request in the queue, and the future of its outputs."""
 
     def __init__(self, inputs: Arrays, rows: int) -> None:
         self.inputs = inputs
         self.rows = rows
-        self.answer: asyncio.Future = asyncio.get_running_loop().create_future()
+        self.outputs: asyncio.Future = (
+            asyncio.get_running_loop().create_future()
+        )
         self.since = time.monotonic()
-        self._key = [array.shape[1:] for array in inputs.values()]
-        # The bytes of text in the longest row.
+        self._shapes = [array.shape[1:] for array in inputs.values()]
         lengths = [0] * rows
         for array in inputs.values():
             if array.dtype == object:
                 for row, values in enumerate(array.reshape(rows, -1)):
                     lengths[row] += sum(map(len, values))
+        # Bytes of text in the longest row.
         self._length = max(lengths)
 
-    def goes_with(self, other: "_Waiting") -> bool:
-        """Whether two requests are to run together.
+    def compatible(self, other: "_Request") -> bool:
+        """Returns whether two requests may run in one batch.
 
-        Their shapes must agree. Texts of very different lengths could, but
-        the short ones would be padded to the long ones, which takes longer
-        than two batches. A few words, about 16 tokens, never matter.
+        Their shapes must be equal and the lengths of their texts similar, since
+        padding short texts to long ones takes longer than two batches. A
+        difference of a few words, about 16 tokens, does not matter.
         """
         shorter, longer = sorted((self._length, other._length))
-        return self._key == other._key and longer <= 1.5 * shorter + 64
+        return self._shapes == other._shapes and longer <= 1.5 * shorter + 64
 
 
-def _refused_request(error: Exception, batch: list[_Waiting]) -> int | None:
-    """Which request of a batch holds the row that an error names, if any."""
-    named = _REFUSED_ROW.search(str(error))
-    if named is None:
+def _rejected_request(error: Exception, batch: list[_Request]) -> int | None:
+    """Returns the index of the request whose row an error names, if any."""
+    match = _REJECTED_ROW.search(str(error))
+    if match is None:
         return None
-    row = int(named[1])
-    for number, waiting in enumerate(batch):
-        if row < waiting.rows:
+    row = int(match[1])
+    for number, request in enumerate(batch):
+        if row < request.rows:
             return number
-        row -= waiting.rows
+        row -= request.rows
     return None
 
 
 class Runner:
-    """Runs graphs in threads: what all models of a server share.
+    """Runs graphs in threads, for all models of a server.
 
     Args:
       executor: the threads.
-      parameters: how to batch; None runs each request by itself.
+      parameters: settings of batching; None runs each request separately.
       metrics: counts every run.
-      max_open: requests without batching that may wait or run at once; past
-        that, they are refused.
+      max_open: number of requests without batching that may wait or run;
+        further ones are rejected.
     """
 
     def __init__(
@@ -136,10 +138,9 @@ class Runner:
         self._open = 0
         self.parameters = parameters
         if parameters:
-            # One for each batch that may run at once.
             self.slots = asyncio.Semaphore(parameters.num_batch_threads)
 
-    async def alone(
+    async def run(
         self,
         use: contextlib.AbstractContextManager,
         function: Callable[..., T],
@@ -148,9 +149,10 @@ class Runner:
         """Runs a function in one of the threads.
 
         Args:
-          use: left when the thread has ended, which may be long after the
-            request was cancelled.
-          function: what to run, on `arguments`.
+          use: context that is exited when the thread has finished, which may
+            be after the request was cancelled.
+          function: the function.
+          *arguments: its arguments.
         """
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as stack:
@@ -166,7 +168,7 @@ class Runner:
         self._open -= 1
 
     def check_room(self) -> None:
-        """Raises RequestError where too many requests wait already."""
+        """Raises RequestError if too many requests are open."""
         if self._open >= self._max_open:
             raise RequestError(
                 grpc.StatusCode.UNAVAILABLE,
@@ -175,13 +177,13 @@ class Runner:
 
 
 class SignatureQueue:
-    """The requests to one signature of one version.
+    """The queue of requests to a signature of a version.
 
     Args:
-      model: the name of the model, for the metrics.
-      signature: runs batches.
+      model: name of the model, for the metrics.
+      signature: the signature, which runs batches.
       runner: the threads.
-      in_use: keeps the version in memory while a thread runs it.
+      in_use: context that keeps the version in memory while a thread runs it.
     """
 
     def __init__(
@@ -197,24 +199,24 @@ class SignatureQueue:
         self._signature = signature
         self._runner = runner
         self._in_use = in_use
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_Request] = []
         self._filled = asyncio.Event()
         self._task: asyncio.Task | None = None
         self._running: set[asyncio.Task] = set()
 
     async def run(self, inputs: Arrays) -> Arrays:
-        """Answers one request, maybe together with others.
+        """Runs a request, possibly in a batch with others.
 
         Raises:
           RequestError: it is larger than a batch, or too many are waiting.
-          tf.errors.OpError: the graph refuses it.
+          tf.errors.OpError: the graph rejects it.
         """
         parameters = self._runner.parameters
         batched = parameters is not None and self._signature.can_batch
         rows = rows_of(inputs) if batched else 0
         if parameters is None or not rows:
             self._runner.check_room()
-            return await self._runner.alone(
+            return await self._runner.run(
                 self._in_use(), self._signature.run, inputs
             )
         if rows > parameters.max_batch_size:
@@ -222,29 +224,29 @@ class SignatureQueue:
                 f"Task size {rows} is larger than maximum input batch size "
                 f"{parameters.max_batch_size}"
             )
-        self._waiting = [w for w in self._waiting if not w.answer.done()]
+        self._waiting = [r for r in self._waiting if not r.outputs.done()]
         limit = parameters.max_batch_size * parameters.max_enqueued_batches
-        if sum(w.rows for w in self._waiting) + rows > limit:
+        if sum(r.rows for r in self._waiting) + rows > limit:
             raise RequestError(
                 grpc.StatusCode.UNAVAILABLE,
                 "The batch scheduling queue to which this task was submitted "
                 "is full",
             )
-        waiting = _Waiting(inputs, rows)
-        self._waiting.append(waiting)
+        request = _Request(inputs, rows)
+        self._waiting.append(request)
         self._filled.set()
         if self._task is None:
-            self._task = asyncio.create_task(self._work())
-        return await waiting.answer
+            self._task = asyncio.create_task(self._run_batches())
+        return await request.outputs
 
     @property
     def _parameters(self) -> BatchingParameters:
         parameters = self._runner.parameters
-        assert parameters is not None, "without batching nobody waits"
+        assert parameters is not None, "without batching there is no queue"
         return parameters
 
-    async def _work(self) -> None:
-        """Forms batches until nobody waits."""
+    async def _run_batches(self) -> None:
+        """Starts batches until the queue is empty."""
         try:
             while self._waiting:
                 await self._wait_for_more()
@@ -260,102 +262,101 @@ class SignatureQueue:
             self._task = None
 
     async def _wait_for_more(self) -> None:
-        """Waits until the oldest request's batch is full or its time over."""
+        """Waits until the batch of the oldest request is full or times out."""
         parameters = self._parameters
         until = self._waiting[0].since + parameters.batch_timeout_micros / 1e6
         while self._waiting:
             oldest = self._waiting[0]
-            rows = sum(w.rows for w in self._waiting if w.goes_with(oldest))
-            left = until - time.monotonic()
-            if rows >= parameters.max_batch_size or left <= 0:
+            rows = sum(r.rows for r in self._waiting if r.compatible(oldest))
+            seconds = until - time.monotonic()
+            if rows >= parameters.max_batch_size or seconds <= 0:
                 return
             self._filled.clear()
             try:
-                await asyncio.wait_for(self._filled.wait(), left)
+                await asyncio.wait_for(self._filled.wait(), seconds)
             except TimeoutError:
                 return
 
-    def _take(self) -> list[_Waiting]:
-        """The oldest requests that fit into one batch, in their order."""
-        batch: list[_Waiting] = []
-        left: list[_Waiting] = []
+    def _take(self) -> list[_Request]:
+        """Removes the oldest requests that fit into one batch, in order."""
+        batch: list[_Request] = []
+        remaining: list[_Request] = []
         room = self._parameters.max_batch_size
-        for waiting in self._waiting:
-            if waiting.answer.done():
-                continue  # Its client has gone.
-            same = not batch or waiting.goes_with(batch[0])
-            if same and waiting.rows <= room:
-                batch.append(waiting)
-                room -= waiting.rows
+        for request in self._waiting:
+            if request.outputs.done():
+                continue  # Its client has disconnected.
+            compatible = not batch or request.compatible(batch[0])
+            if compatible and request.rows <= room:
+                batch.append(request)
+                room -= request.rows
             else:
-                if same:
-                    room = 0  # Nobody overtakes one of the same kind.
-                left.append(waiting)
-        self._waiting = left
+                if compatible:
+                    room = 0  # Keeps the order of compatible requests.
+                remaining.append(request)
+        self._waiting = remaining
         return batch
 
-    async def _run_batch(self, batch: list[_Waiting]) -> None:
+    async def _run_batch(self, batch: list[_Request]) -> None:
         now = time.monotonic()
-        for waiting in batch:
-            self._runner.metrics.queued(self._model, now - waiting.since)
+        for request in batch:
+            self._runner.metrics.queued(self._model, now - request.since)
         results: list[Arrays | Exception]
         try:
-            results = await self._runner.alone(
+            results = await self._runner.run(
                 self._in_use(), self._compute, batch
             )
         except Exception as error:
             results = [error] * len(batch)
         finally:
             self._runner.slots.release()
-        for waiting, result in zip(batch, results, strict=True):
-            if waiting.answer.done():
-                continue  # Its client has gone.
+        for request, result in zip(batch, results, strict=True):
+            if request.outputs.done():
+                continue  # Its client has disconnected.
             if isinstance(result, Exception):
-                waiting.answer.set_exception(result)
+                request.outputs.set_exception(result)
             else:
-                waiting.answer.set_result(result)
+                request.outputs.set_result(result)
 
-    def _compute(self, batch: list[_Waiting]) -> list[Arrays | Exception]:
-        """Runs a batch, without the requests that the graph refuses.
+    def _compute(self, batch: list[_Request]) -> list[Arrays | Exception]:
+        """Runs a batch; requests that the graph rejects do not fail others.
 
-        A row that the graph refuses must not fail its neighbours. Where the
-        error names the row, its request is taken out and the rest run
-        together again; otherwise each request runs alone.
+        If the error names a row, its request is run separately and the others
+        together again; otherwise each request runs separately.
         """
         results: dict[int, Arrays | Exception] = {}
-        left = list(range(len(batch)))
-        while len(left) > 1:
-            together = [batch[number] for number in left]
+        numbers = list(range(len(batch)))
+        while len(numbers) > 1:
+            requests = [batch[number] for number in numbers]
             try:
-                answers = self._together(together)
-                results.update(zip(left, answers, strict=True))
-                left = []
+                outputs = self._run_together(requests)
+                results.update(zip(numbers, outputs, strict=True))
+                numbers = []
             except Exception as error:
-                refused = _refused_request(error, together)
-                if refused is None:
+                rejected = _rejected_request(error, requests)
+                if rejected is None:
                     break
-                number = left.pop(refused)
-                results[number] = self._alone(batch[number])
-        for number in left:
-            results[number] = self._alone(batch[number])
+                number = numbers.pop(rejected)
+                results[number] = self._run_alone(batch[number])
+        for number in numbers:
+            results[number] = self._run_alone(batch[number])
         return [results[number] for number in range(len(batch))]
 
-    def _alone(self, waiting: _Waiting) -> Arrays | Exception:
-        """Runs one request; an error is returned."""
+    def _run_alone(self, request: _Request) -> Arrays | Exception:
+        """Runs a request; returns its outputs or its error."""
         try:
-            return self._together([waiting])[0]
+            return self._run_together([request])[0]
         except Exception as error:
             return error
 
-    def _together(self, batch: list[_Waiting]) -> list[Arrays]:
-        size = sum(waiting.rows for waiting in batch)
+    def _run_together(self, batch: list[_Request]) -> list[Arrays]:
+        size = sum(request.rows for request in batch)
         padding = self._parameters.padding(size)
         self._runner.metrics.batch(self._model, size, padding)
         if len(batch) == 1 and not padding:
             return [self._signature.run(batch[0].inputs)]
         inputs = {}
         for alias in self._signature.inputs:
-            parts = [waiting.inputs[alias] for waiting in batch]
+            parts = [request.inputs[alias] for request in batch]
             parts += [parts[0][:1]] * padding
             inputs[alias] = np.concatenate(parts)
         outputs = self._signature.run(inputs)
@@ -367,8 +368,8 @@ class SignatureQueue:
                     f'Batched output "{alias}" has shape '
                     f"{list(array.shape)} for {rows} rows",
                 )
-        ends = np.cumsum([waiting.rows for waiting in batch])
+        ends = np.cumsum([request.rows for request in batch])
         return [
-            {a: array[end - w.rows : end] for a, array in outputs.items()}
-            for w, end in zip(batch, ends, strict=True)
+            {a: array[end - r.rows : end] for a, array in outputs.items()}
+            for r, end in zip(batch, ends, strict=True)
         ]

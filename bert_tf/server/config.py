@@ -1,4 +1,4 @@
-"""The server's settings, and TF Serving's text files they are read from."""
+"""The settings of the server, and TF Serving's text files of settings."""
 
 import dataclasses
 import pathlib
@@ -29,12 +29,12 @@ class ModelConfig:
     """A model to serve.
 
     Attributes:
-      name: what clients call it.
-      base_path: folder of its version folders.
-      policy: which versions: "latest", "all" or "specific".
-      num_versions: how many of the latest.
-      versions: the specific ones.
-      labels: version numbers by label.
+      name: its name in requests.
+      base_path: the folder of its version folders.
+      policy: the versions to serve: "latest", "all" or "specific".
+      num_versions: the number of latest versions.
+      versions: the specific versions.
+      labels: labels and their version numbers.
     """
 
     name: str
@@ -45,7 +45,7 @@ class ModelConfig:
     labels: tuple[tuple[str, int], ...] = ()
 
     def chosen(self, present: set[int]) -> set[int]:
-        """Those of the versions that are to be served."""
+        """Returns the versions to serve."""
         if self.policy == "all":
             return present
         if self.policy == "specific":
@@ -55,14 +55,14 @@ class ModelConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TlsConfig:
-    """What TLS takes, in PEM; the fields of TF Serving's SSLConfig.
+    """Keys and certificates in PEM, with the fields of TF Serving's SSLConfig.
 
     Attributes:
       server_key: private key of the server.
-      server_cert: its certificate, and those that it depends on.
-      custom_ca: who signs the certificates of clients; empty for those whom
-        the system trusts.
-      client_verify: whether clients must have one.
+      server_cert: certificate chain of the server.
+      custom_ca: certificate authority of the clients; empty for those that the
+        system trusts.
+      client_verify: whether clients must have a certificate.
     """
 
     server_key: str
@@ -71,7 +71,7 @@ class TlsConfig:
     client_verify: bool = False
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
-        """For a port of gRPC."""
+        """Returns the credentials of a gRPC port."""
         return grpc.ssl_server_credentials(
             [(self.server_key.encode(), self.server_cert.encode())],
             self.custom_ca.encode() or None,
@@ -79,10 +79,10 @@ class TlsConfig:
         )
 
     def context(self) -> ssl.SSLContext:
-        """For a port of REST.
+        """Returns the context of a REST port.
 
         Raises:
-          ssl.SSLError: key and certificate are none, or not of each other.
+          ssl.SSLError: key or certificate are invalid or do not match.
         """
         context = ssl.create_default_context(
             ssl.Purpose.CLIENT_AUTH, cadata=self.custom_ca or None
@@ -93,7 +93,7 @@ class TlsConfig:
             both = pathlib.Path(folder, "both.pem")
             both.touch(mode=0o600)
             both.write_text(f"{self.server_key}\n{self.server_cert}")
-            # An encrypted key would ask for its password.
+            # Without a password OpenSSL would prompt for that of the key.
             context.load_cert_chain(both, password="")
         return context
 
@@ -103,36 +103,37 @@ class ServerConfig:
     """All settings of a server; times are in seconds.
 
     Attributes:
-      models: what to serve.
+      models: the models to serve.
       host: address to listen on.
-      rest_port: port of REST and the page; None for none, 0 for any.
-      grpc_port: port of gRPC; None for none, 0 for any.
-      batching: how to batch; None runs each request by itself.
-      threads: requests that run at once without batching.
-      request_timeout: for the answer to a REST request.
-      client_timeout: a client must have sent its request by then, and a
-        connection without requests is closed after it.
-      max_request_bytes: larger requests are refused.
-      poll_wait: between two looks at the model folders; 0 looks once.
-      config_file: read again every `config_poll_wait`, if that is not 0.
-      config_poll_wait: see there.
-      max_load_retries: how often a version that does not load is tried again
-        as long as its folder stays the same.
-      load_retry_interval: between two tries.
+      rest_port: port of REST and the page; None for no REST, 0 for any port.
+      grpc_port: port of gRPC; None for no gRPC, 0 for any port.
+      batching: settings of batching; None runs each request separately.
+      threads: number of requests that run concurrently without batching.
+      request_timeout: time limit of a REST response.
+      client_timeout: time limit of receiving a request, after which an idle
+        connection is closed too.
+      max_request_bytes: maximum size of a request.
+      poll_wait: time between two polls of the model folders; 0 for no polling.
+      config_file: file that is polled every `config_poll_wait`, unless that is
+        0.
+      config_poll_wait: time between two polls of `config_file`.
+      max_load_retries: number of further attempts to load a version whose
+        folder does not change.
+      load_retry_interval: time between two attempts.
       warm_up: whether to replay the requests stored with a model.
-      labels_for_unavailable: whether a label may name a version that is not
-        there.
-      metrics_path: where Prometheus finds the metrics; None for nowhere.
-      intra_op_threads: threads of one operation; 0 for one a core.
-      inter_op_threads: operations at once; 0 for one a core.
+      labels_for_unavailable: whether a label may point to a version that is not
+        available.
+      metrics_path: path of the metrics for Prometheus; None for no metrics.
+      intra_op_threads: threads of an operation; 0 for one per core.
+      inter_op_threads: concurrent operations; 0 for one per core.
       cors: whether pages of other sites may use REST.
-      tls: REST and gRPC are over TLS; None for neither.
+      tls: keys of TLS for REST and gRPC; None for no TLS.
       health: whether gRPC has the service grpc.health.v1.Health.
-      grpc_max_requests: of gRPC at once, the others get
-        RESOURCE_EXHAUSTED; None for any number.
+      grpc_max_requests: maximum of concurrent gRPC requests, above which
+        RESOURCE_EXHAUSTED is returned; None for no limit.
       grpc_options: channel arguments of gRPC by name.
-      load_threads: models that are loaded at once.
-      tags: of the MetaGraphDef to load.
+      load_threads: number of models that are loaded concurrently.
+      tags: tags of the MetaGraphDef to load.
     """
 
     models: tuple[ModelConfig, ...]
@@ -164,7 +165,7 @@ class ServerConfig:
 
 
 def read_models(path: str | pathlib.Path) -> tuple[ModelConfig, ...]:
-    """The models in a file of TF Serving's ModelServerConfig."""
+    """Reads the models of a file with TF Serving's ModelServerConfig."""
     config = _read_text(path, "ModelServerConfig")
     return models_of(config, str(path))
 
@@ -172,7 +173,12 @@ def read_models(path: str | pathlib.Path) -> tuple[ModelConfig, ...]:
 def models_of(
     config: model_server_config_pb2.ModelServerConfig, where: str
 ) -> tuple[ModelConfig, ...]:
-    """The models in a ModelServerConfig that came from `where`."""
+    """Returns the models of a ModelServerConfig.
+
+    Args:
+      config: the message.
+      where: its origin, for errors.
+    """
     if not config.HasField("model_config_list"):
         raise UserError(
             f"{where}: no model; write model_config_list {{ config {{ name: "
@@ -199,14 +205,14 @@ def _model(one: model_server_config_pb2.ModelConfig, where: str) -> ModelConfig:
     if one.HasField("logging_config"):
         raise UserError(
             f"{where}: model {one.name!r} has logging_config; requests are "
-            "not logged here, take it out."
+            "not logged by this server; remove it."
         )
     policy = one.model_version_policy
     kind = policy.WhichOneof("policy_choice") or "latest"
     if kind == "specific" and not policy.specific.versions:
         raise UserError(
-            f"{where}: model {one.name!r} asks for specific versions and "
-            "names none."
+            f"{where}: model {one.name!r} has the policy specific, but no "
+            "versions."
         )
     return ModelConfig(
         one.name,
@@ -219,7 +225,7 @@ def _model(one: model_server_config_pb2.ModelConfig, where: str) -> ModelConfig:
 
 
 def read_batching(path: str | pathlib.Path) -> BatchingParameters:
-    """The parameters in a file of TF Serving's BatchingParameters."""
+    """Reads a file with TF Serving's BatchingParameters."""
     message = _read_text(path, "BatchingParameters")
     for name in (
         "pad_variable_length_inputs",
@@ -228,34 +234,33 @@ def read_batching(path: str | pathlib.Path) -> BatchingParameters:
     ):
         if message.HasField(name):
             raise UserError(
-                f"{path}: {name} is not offered here; take it out for this "
-                "server."
+                f"{path}: {name} is not supported by this server; remove it."
             )
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         field.name: getattr(message, field.name).value
         for field in dataclasses.fields(BatchingParameters)
         if field.name != "allowed_batch_sizes" and message.HasField(field.name)
     }
-    given["allowed_batch_sizes"] = tuple(message.allowed_batch_sizes)
+    values["allowed_batch_sizes"] = tuple(message.allowed_batch_sizes)
     try:
-        return BatchingParameters(**given)
+        return BatchingParameters(**values)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
 
 def read_metrics_path(path: str | pathlib.Path) -> str | None:
-    """Where a file of TF Serving's MonitoringConfig puts the metrics."""
+    """Reads the path of the metrics from TF Serving's MonitoringConfig."""
     prometheus = _read_text(path, "MonitoringConfig").prometheus_config
     if not prometheus.enable:
         return None
-    found = prometheus.path or METRICS_PATH
-    if not found.startswith("/"):
-        raise UserError(f"{path}: path {found!r} must start with /.")
-    return found
+    metrics_path = prometheus.path or METRICS_PATH
+    if not metrics_path.startswith("/"):
+        raise UserError(f"{path}: path {metrics_path!r} must start with /.")
+    return metrics_path
 
 
 def read_tls(path: str | pathlib.Path) -> TlsConfig:
-    """What a file of TF Serving's SSLConfig says."""
+    """Reads a file with TF Serving's SSLConfig."""
     message = _read_text(path, "SSLConfig")
     tls = TlsConfig(
         message.server_key,
@@ -269,7 +274,8 @@ def read_tls(path: str | pathlib.Path) -> TlsConfig:
         )
     if tls.client_verify and not tls.custom_ca:
         raise UserError(
-            f"{path}: client_verify asks for custom_ca, who signs clients."
+            f"{path}: client_verify requires custom_ca, the authority of the "
+            "clients' certificates."
         )
     try:
         tls.context()
@@ -281,7 +287,7 @@ def read_tls(path: str | pathlib.Path) -> TlsConfig:
 
 
 def _read_text(path: str | pathlib.Path, kind: str) -> Any:
-    """The message of that kind that a text file holds."""
+    """Reads a message from a text file."""
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
         return text_format.Parse(text, _MESSAGES[kind]())
@@ -292,10 +298,10 @@ def _read_text(path: str | pathlib.Path, kind: str) -> Any:
 
 
 def _messages() -> dict[str, type[Message]]:
-    """Messages of TF Serving that tensorflow-serving-api does not carry.
+    """Defines messages of TF Serving that tensorflow-serving-api lacks.
 
-    Names and numbers of the fields: session_bundle_config.proto,
-    monitoring_config.proto and ssl_config.proto of tensorflow_serving.
+    Their fields are those of session_bundle_config.proto,
+    monitoring_config.proto and ssl_config.proto.
     """
     package = "bert_tf.server"
     integer, text, flag = (

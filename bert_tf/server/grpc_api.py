@@ -1,7 +1,7 @@
 """TF Serving's gRPC services: PredictionService and ModelService.
 
-Methods return bytes: what is large is parsed and written in a thread, and what
-cannot be parsed is the client's error.
+Handlers take and return bytes, so that large messages are parsed and serialized
+in a thread, and a malformed message is reported as an invalid argument.
 """
 
 import time
@@ -43,7 +43,7 @@ from bert_tf.server.status import RequestError, invalid, request_error
 from bert_tf.server.versions import Version
 
 _METADATA = "signature_def"
-# What the methods that are counted are called in the metrics.
+# The counted methods and their names in the metrics.
 _APIS = {
     "Predict": "predict",
     "Classify": "classify",
@@ -51,19 +51,19 @@ _APIS = {
     "MultiInference": "multi_inference",
     "GetModelMetadata": "",
 }
-# The status of a call travels in its trailers, which have little room.
+# The status is sent in the trailers, whose size is limited.
 _MAX_DETAILS = 2000
 
 
 class Services:
-    """The methods of both services, by their names.
+    """The methods of both services by their names.
 
-    A method takes what was parsed and how many bytes that had, which protobuf
-    would have to write the request again to tell.
+    A method takes the parsed request and its size in bytes, which protobuf
+    could only tell by serializing it again.
 
     Args:
-      manager: what is served, and loads and unloads it.
-      metrics: counts every request for an answer.
+      manager: loads and unloads the served models.
+      metrics: counts every inference request.
       config: limits.
     """
 
@@ -76,7 +76,7 @@ class Services:
         self._predictor = Predictor(metrics, config.max_request_bytes)
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Lets a server answer them."""
+        """Adds the services to a server."""
         for file in (prediction_service_pb2, model_service_pb2):
             (service,) = file.DESCRIPTOR.services_by_name.values()
             handlers = {
@@ -96,7 +96,7 @@ class Services:
     def _handler(
         self, method: MethodDescriptor
     ) -> Callable[[bytes, grpc.aio.ServicerContext], Awaitable[bytes]]:
-        """Parses, answers, counts, and turns errors into a gRPC status."""
+        """Returns a handler that parses, counts and reports errors."""
         kind: Any = message_factory.GetMessageClass(method.input_type)
         answer = getattr(self, method.name)
 
@@ -110,7 +110,7 @@ class Services:
                     request = await off_loop(len(body), kind.FromString, body)
                 except DecodeError as error:
                     raise invalid(
-                        f"the request is no {kind.DESCRIPTOR.full_name}"
+                        f"the request is not a {kind.DESCRIPTOR.full_name}"
                     ) from error
                 name = _model_name(request)
                 response = await answer(request, len(body))
@@ -156,24 +156,23 @@ class Services:
     async def Classify(
         self, request: classification_pb2.ClassificationRequest, _: int
     ) -> bytes:
-        """Labels and scores of tf.Examples."""
+        """Returns labels and scores of tf.Examples."""
         kind = classification_pb2.ClassificationResponse
-        return await self._of_examples(request, self._predictor.classify, kind)
+        return await self._run_examples(request, self._predictor.classify, kind)
 
     async def Regress(
         self, request: regression_pb2.RegressionRequest, _: int
     ) -> bytes:
-        """One number for each tf.Example."""
+        """Returns a number for each tf.Example."""
         kind = regression_pb2.RegressionResponse
-        return await self._of_examples(request, self._predictor.regress, kind)
+        return await self._run_examples(request, self._predictor.regress, kind)
 
-    async def _of_examples(
+    async def _run_examples(
         self,
         request: Any,
         compute: Callable[..., Awaitable[Message]],
         kind: Callable[..., Message],
     ) -> bytes:
-        """The answer to tf.Examples, by `classify` or `regress`."""
         spec = _spec(request)
         with self._models.find(spec) as version:
             result = await compute(version, spec.signature_name, request.input)
@@ -183,7 +182,7 @@ class Services:
     async def MultiInference(
         self, request: inference_pb2.MultiInferenceRequest, _: int
     ) -> bytes:
-        """Several signatures of one model on the same tf.Examples."""
+        """Runs several signatures of a model on the same tf.Examples."""
         first = model_pb2.ModelSpec()
         if request.tasks:
             first = request.tasks[0].model_spec
@@ -194,7 +193,7 @@ class Services:
     async def GetModelMetadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest, _: int
     ) -> bytes:
-        """The signatures of a model."""
+        """Returns the signatures of a model."""
         spec = _spec(request)
         if not request.metadata_field:
             raise invalid(
@@ -218,13 +217,13 @@ class Services:
     async def GetModelStatus(
         self, request: get_model_status_pb2.GetModelStatusRequest, _: int
     ) -> bytes:
-        """What the versions of a model are doing."""
+        """Returns the states of the versions of a model."""
         return self._models.status(_spec(request)).SerializeToString()
 
     async def HandleReloadConfigRequest(
         self, request: model_management_pb2.ReloadConfigRequest, _: int
     ) -> bytes:
-        """Serves other models from now on."""
+        """Replaces the served models."""
         try:
             models = models_of(request.config, "ReloadConfigRequest")
             await self._manager.change_models(models)
@@ -245,7 +244,7 @@ def _spec(request: Any) -> model_pb2.ModelSpec:
 
 
 def _model_name(request: Any) -> str:
-    """The model that a request is counted for."""
+    """Returns the model that a request is counted for."""
     if isinstance(request, inference_pb2.MultiInferenceRequest):
         return request.tasks[0].model_spec.name if request.tasks else ""
     if isinstance(request, model_management_pb2.ReloadConfigRequest):

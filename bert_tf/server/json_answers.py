@@ -1,7 +1,7 @@
-"""Answers as JSON, as TF Serving writes them.
+"""Writes responses as JSON in the format of TF Serving.
 
-Floats have as many digits as they need and always a point or an exponent, and
-outputs whose name ends with _bytes become {"b64": "..."}: see MakeJsonFrom* in
+Floats have as many digits as needed and always a point or an exponent, and
+outputs whose name ends with _bytes are {"b64": "..."}, see MakeJsonFrom* in
 tensorflow_serving/util/json_tensor.cc.
 """
 
@@ -20,7 +20,7 @@ from bert_tf.server.status import invalid
 
 
 def write_outputs(outputs: Arrays, form: str) -> bytes:
-    """The answer to a predict request, in the format of the request."""
+    """Returns the response to a predict request, in the request's format."""
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")
     outputs = dict(sorted(outputs.items()))
@@ -67,7 +67,7 @@ def _nested(shape: tuple[int, ...], texts: Iterator[str]) -> str:
 
 
 def _texts(alias: str, array: np.ndarray) -> list[str]:
-    """Every value of an array, written as JSON."""
+    """Returns every value of an array as JSON."""
     flat = array.ravel()
     if array.dtype == object:
         if alias.endswith("_bytes"):
@@ -89,22 +89,22 @@ def _texts(alias: str, array: np.ndarray) -> list[str]:
 
 
 def write_string(value: bytes) -> str:
-    """A string of a tensor as JSON; what is no UTF-8 becomes U+FFFD."""
+    """Returns a string of a tensor as JSON; invalid UTF-8 becomes U+FFFD."""
     return json.dumps(value.decode("utf-8", "replace"), ensure_ascii=False)
 
 
 def _floats(flat: np.ndarray) -> list[str]:
-    """Floats with the digits that TF Serving writes.
+    """Returns floats with the digits of TF Serving.
 
-    Six digits where they give the same float again, and as many as are always
-    enough (9, or 17 for float64) elsewhere.
+    These are six if they identify the float, and 9, or 17 for float64,
+    otherwise.
     """
-    enough = 9 if flat.dtype == np.float32 else 17
+    digits = 9 if flat.dtype == np.float32 else 17
     values = flat.tolist()
     texts = [f"{value:.6g}" for value in values]
     exact = np.array(texts, flat.dtype) == flat
     return [
-        _decimal(text if same else f"{value:.{enough}g}", value)
+        _decimal(text if same else f"{value:.{digits}g}", value)
         for text, same, value in zip(texts, exact, values, strict=True)
     ]
 
@@ -120,7 +120,7 @@ def _decimal(text: str, value: float) -> str:
 def write_classification(
     result: classification_pb2.ClassificationResult,
 ) -> bytes:
-    """Labels with their scores for each example."""
+    """Returns the labels and scores of each example as JSON."""
     lines = []
     for row in result.classifications:
         pairs = (
@@ -133,7 +133,7 @@ def write_classification(
 
 
 def write_regression(result: regression_pb2.RegressionResult) -> bytes:
-    """One number for each example."""
+    """Returns the number of each example as JSON."""
     values = ", ".join(_float(one.value) for one in result.regressions)
     return f'{{\n    "results": [{values}]\n}}'.encode()
 

@@ -1,4 +1,4 @@
-"""The JSON of requests, read as RapidJSON reads it for TF Serving."""
+"""Parses the JSON of requests as RapidJSON does for TF Serving."""
 
 import json
 import math
@@ -18,9 +18,9 @@ def _finite(text: str) -> float:
 
 
 def _first_of_each(pairs: list[tuple[str, object]]) -> dict:
-    """An object in which the first of repeated keys counts."""
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else dict(reversed(pairs))
+    """Returns an object with the first value of repeated keys."""
+    content = dict(pairs)
+    return content if len(content) == len(pairs) else dict(reversed(pairs))
 
 
 def _integer(text: str) -> int:
@@ -30,19 +30,19 @@ def _integer(text: str) -> int:
 _DECODER = json.JSONDecoder(
     parse_float=_finite, object_pairs_hook=_first_of_each
 )
-# Other threads get their turn where Python is called, for each number here:
-# the decoder in C would hold them up until it has read the whole text.
+# Calls Python for each number, so that other threads can run, which the decoder
+# in C would block until the end of the text.
 _LONG_DECODER = json.JSONDecoder(
     parse_float=_finite, parse_int=_integer, object_pairs_hook=_first_of_each
 )
 _LONG = 1 << 20
-# Strings, brackets, and what RapidJSON takes for numbers and Python does not.
+# Strings, brackets, and the numbers that RapidJSON reads and Python does not.
 _TOKEN = re.compile(
     r'"(?:[^"\\]++|\\.)*+"|[][{}]|-NaN|Inf(?:inity)?', re.DOTALL
 )
 _NUMBERS = {"-NaN": "NaN", "Inf": "Infinity"}
 _MAX_DEPTH = 128
-# What RapidJSON says, which clients may look for.
+# RapidJSON's messages, which clients may look for.
 _ERRORS = {
     "Expecting value": "Invalid value.",
     "Expecting property name": "Missing a name for object member.",
@@ -55,10 +55,10 @@ _ERRORS = {
 
 
 def parse(body: bytes) -> dict:
-    """The JSON object of a request's body.
+    """Parses the JSON object of a request's body.
 
-    As in TF Serving, whatever follows the object is not read; unlike there,
-    text must be UTF-8, so that what arrives is what was meant.
+    Text after the object is ignored, as in TF Serving. Unlike in TF Serving,
+    invalid UTF-8 is an error.
     """
     try:
         text = body.decode("utf-8-sig").lstrip(" \t\r\n")
@@ -74,26 +74,26 @@ def parse(body: bytes) -> dict:
             decoder = _DECODER if len(text) < _LONG else _LONG_DECODER
             value, _ = decoder.raw_decode(text)
         except (json.JSONDecodeError, RecursionError):
-            value, _ = _DECODER.raw_decode(_plainer(text))
+            value, _ = _DECODER.raw_decode(_normalized(text))
     except json.JSONDecodeError as error:
         offset = len(error.doc[: error.pos].encode("utf-8", "replace"))
         raise invalid(
             f"JSON Parse error: {_reason(error)} at offset: {offset}"
         ) from error
-    except ValueError as error:  # An integer of thousands of digits.
+    except ValueError as error:  # An integer with thousands of digits.
         raise invalid(_TOO_BIG) from error
     if not isinstance(value, dict):
         raise invalid(f"JSON Value: {shown(value)} Is not object")
     return value
 
 
-def _plainer(text: str) -> str:
-    """JSON without what RapidJSON reads and Python does not.
+def _normalized(text: str) -> str:
+    """Rewrites JSON that RapidJSON reads and Python does not.
 
-    Inf becomes Infinity, and what is nested too deeply for Python, once it is
-    known to be JSON, an empty list: no tensor is as deep as that.
+    Inf becomes Infinity. Values nested too deeply for Python, and for any
+    tensor, are checked and replaced by empty lists.
     """
-    # For each depth at which something is taken out: the text since then.
+    # The text since each multiple of the maximal depth.
     parts: list[list[str]] = [[]]
     depth, end = 0, 0
     for found in _TOKEN.finditer(text):
@@ -122,7 +122,7 @@ def _plainer(text: str) -> str:
 
 
 def _reason(error: json.JSONDecodeError) -> str:
-    """What is wrong, in RapidJSON's words."""
+    """Returns RapidJSON's message of an error."""
     for start, words in _ERRORS.items():
         if error.msg.startswith(start):
             return words
@@ -138,7 +138,7 @@ def _reason(error: json.JSONDecodeError) -> str:
 
 
 def shown(value: object) -> str:
-    """A JSON value for an error message, truncated where it is long."""
+    """Returns a JSON value for an error message, truncated if long."""
     pieces, length = [], 0
     try:
         for piece in json.JSONEncoder().iterencode(value):
@@ -152,7 +152,7 @@ def shown(value: object) -> str:
 
 
 def to_double(value: float) -> float:
-    """A number of JSON as a double."""
+    """Converts a JSON number to a double."""
     try:
         return float(value)
     except OverflowError as error:

@@ -1,8 +1,8 @@
-"""What requests in JSON hold, by the rules of TF Serving's REST API.
+"""Converts JSON requests to arrays by the rules of TF Serving's REST API.
 
-The rules are those of tensorflow_serving/util/json_tensor.cc: values are typed
-strictly (1.0 is no integer, 1 is a float too), "instances" are rows, "inputs"
-are columns, and bytes are {"b64": "..."}.
+The rules are those of tensorflow_serving/util/json_tensor.cc: types are strict
+(1.0 is not an integer, 1 is also a float), "instances" are rows, "inputs" are
+columns, and bytes are {"b64": "..."}.
 """
 
 import base64
@@ -26,7 +26,7 @@ ROWS = "instances"
 COLUMNS = "inputs"
 _EXAMPLES = "examples"
 _CONTEXT = "context"
-# One less than MAX_DIMS: rows are a dimension more.
+# The rows are another dimension.
 _MAX_DEPTH = MAX_DIMS - 1
 _INTEGERS: dict[int, type[np.integer]] = {
     types_pb2.DT_INT8: np.int8,
@@ -38,7 +38,7 @@ _INTEGERS: dict[int, type[np.integer]] = {
     types_pb2.DT_UINT64: np.uint64,
 }
 _FLOATS = (types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE)
-# The types of values that are taken in bulk, and what holds all of them.
+# For values converted in bulk their Python types, and a dtype that holds them.
 _SIMPLE: dict[int, tuple[set[type], type]] = {
     **dict.fromkeys(_INTEGERS, ({int}, np.int64)),
     **dict.fromkeys(_FLOATS, ({int, float}, np.float64)),
@@ -46,12 +46,12 @@ _SIMPLE: dict[int, tuple[set[type], type]] = {
     types_pb2.DT_BOOL: ({bool}, np.bool_),
     types_pb2.DT_STRING: ({str}, object),
 }
-# Values are taken in parts, so that other threads get their turn.
+# Number of values converted at a time, between which other threads can run.
 _PART = 1 << 14
 
 
 def _type_name(value: object) -> str:
-    """The JSON type of a value, as TF Serving calls it."""
+    """Returns TF Serving's name of the JSON type of a value."""
     if value is None:
         return "Null"
     if isinstance(value, bool):
@@ -64,7 +64,7 @@ def _type_name(value: object) -> str:
 
 
 def signature_name(request: dict) -> str:
-    """The signature a request asks for; empty means the default."""
+    """Returns the signature that a request names; empty for the default."""
     name = request.get("signature_name", "")
     if not isinstance(name, str):
         raise invalid(
@@ -75,7 +75,7 @@ def signature_name(request: dict) -> str:
 
 
 def _is_base64(value: object) -> TypeGuard[dict[str, str]]:
-    """Whether a value is {"b64": "..."}."""
+    """Returns whether a value is {"b64": "..."}."""
     return (
         isinstance(value, dict)
         and len(value) == 1
@@ -84,7 +84,7 @@ def _is_base64(value: object) -> TypeGuard[dict[str, str]]:
 
 
 def _from_base64(value: object) -> bytes:
-    """The bytes of {"b64": "..."}."""
+    """Decodes {"b64": "..."}."""
     if not _is_base64(value):
         raise invalid(
             f"JSON Value: {shown(value)} not formatted correctly for base64 "
@@ -98,7 +98,7 @@ def _from_base64(value: object) -> bytes:
 
 
 def _to_bytes(text: str) -> bytes:
-    """A JSON string as the UTF-8 that goes into a tensor."""
+    """Encodes a JSON string as UTF-8, for a tensor."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -110,7 +110,10 @@ def _to_bytes(text: str) -> bytes:
 def read_inputs(
     request: dict, tensors: dict[str, Tensor]
 ) -> tuple[Arrays, str]:
-    """The arrays of a predict request, and its format, ROWS or COLUMNS."""
+    """Returns the arrays of a predict request and its format.
+
+    The format is ROWS or COLUMNS.
+    """
     if ROWS in request and COLUMNS in request:
         raise invalid(
             f"JSON Value: {shown(request)} Not formatted correctly expecting "
@@ -182,7 +185,7 @@ def _columns_of_objects(rows: list, tensors: dict[str, Tensor]) -> dict:
 
 
 def _stack(values: list, where: str, tensor: Tensor) -> np.ndarray:
-    """One array from the values of the rows, which must agree in shape."""
+    """Stacks the values of the rows, which must have the same shape."""
     shape = _shape(values[0])
     whole = (len(values), *shape)
     array = _in_bulk(values, whole, tensor)
@@ -191,17 +194,17 @@ def _stack(values: list, where: str, tensor: Tensor) -> np.ndarray:
     flat: list = []
     for number, value in enumerate(values):
         try:
-            have = _shape(value)
-            leaves = list(_leaves(value, have, tensor))
-            if math.prod(have) != math.prod(shape):
+            actual = _shape(value)
+            leaves = list(_leaves(value, actual, tensor))
+            if math.prod(actual) != math.prod(shape):
                 raise invalid(
                     f"Expecting tensor size: {math.prod(shape)} but got: "
-                    f"{math.prod(have)}"
+                    f"{math.prod(actual)}"
                 )
-            if have != shape:
+            if actual != shape:
                 raise invalid(
                     f"Expecting shape {_brackets(shape)} but got: "
-                    f"{_brackets(have)}"
+                    f"{_brackets(actual)}"
                 )
             flat += leaves
         except RequestError as error:
@@ -237,7 +240,7 @@ def _from_columns(value: object, tensors: dict[str, Tensor]) -> Arrays:
 
 
 def _shape(value: object) -> tuple[int, ...]:
-    """The shape of nested lists, along their first elements."""
+    """Returns the shape of nested lists, along their first elements."""
     shape = []
     while isinstance(value, list):
         shape.append(len(value))
@@ -256,7 +259,7 @@ def _brackets(shape: tuple[int, ...]) -> str:
 def _leaves(
     value: object, shape: tuple[int, ...], tensor: Tensor, level: int = 0
 ) -> Iterator[object]:
-    """The values in nested lists, which must be of one shape and type."""
+    """Yields the values of nested lists, checking their shape and type."""
     if not isinstance(value, list):
         if level != len(shape):
             raise invalid(
@@ -317,11 +320,11 @@ def _leaf(value: object, tensor: Tensor) -> object:
 
 
 def _array(flat: list, shape: tuple[int, ...], tensor: Tensor) -> np.ndarray:
-    """Values that `_leaf` has passed, as an array."""
+    """Converts values checked by `_leaf` to an array."""
     array = np.empty(len(flat), tf.as_dtype(tensor.dtype).as_numpy_dtype)
     if tensor.dtype in _FLOATS:
         flat = [to_double(value) for value in flat]
-    # Past the largest float32 lies infinity, as in TF Serving.
+    # Values above the largest float32 become infinity, as in TF Serving.
     with np.errstate(over="ignore"):
         array[:] = flat
     return array.reshape(shape)
@@ -330,11 +333,11 @@ def _array(flat: list, shape: tuple[int, ...], tensor: Tensor) -> np.ndarray:
 def _in_bulk(
     value: object, shape: tuple[int, ...], tensor: Tensor
 ) -> np.ndarray | None:
-    """What `_leaves` and `_array` make of nested lists, many times as fast.
+    """Converts nested lists like `_leaves` and `_array`, but many times faster.
 
     Returns:
-      None where not all values are simple ones of the right type: then the
-      long way finds the error, or takes what is mixed.
+      None unless all values are of the simple types of the dtype; `_leaves`
+      then finds the error or converts mixed types.
     """
     flat: list[Any] = [value]
     for size in shape:
@@ -364,13 +367,13 @@ def _in_bulk(
 
 
 def read_examples(request: dict) -> input_pb2.Input:
-    """The tf.Examples of a request, with the context they share if any."""
-    given = input_pb2.Input()
-    into = given.example_list.examples
+    """Returns the tf.Examples of a request, with their context if any."""
+    data = input_pb2.Input()
+    target = data.example_list.examples
     if _CONTEXT in request:
-        shared = given.example_list_with_context
+        shared = data.example_list_with_context
         shared.context.CopyFrom(_example(request[_CONTEXT]))
-        into = shared.examples
+        target = shared.examples
     if _EXAMPLES not in request:
         raise invalid(
             f"JSON Value: {shown(request)} When method is classify, key "
@@ -387,8 +390,8 @@ def read_examples(request: dict) -> input_pb2.Input:
             f"JSON Value: {shown(request)} '{_EXAMPLES}' value is an empty "
             "array"
         )
-    into.extend(_example(example) for example in examples)
-    return given
+    target.extend(_example(example) for example in examples)
+    return data
 
 
 def _example(value: object) -> tf.train.Example:
@@ -429,10 +432,10 @@ def _add(value: object, name: str, feature: tf.train.Feature) -> None:
             f"Feature: {name} has element with unexpected JSON type: "
             f"{_type_name(value)}"
         )
-    have = feature.WhichOneof("kind")
-    if have not in (None, kind):
+    expected = feature.WhichOneof("kind")
+    if expected not in (None, kind):
         raise invalid(
             f"Unexpected element type in feature: {name} expecting type: "
-            f"{have.removesuffix('_list')}"
+            f"{expected.removesuffix('_list')}"
         )
     getattr(feature, kind).value.append(item)

@@ -1,4 +1,4 @@
-"""One version of a model in memory: its signatures, ready to run."""
+"""A SavedModel in memory, and its signatures."""
 
 import dataclasses
 import gc
@@ -26,18 +26,18 @@ _LOAD_ERRORS = (
     ValueError,
     TypeError,
 )
-# TensorFlow 2.21 dies of arrays that have more: it was built for NumPy 1.
+# TensorFlow 2.21, built for NumPy 1, crashes on arrays with more dimensions.
 MAX_DIMS = 32
 
 Arrays = dict[str, np.ndarray]
 
 
 class LoadError(Exception):
-    """A version folder that could not be loaded."""
+    """A version folder failed to load."""
 
 
 def dtype_name(number: int) -> str:
-    """The name of a dtype of TensorFlow's, such as float."""
+    """Returns the name of a TensorFlow dtype, for example float."""
     if number not in types_pb2.DataType.values():
         return f"dtype {number}"
     return types_pb2.DataType.Name(number)[3:].lower()
@@ -45,7 +45,7 @@ def dtype_name(number: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """Name and kind of an input or output, as its signature has them."""
+    """Name, dtype and shape of an input or output of a signature."""
 
     name: str
     dtype: int
@@ -53,7 +53,7 @@ class Tensor:
 
     @property
     def dtype_name(self) -> str:
-        """The name of the dtype, such as float."""
+        """The name of the dtype, for example float."""
         return dtype_name(self.dtype)
 
     @property
@@ -66,7 +66,7 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """One signature: inputs and outputs by alias, and its computation."""
+    """A signature: inputs and outputs by alias, and its function."""
 
     name: str
     inputs: dict[str, Tensor]
@@ -76,19 +76,19 @@ class Signature:
 
     @property
     def can_batch(self) -> bool:
-        """Whether rows of several requests may run together."""
+        """Whether rows of several requests may run in one batch."""
         tensors = [*self.inputs.values(), *self.outputs.values()]
         return bool(self.inputs) and all(t.has_open_batch for t in tensors)
 
-    def check_names(self, given: Collection[str]) -> None:
-        """Raises RequestError where inputs are missing or unknown."""
-        names = ",".join(sorted(given))
-        missing = sorted(self.inputs.keys() - set(given))
-        short = len(given) < len(self.inputs) and not self.defaults
-        if len(given) > len(self.inputs) or short:
-            extra = ",".join(sorted(set(given) - self.inputs.keys()))
+    def check_names(self, inputs: Collection[str]) -> None:
+        """Raises RequestError if inputs are missing or unknown."""
+        names = ",".join(sorted(inputs))
+        missing = sorted(self.inputs.keys() - set(inputs))
+        too_few = len(inputs) < len(self.inputs) and not self.defaults
+        if len(inputs) > len(self.inputs) or too_few:
+            extra = ",".join(sorted(set(inputs) - self.inputs.keys()))
             raise invalid(
-                f"input size does not match signature: {len(given)}!="
+                f"input size does not match signature: {len(inputs)}!="
                 f"{len(self.inputs)} len({{{names}}}) != "
                 f"len({{{','.join(sorted(self.inputs))}}}). Sent extra: "
                 f"{{{extra}}}. Missing but required: {{{','.join(missing)}}}."
@@ -102,15 +102,15 @@ class Signature:
                     f"request {{{names}}}, or default input alias set: "
                     f"{','.join(sorted(self.defaults))}"
                 )
-        used = self.inputs.keys() & set(given)
-        if len(used) < len(given):
+        used = self.inputs.keys() & set(inputs)
+        if len(used) < len(inputs):
             raise invalid(
                 "Inputs contains invalid name. Used request inputs: "
                 f"{','.join(sorted(used))}, request input: {names}"
             )
 
     def check_dtype(self, alias: str, dtype: int) -> None:
-        """Raises RequestError where an input has another dtype."""
+        """Raises RequestError if an input has another dtype."""
         if dtype != self.inputs[alias].dtype:
             raise invalid(
                 f'input "{alias}": Expects arg[{list(self.inputs).index(alias)}'
@@ -119,28 +119,28 @@ class Signature:
             )
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Runs the graph on all of its inputs, of the right dtypes."""
+        """Runs the graph on all inputs, which have the signature's dtypes."""
         values = self.function(*(inputs[alias] for alias in self.inputs))
         outputs = {}
         for (alias, tensor), value in zip(
             self.outputs.items(), values, strict=True
         ):
-            # A single string comes as bytes, without an array around it.
+            # The session returns a scalar string as bytes.
             text = tensor.dtype == types_pb2.DT_STRING
             outputs[alias] = np.asarray(value, object if text else None)
         return outputs
 
 
 class LoadedModel:
-    """A SavedModel, loaded by the loader that TF Serving uses too.
+    """A SavedModel in a session, as TF Serving loads it.
 
     Args:
       folder: the version folder, which holds saved_model.pb.
-      session: threads of the session.
-      tags: of the MetaGraphDef.
+      session: configuration of the session's threads.
+      tags: tags of the MetaGraphDef.
 
     Raises:
-      LoadError: the folder holds no whole SavedModel.
+      LoadError: the folder holds no complete SavedModel.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class LoadedModel:
     ) -> None:
         if not (folder / "saved_model.pb").is_file():
             raise LoadError(f"{folder} has no file saved_model.pb")
-        # The loader would wait for a pipe without end.
+        # The loader would block forever on a named pipe.
         for path in folder.rglob("*"):
             try:
                 demand_regular(path)
@@ -187,8 +187,8 @@ class LoadedModel:
                 {alias: _tensor(info) for alias, info in inputs.items()},
                 {alias: _tensor(info) for alias, info in outputs.items()},
                 self._session.make_callable(
-                    [self._place(name, info) for info in outputs.values()],
-                    [self._place(name, info) for info in inputs.values()],
+                    [self._tensor(name, info) for info in outputs.values()],
+                    [self._tensor(name, info) for info in inputs.values()],
                 ),
                 {
                     alias: tf.make_ndarray(tensor)
@@ -197,49 +197,49 @@ class LoadedModel:
             )
         return signatures
 
-    def _place(self, name: str, info: meta_graph_pb2.TensorInfo) -> tf.Tensor:
-        """The tensor of the graph that an input or output stands for."""
-        place = info.name if ":" in info.name else f"{info.name}:0"
+    def _tensor(self, name: str, info: meta_graph_pb2.TensorInfo) -> tf.Tensor:
+        """Returns the tensor of the graph for an input or output."""
+        tensor_name = info.name if ":" in info.name else f"{info.name}:0"
         try:
-            found = self._session.graph.get_tensor_by_name(place)
+            tensor = self._session.graph.get_tensor_by_name(tensor_name)
         except (KeyError, ValueError) as error:
             raise ValueError(
                 f'signature "{name}" names the tensor {info.name}, which is '
                 "not in the graph"
             ) from error
-        return self._feeds.get(place, found)
+        return self._feeds.get(tensor_name, tensor)
 
     def signature(self, name: str) -> Signature | None:
-        """The signature of that name; the empty name means the default."""
+        """Returns the signature of a name; the empty name is the default."""
         return self.signatures.get(name or DEFAULT_SIGNATURE)
 
     def close(self) -> None:
-        """Ends the session; nothing may be running."""
+        """Closes the session, which must not be running."""
         self._session.close()
 
 
 def free_memory() -> None:
-    """Frees what closed models held and gives it back to the system.
+    """Frees the memory of closed models and returns it to the system.
 
-    A graph and its session refer to each other, so they would stay until
-    Python looks for such circles, which it rarely does.
+    A graph and its session are a reference cycle, which Python would collect
+    late.
     """
     gc.collect()
     give_memory_back()
 
 
 def _feeds(folder: pathlib.Path, tags: Collection[str]) -> dict[str, tf.Tensor]:
-    """A placeholder of any shape for each one of the signatures' inputs.
+    """Creates a placeholder of any shape for each input of the signatures.
 
-    A session of Python feeds no other shapes than the placeholder's. TensorFlow
-    Serving does, and the graph decides what it takes.
+    Python's session rejects other shapes than the placeholder's. TensorFlow
+    Serving feeds them and leaves the check to the graph.
     """
     model = saved_model_pb2.SavedModel.FromString(
         (folder / "saved_model.pb").read_bytes()
     )
     feeds = {}
     for meta_graph in model.meta_graphs:
-        # As the loader finds the one that it loads.
+        # The loader selects the MetaGraphDef by equal tags too.
         if set(meta_graph.meta_info_def.tags) != set(tags):
             continue
         placeholders = {
@@ -265,10 +265,10 @@ def _tensor(info: meta_graph_pb2.TensorInfo) -> Tensor:
 
 
 def rows_of(inputs: Arrays) -> int:
-    """The number of rows of inputs that are to be batched.
+    """Returns the number of rows of inputs to be batched.
 
     Raises:
-      RequestError: they have none, or different ones.
+      RequestError: an input is a scalar, or their numbers of rows differ.
     """
     if not all(array.ndim for array in inputs.values()):
         raise invalid(

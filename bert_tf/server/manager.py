@@ -1,4 +1,4 @@
-"""Loads, warms up, switches and unloads versions as their folders change."""
+"""Loads, warms up, replaces and unloads versions as their folders change."""
 
 import asyncio
 import pathlib
@@ -35,7 +35,7 @@ from bert_tf.server.versions import (
     version_folders,
 )
 
-# Of the versions that have ended, this many are remembered for each model.
+# Number of unloaded versions of a model whose status is kept.
 _REMEMBERED = 10
 WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 # TF Serving's saved_model_warmup_util.h has the same limit.
@@ -43,16 +43,15 @@ _MAX_RECORDS = 1000
 
 
 class LabelError(UserError):
-    """A label was to name a version that is not served."""
+    """A label would point to a version that is not available."""
 
 
 class Manager:
-    """Keeps what is in memory in step with the model folders.
+    """Synchronises the versions in memory with the model folders.
 
-    A new version is loaded and warmed up beside the old one, then takes the
-    requests over; the old one goes when its last request is answered. A
-    folder that does not load is reported and tried again; meanwhile the
-    version before it serves.
+    A new version is loaded and warmed up while the old one serves, then
+    replaces it; the old one is unloaded after its last request. A folder that
+    fails to load is reported and retried, while the version before it serves.
     """
 
     def __init__(
@@ -66,56 +65,56 @@ class Manager:
             intra_op_parallelism_threads=config.intra_op_threads,
             inter_op_parallelism_threads=config.inter_op_threads,
         )
-        # Loading must not keep requests waiting, so it has its own threads.
+        # Separate threads, so that loading does not delay requests.
         self._loader = ThreadPoolExecutor(config.load_threads, "load")
-        self._busy = asyncio.Lock()
-        self._begun: set[asyncio.Task] = set()
+        self._lock = asyncio.Lock()
+        self._started: set[asyncio.Task] = set()
         self._attempts: dict[tuple[str, pathlib.Path], Attempt] = {}
-        self._noticed: dict[str, str] = {}
-        self._read: tuple[ModelConfig, ...] = config.models
+        self._logged: dict[str, str] = {}
+        self._configured: tuple[ModelConfig, ...] = config.models
 
     async def start(self) -> None:
         """Loads all models.
 
         Raises:
-          UserError: one of them has no version that loads.
+          UserError: a model has no version that loads.
         """
         await self.change_models(self._config.models)
 
     async def change_models(self, models: tuple[ModelConfig, ...]) -> None:
-        """Serves these models from now on, and no others.
+        """Serves these models and no others.
 
-        It goes on where the client that asked for it has gone.
+        Continues if the client that requested it disconnects. After an error
+        the models before are still served.
 
         Raises:
-          LabelError: a label names a version that is not served.
-          UserError: one of the models cannot be served; in both cases what
-            was served before goes on.
+          LabelError: a label points to a version that is not available.
+          UserError: a model cannot be served.
         """
-        await asyncio.shield(self._begin(self._change_models(models)))
+        await asyncio.shield(self._start(self._change_models(models)))
 
     async def _change_models(self, models: tuple[ModelConfig, ...]) -> None:
-        async with self._busy:
+        async with self._lock:
             for model in models:
-                found = await asyncio.to_thread(check_folder, model)
-                self._check_labels(model, found)
+                versions = await asyncio.to_thread(check_folder, model)
+                self._check_labels(model, versions)
             configs = {model.name: model for model in models}
             keep = await self._load_missing(configs, at_once=True)
             try:
                 for model in models:
                     self._check_served(model, keep[model.name])
-                # Names and labels go over when their versions are there.
+                # Names and labels change once their versions are available.
                 self.models.configs = configs
             except UserError:
-                # Of a folder that changed, the old one is loaded again.
+                # Loads the versions of a folder that was replaced again.
                 configs = self.models.configs
                 keep = await self._load_missing(configs, at_once=True)
                 raise
             finally:
                 self._unload_others(keep)
 
-    def _check_served(self, model: ModelConfig, kept: set[int]) -> None:
-        available = self.models.available(model.name).keys() & kept
+    def _check_served(self, model: ModelConfig, keep: set[int]) -> None:
+        available = self.models.available(model.name).keys() & keep
         if not available:
             versions = self.models.versions.get(model.name, {})
             errors = [versions[key].error for key in sorted(versions)]
@@ -126,99 +125,100 @@ class Manager:
             raise UserError(f"model {model.name!r}: {why}.")
         self._check_labels(model, available)
 
-    def _check_labels(self, model: ModelConfig, there: set[int]) -> None:
+    def _check_labels(self, model: ModelConfig, available: set[int]) -> None:
         """UpdateModelVersionLabelMap of TF Serving's server_core.cc."""
-        given = self.models.labels(model.name)
+        current = self.models.labels(model.name)
         for label, number in model.labels:
-            # A label may wait for its version, but not leave another for it.
-            waits = self._config.labels_for_unavailable and (
-                given.get(label, number) == number
+            # A label may point to a version that is still loading, but is
+            # never moved away from a loaded one.
+            may_wait = self._config.labels_for_unavailable and (
+                current.get(label, number) == number
             )
-            if number not in there and not waits:
+            if number not in available and not may_wait:
                 raise LabelError(
                     f"Request to assign label to version {number} of model "
                     f"{model.name}, which is not currently available for "
-                    f"inference: {label!r} names version {number}, and there "
-                    f"is {', '.join(map(str, sorted(there))) or 'none'}."
+                    f"inference: {label!r} names version {number}; available: "
+                    f"{', '.join(map(str, sorted(available))) or 'none'}."
                 )
 
     async def watch(self) -> None:
-        """Follows the folders, and the config file, until cancelled."""
-        works = []
+        """Polls the folders and the config file until cancelled."""
+        polls = []
         if self._config.poll_wait > 0:
-            works.append(self._repeat(self._config.poll_wait, self.update))
+            polls.append(self._repeat(self._config.poll_wait, self.update))
         if self._config.config_file and self._config.config_poll_wait > 0:
-            works.append(
+            polls.append(
                 self._repeat(self._config.config_poll_wait, self._read_config)
             )
-        await asyncio.gather(*works)
+        await asyncio.gather(*polls)
 
     async def _repeat(
-        self, wait: float, work: Callable[[], Awaitable[None]]
+        self, wait: float, poll: Callable[[], Awaitable[None]]
     ) -> None:
         while True:
             await asyncio.sleep(wait)
             try:
-                await work()
-            except Exception as error:  # The server lives on.
+                await poll()
+            except Exception as error:  # The server keeps running.
                 known = isinstance(error, UserError)
                 kind = "" if known else f"{type(error).__name__}: "
-                self._notice_once("watch", f"{kind}{error}")
+                self._log_once("watch", f"{kind}{error}")
 
     async def _read_config(self) -> None:
         assert self._config.config_file is not None
         models = await asyncio.to_thread(read_models, self._config.config_file)
-        if models != self._read:
-            before, self._read = self._read, models
+        if models != self._configured:
+            before, self._configured = self._configured, models
             try:
                 await self.change_models(models)
             except LabelError:
-                self._read = before  # The version may come.
+                self._configured = before  # Retries, as a version may appear.
                 raise
 
-    def _notice_once(self, about: str, line: str) -> None:
-        """Says a line once, not at every look."""
-        if self._noticed.get(about) != line:
-            self._noticed[about] = line
+    def _log_once(self, topic: str, line: str) -> None:
+        """Logs a line unless it was the last one about its topic."""
+        if self._logged.get(topic) != line:
+            self._logged[topic] = line
             log(line)
 
     async def update(self) -> None:
-        """Looks at the folders once and follows them."""
-        async with self._busy:
+        """Synchronises the versions in memory with the folders once."""
+        async with self._lock:
             keep = await self._load_missing(self.models.configs, at_once=False)
             self._unload_others(keep)
 
     async def _load_missing(
         self, configs: dict[str, ModelConfig], at_once: bool
     ) -> dict[str, set[int]]:
-        """Loads what is missing; returns the versions to keep."""
+        """Loads missing versions; returns the versions to keep by model."""
         folders: set[tuple[str, pathlib.Path]] = set()
 
-        async def follow(config: ModelConfig) -> set[int]:
+        async def load(config: ModelConfig) -> set[int]:
             found: dict[int, pathlib.Path] = {}
             try:
                 found = await asyncio.to_thread(
                     version_folders, config.base_path
                 )
             except OSError as error:
-                self._notice_once(
+                self._log_once(
                     config.name, f"{config.base_path}: {error.strerror}"
                 )
             folders.update((config.name, path) for path in found.values())
-            return await self._follow(config, found, at_once)
+            return await self._load_versions(config, found, at_once)
 
-        keep = await asyncio.gather(*map(follow, configs.values()))
+        keep = await asyncio.gather(*map(load, configs.values()))
         for key in self._attempts.keys() - folders:
             del self._attempts[key]
         return dict(zip(configs, keep, strict=True))
 
-    async def _follow(
+    async def _load_versions(
         self,
         config: ModelConfig,
         found: dict[int, pathlib.Path],
         at_once: bool,
     ) -> set[int]:
-        """Loads what one model lacks; returns the versions to keep."""
+        """Loads missing versions of a model; returns the versions to keep."""
         usable = set(found)
         while True:
             chosen = config.chosen(usable)
@@ -230,26 +230,27 @@ class Manager:
                 or available[number].folder != found[number]
             ]
             if not missing:
-                # A folder emptied by mistake, or gone for a moment, ends
-                # nothing.
+                # An emptied or missing folder does not end the serving.
                 return chosen or set(available)
             number = max(missing)
             folder = found[number]
-            now = await asyncio.to_thread(fingerprint, folder)
+            files = await asyncio.to_thread(fingerprint, folder)
             key = (config.name, folder)
             attempt = self._attempts.setdefault(key, Attempt())
-            serves = attempt.is_due(now, at_once, self._config.max_load_retries)
-            if serves and now is not None:
-                attempt.begins(now, self._config.load_retry_interval)
+            loaded = attempt.is_due(
+                files, at_once, self._config.max_load_retries
+            )
+            if loaded and files is not None:
+                attempt.start(files, self._config.load_retry_interval)
                 version = Version(config.name, number, folder)
-                serves = await self._load(version, now)
-            if serves:
+                loaded = await self._load(version, files)
+            if loaded:
                 del self._attempts[key]
             else:
-                # Then the one before it is chosen instead.
+                # The policy chooses the version before it instead.
                 usable.discard(number)
 
-    async def _load(self, version: Version, now: Fingerprint) -> bool:
+    async def _load(self, version: Version, files: Fingerprint) -> bool:
         """Loads and warms up a version; returns whether it serves."""
         versions = self.models.versions.setdefault(version.model, {})
         before = self.models.available(version.model).get(version.number)
@@ -259,9 +260,9 @@ class Manager:
         loop = asyncio.get_running_loop()
         try:
             loaded = await loop.run_in_executor(
-                self._loader, self._load_whole, version.folder, now
+                self._loader, self._load_folder, version.folder, files
             )
-            version.take(loaded, self._runner)
+            version.attach(loaded, self._runner)
             if self._config.warm_up:
                 await warm_up(
                     version, self._metrics, self._config.max_request_bytes
@@ -270,7 +271,7 @@ class Manager:
             await self._close(version)
             version.state, version.error = State.END, str(error)
             log(
-                f"model {version.model}: version {version.number} does not "
+                f"model {version.model}: version {version.number} failed to "
                 f"load: {error}"
             )
             return False
@@ -281,7 +282,7 @@ class Manager:
             self._start_unloading(before)
         return True
 
-    def _load_whole(
+    def _load_folder(
         self, folder: pathlib.Path, before: Fingerprint
     ) -> LoadedModel:
         loaded = LoadedModel(folder, self._session, self._config.tags)
@@ -291,7 +292,7 @@ class Manager:
         return loaded
 
     def _unload_others(self, keep: dict[str, set[int]]) -> None:
-        """Unloads the versions that are not to be kept."""
+        """Unloads all versions but those to keep."""
         for name, versions in list(self.models.versions.items()):
             for number in self.models.available(name):
                 if number not in keep.get(name, ()):
@@ -302,23 +303,23 @@ class Manager:
 
     def _start_unloading(self, version: Version) -> None:
         version.state = State.UNLOADING
-        self._begin(self._unload(version))
+        self._start(self._unload(version))
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Starts what `stop` waits for."""
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Starts a task that `stop` waits for."""
         task = asyncio.create_task(work)
-        self._begun.add(task)
-        task.add_done_callback(self._begun.discard)
+        self._started.add(task)
+        task.add_done_callback(self._started.discard)
         return task
 
     async def _unload(self, version: Version) -> None:
         await version.unused()
         await self._close(version)
         version.state = State.END
-        log(f"model {version.model}: version {version.number} has gone")
+        log(f"model {version.model}: version {version.number} is unloaded")
 
     async def _close(self, version: Version) -> None:
-        loaded = version.release()
+        loaded = version.detach()
         if loaded is not None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._loader, loaded.close)
@@ -326,18 +327,18 @@ class Manager:
             await loop.run_in_executor(self._loader, free_memory)
 
     async def stop(self) -> None:
-        """Unloads everything; requests must have been answered."""
-        async with self._busy:
+        """Unloads all versions, which no request may use."""
+        async with self._lock:
             self.models.configs = {}
             self._unload_others({})
-        await asyncio.gather(*self._begun, return_exceptions=True)
+        await asyncio.gather(*self._started, return_exceptions=True)
         self._loader.shutdown()
 
 
 async def warm_up(
     version: Version, metrics: Metrics, max_request_bytes: int
 ) -> None:
-    """Runs the stored requests, if any.
+    """Runs the warm-up requests stored with a version, if any.
 
     Raises:
       LoadError: the file is damaged, or a request fails.

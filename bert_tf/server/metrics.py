@@ -1,14 +1,14 @@
-"""Counts and times under TF Serving's names, as Prometheus reads them."""
+"""Counters and histograms with TF Serving's names, for Prometheus."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-# TF Serving's util.cc: from 10 microseconds on, each 1.8 times the last.
+# TF Serving's util.cc: from 10 microseconds, growing by a factor of 1.8.
 _MICROSECONDS = [10 * 1.8**power for power in range(33)]
 _SIZES = [2.0**power for power in range(15)]
 
 
 class Metrics:
-    """The metrics of one server; any thread may add to them."""
+    """The metrics of a server, thread-safe."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -56,7 +56,7 @@ class Metrics:
     def request(
         self, model: str, api: str, entry: str, status: str, seconds: float
     ) -> None:
-        """Adds a request: `api` such as predict, `entry` REST or GRPC."""
+        """Counts a request of an API, e.g. predict, by REST or GRPC."""
         self._requests.labels(model, status).inc()
         if status == "OK" and api:
             self._request_latency.labels(model, api, entry).observe(
@@ -64,7 +64,7 @@ class Metrics:
             )
 
     def run(self, model: str, api: str, seconds: float) -> None:
-        """Adds what the graph took for a request, waiting included."""
+        """Adds the time of a run, including that in the queue."""
         self._runtime_latency.labels(model, api, "TF1").observe(seconds * 1e6)
 
     def examples(self, model: str, count: int) -> None:
@@ -73,7 +73,7 @@ class Metrics:
         self._example_total.labels(model).inc(count)
 
     def queued(self, model: str, seconds: float) -> None:
-        """Adds how long a request waited for its batch."""
+        """Adds the time of a request in the queue."""
         self._queuing_latency.labels(model).observe(seconds * 1e6)
 
     def batch(self, model: str, rows: int, padding: int) -> None:
@@ -85,21 +85,20 @@ class Metrics:
     def warm_up(
         self, path: str, status: str, records: int, seconds: float
     ) -> None:
-        """Adds the warming up of a version."""
+        """Adds the warm-up of a version."""
         self._warm_up_latency.labels(path, status).observe(seconds * 1e6)
         self._warm_up_records.labels(path, status).inc(records)
 
     def page(self) -> str:
-        """All of them in Prometheus' text format.
+        """Returns all metrics in Prometheus' text format, as TF Serving.
 
-        As TF Serving writes them: prometheus_client's own text has counters
-        that end in `_total` and sorts the labels.
+        prometheus_client's text appends `_total` to counters and sorts labels.
         """
         lines = []
         for metric in self._registry.collect():
             counter = metric.type == "counter"
             name = metric.name
-            # The client takes `_total` off, which this one has by itself.
+            # The client removes `_total`, which is part of this name.
             if counter and name == _full("request_example_count"):
                 name += "_total"
             lines.append(f"# TYPE {name} {metric.type}")
@@ -110,10 +109,10 @@ class Metrics:
                     f'{key}="{_value(key, text)}"'
                     for key, text in sample.labels.items()
                 )
-                shown = name if counter else sample.name
+                key = name if counter else sample.name
                 number = sample.value
-                whole = int(number) if number.is_integer() else number
-                lines.append(f"{shown}{{{labels}}} {whole}")
+                value = int(number) if number.is_integer() else number
+                lines.append(f"{key}{{{labels}}} {value}")
         return "\n".join(lines) + "\n"
 
 
@@ -122,7 +121,7 @@ def _full(name: str) -> str:
 
 
 def _value(label: str, text: str) -> str:
-    """The value of a label; limits as TF Serving writes numbers."""
+    """Returns an escaped label; bucket bounds in TF Serving's format."""
     if label == "le" and text != "+Inf":
         return f"{float(text):g}"
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

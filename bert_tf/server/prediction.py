@@ -1,13 +1,13 @@
-"""Predict, classify and regress, whichever way a request came in.
+"""Predict, classify and regress, for REST, gRPC and warm-up requests.
 
-From the tensors of protocol buffers to arrays, through a signature and back.
+Converts tensors of protocol buffers to arrays and back.
 """
 
 import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import numpy as np
@@ -36,10 +36,10 @@ from bert_tf.server.versions import Version
 
 CLASSIFY = "tensorflow/serving/classify"
 REGRESS = "tensorflow/serving/regress"
-# Above this many bytes or values, requests are read and answers written in a
-# thread, so that nobody waits for them.
+# Messages of more bytes or values are parsed and written in a thread, so that
+# they do not block the event loop.
 _LARGE = 1 << 16
-# Where the values of each dtype lie: see Tensor::FromProto of TensorFlow.
+# The field of the values of each dtype, see Tensor::FromProto of TensorFlow.
 _FIELDS: dict[int, tuple[str, type]] = {
     types_pb2.DT_STRING: ("string_val", object),
     types_pb2.DT_FLOAT: ("float_val", np.float32),
@@ -58,9 +58,9 @@ _FIELDS: dict[int, tuple[str, type]] = {
     types_pb2.DT_COMPLEX64: ("scomplex_val", np.complex64),
     types_pb2.DT_COMPLEX128: ("dcomplex_val", np.complex128),
 }
-# What a string takes in a tensor of TensorFlow, without its bytes.
+# Size of a string in a tensor of TensorFlow, without its bytes.
 _STRING_BYTES = 24
-# Values are copied in parts, so that other threads get their turn.
+# Number of values copied at a time, between which other threads can run.
 _PART = 1 << 14
 T = TypeVar("T")
 
@@ -68,14 +68,14 @@ T = TypeVar("T")
 async def off_loop(
     size: int, function: Callable[..., T], *arguments: object
 ) -> T:
-    """Calls a function, in a thread where it may take long."""
+    """Calls a function, in a thread if its data is large."""
     if size < _LARGE:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)
 
 
 def answered_by(version: Version, signature: str) -> model_pb2.ModelSpec:
-    """Which model, version and signature gave an answer."""
+    """Returns the model, version and signature of a response."""
     spec = model_pb2.ModelSpec(
         name=version.model, signature_name=signature or DEFAULT_SIGNATURE
     )
@@ -84,7 +84,7 @@ def answered_by(version: Version, signature: str) -> model_pb2.ModelSpec:
 
 
 def signature_of(version: Version, name: str) -> Signature:
-    """The signature that a predict request names."""
+    """Returns the signature that a predict request names."""
     signature = version.graph.signature(name)
     if signature is None:
         raise RequestError(
@@ -97,7 +97,7 @@ def signature_of(version: Version, name: str) -> Signature:
 def filtered(
     outputs: Mapping[str, T], signature: Signature, aliases: list
 ) -> dict[str, T]:
-    """The outputs that a request asks for, all where it names none."""
+    """Returns the outputs that a request names, or all if it names none."""
     for alias in aliases:
         if alias not in signature.outputs:
             raise invalid(
@@ -113,7 +113,7 @@ def filtered(
 def _example_signature(
     version: Version, name: str, outputs: tuple[set[str], ...], kind: str
 ) -> Signature:
-    """A signature that takes tf.Examples and has such outputs."""
+    """Returns a signature of tf.Examples, checking the names of its outputs."""
     signature = version.graph.signature(name)
     if signature is None:
         raise invalid(
@@ -137,11 +137,12 @@ def _example_signature(
 
 
 class Predictor:
-    """Runs signatures on what requests hold.
+    """Runs signatures on requests.
 
     Args:
-      metrics: times every run.
-      max_request_bytes: what a request may hold, and stand for.
+      metrics: records the time of every run.
+      max_request_bytes: maximum size of a request, and of its tensors once
+        repeated values are expanded.
     """
 
     def __init__(self, metrics: Metrics, max_request_bytes: int) -> None:
@@ -151,14 +152,14 @@ class Predictor:
     def arrays(
         self, signature: Signature, request: predict_pb2.PredictRequest
     ) -> Arrays:
-        """The inputs of a request of protocol buffers.
+        """Returns the inputs of a request of protocol buffers.
 
         Raises:
-          RequestError: names or dtypes are not the signature's, or a tensor's
-            values do not fit its shape.
+          RequestError: names or dtypes differ from the signature's, or the
+            values of a tensor do not fit its shape.
         """
         signature.check_names(request.inputs)
-        # One value may stand for a whole tensor.
+        # A single value may be expanded to a whole tensor.
         max_bytes = self._max_request_bytes
         arrays = {}
         for alias, tensor in request.inputs.items():
@@ -195,7 +196,7 @@ class Predictor:
     async def predict(
         self, version: Version, signature: Signature, inputs: Arrays
     ) -> Arrays:
-        """Runs a signature on arrays, with its defaults for those left out."""
+        """Runs a signature on arrays, with its defaults for missing inputs."""
         inputs = signature.defaults | inputs
         return await self._run(version, signature, inputs, "Predict")
 
@@ -207,13 +208,13 @@ class Predictor:
         self._metrics.run(version.model, api, time.monotonic() - start)
         return outputs
 
-    def _serialized_examples(self, given: input_pb2.Input) -> np.ndarray:
-        """The tf.Examples of a request, each with the shared context."""
+    def _serialized_examples(self, data: input_pb2.Input) -> np.ndarray:
+        """Returns the tf.Examples of a request, each with the context."""
         shared = b""
-        examples = given.example_list.examples
-        if given.WhichOneof("kind") == "example_list_with_context":
-            shared = given.example_list_with_context.context.SerializeToString()
-            examples = given.example_list_with_context.examples
+        examples = data.example_list.examples
+        if data.WhichOneof("kind") == "example_list_with_context":
+            shared = data.example_list_with_context.context.SerializeToString()
+            examples = data.example_list_with_context.examples
         if not examples:
             raise invalid("Input is empty.")
         if len(shared) * (len(examples) - 1) > self._max_request_bytes:
@@ -223,7 +224,7 @@ class Predictor:
                 f"{self._max_request_bytes} bytes that a request may hold"
             )
         array = np.empty(len(examples), object)
-        # Serialized messages that follow each other merge.
+        # Concatenated serialized messages are merged by the parser.
         array[:] = [
             shared + example.SerializeToString() for example in examples
         ]
@@ -233,25 +234,25 @@ class Predictor:
         self,
         version: Version,
         signature: Signature,
-        given: input_pb2.Input,
+        data: input_pb2.Input,
         api: str,
     ) -> tuple[int, Arrays]:
-        """The number of tf.Examples, and what a signature makes of them."""
+        """Returns the number of tf.Examples and the outputs of a signature."""
         examples = await off_loop(
-            given.ByteSize(), self._serialized_examples, given
+            data.ByteSize(), self._serialized_examples, data
         )
         outputs = await self._run(version, signature, {"inputs": examples}, api)
         self._metrics.examples(version.model, len(examples))
         return len(examples), outputs
 
     async def classify(
-        self, version: Version, name: str, given: input_pb2.Input
+        self, version: Version, name: str, data: input_pb2.Input
     ) -> classification_pb2.ClassificationResult:
-        """Labels and scores of tf.Examples."""
+        """Returns labels and scores of tf.Examples."""
         kinds = ({"classes", "scores"}, {"classes"}, {"scores"})
         signature = _example_signature(version, name, kinds, "classification")
         rows, outputs = await self._run_examples(
-            version, signature, given, "Classify"
+            version, signature, data, "Classify"
         )
         for alias, array in outputs.items():
             if array.ndim != 2:
@@ -272,13 +273,13 @@ class Predictor:
         return await off_loop(size, _classifications, rows, outputs)
 
     async def regress(
-        self, version: Version, name: str, given: input_pb2.Input
+        self, version: Version, name: str, data: input_pb2.Input
     ) -> regression_pb2.RegressionResult:
-        """One number for each tf.Example."""
+        """Returns a number for each tf.Example."""
         kinds = ({"outputs"},)
         signature = _example_signature(version, name, kinds, "regression")
         rows, outputs = await self._run_examples(
-            version, signature, given, "Regress"
+            version, signature, data, "Regress"
         )
         values = outputs["outputs"]
         if values.ndim not in (1, 2) or values.shape[1:] not in ((), (1,)):
@@ -299,8 +300,8 @@ class Predictor:
     async def multi_inference(
         self, version: Version, request: inference_pb2.MultiInferenceRequest
     ) -> inference_pb2.MultiInferenceResponse:
-        """Several signatures of one model on the same tf.Examples."""
-        asked: list[str] = []
+        """Runs several signatures of a model on the same tf.Examples."""
+        names: list[str] = []
         # Checked in TensorFlow Serving's order (multi_inference.cc).
         for task in request.tasks:
             if not task.model_spec.name:
@@ -311,7 +312,7 @@ class Predictor:
                     "same model name."
                 )
             name = task.model_spec.signature_name or DEFAULT_SIGNATURE
-            if name in asked:
+            if name in names:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
             if version.graph.signature(name) is None:
                 raise invalid(
@@ -322,9 +323,9 @@ class Predictor:
                     grpc.StatusCode.UNIMPLEMENTED,
                     f"Unsupported signature method_name: {task.method_name}",
                 )
-            asked.append(name)
+            names.append(name)
         response = inference_pb2.MultiInferenceResponse()
-        for task, name in zip(request.tasks, asked, strict=True):
+        for task, name in zip(request.tasks, names, strict=True):
             result = response.results.add()
             result.model_spec.CopyFrom(answered_by(version, name))
             if task.method_name == CLASSIFY:
@@ -340,24 +341,21 @@ class Predictor:
     async def replay(
         self, version: Version, log: prediction_log_pb2.PredictionLog
     ) -> None:
-        """Runs one recorded request, to warm a model up."""
+        """Runs a recorded request, to warm up a model."""
         kind = log.WhichOneof("log_type")
+        request: Any = getattr(log, kind or "", None)
         if kind == "predict_log":
-            request = log.predict_log.request
+            request = request.request
             signature = signature_of(version, request.model_spec.signature_name)
             inputs = self.arrays(signature, request)
             await self.predict(version, signature, inputs)
-        elif kind == "classify_log":
-            request = log.classify_log.request
-            name = request.model_spec.signature_name
-            await self.classify(version, name, request.input)
-        elif kind == "regress_log":
-            request = log.regress_log.request
-            name = request.model_spec.signature_name
-            await self.regress(version, name, request.input)
         elif kind == "multi_inference_log":
-            request = log.multi_inference_log.request
-            await self.multi_inference(version, request)
+            await self.multi_inference(version, request.request)
+        elif kind in ("classify_log", "regress_log"):
+            request = request.request
+            name = request.model_spec.signature_name
+            run = self.classify if kind == "classify_log" else self.regress
+            await run(version, name, request.input)
         else:
             raise RequestError(
                 grpc.StatusCode.UNIMPLEMENTED,
@@ -385,54 +383,54 @@ def _unreadable(alias: str, why: str) -> Exception:
     return invalid(f"tensor parsing error: {alias}: {why}")
 
 
-def _given(tensor: tensor_pb2.TensorProto) -> int:
-    """How many values a tensor holds in its own field."""
+def _num_values(tensor: tensor_pb2.TensorProto) -> int:
+    """Returns the number of values in the field of a tensor's dtype."""
     field, dtype = _FIELDS[tensor.dtype]
     pairs = np.issubdtype(dtype, np.complexfloating)
     return len(getattr(tensor, field)) // (2 if pairs else 1)
 
 
 def _bytes_to_repeat(tensor: tensor_pb2.TensorProto, size: int) -> int:
-    """The bytes of the values that the last one given stands for."""
-    given = _given(tensor)
-    if tensor.tensor_content or given >= size:
+    """Returns the bytes of a tensor whose last value is to be repeated."""
+    count = _num_values(tensor)
+    if tensor.tensor_content or count >= size:
         return 0
-    one = np.dtype(_FIELDS[tensor.dtype][1]).itemsize
+    item = np.dtype(_FIELDS[tensor.dtype][1]).itemsize
     if tensor.dtype == types_pb2.DT_STRING:
-        one = _STRING_BYTES + len(tensor.string_val[-1] if given else b"")
-    return size * one
+        item = _STRING_BYTES + len(tensor.string_val[-1] if count else b"")
+    return size * item
 
 
 def _array(tensor: tensor_pb2.TensorProto, size: int) -> np.ndarray:
-    """The values of a tensor, the last one repeated where some are missing.
+    """Returns the values of a tensor, repeating the last one to its size.
 
-    As in TensorFlow, values beyond its size are left out, and a tensor
-    without any is of zeros or empty strings.
+    As in TensorFlow, excess values are ignored, and a tensor without values is
+    of zeros or empty strings.
     """
     field, dtype = _FIELDS[tensor.dtype]
     if tensor.tensor_content:
         if tensor.dtype == types_pb2.DT_STRING:
-            raise ValueError("strings lie in string_val")
+            raise ValueError("strings are in string_val")
         return np.frombuffer(tensor.tensor_content, dtype).copy()
     values = getattr(tensor, field)
     array: np.ndarray = np.empty(size, dtype)
-    given = min(_given(tensor), size)
+    count = min(_num_values(tensor), size)
     wire = {"half_val": np.uint16, "scomplex_val": np.float32}.get(field)
     wire = np.float64 if field == "dcomplex_val" else wire
     flat = array.view(wire) if wire else array
-    numbers = given * (len(flat) // size) if size else 0
+    numbers = count * (len(flat) // size) if size else 0
     for start in range(0, numbers, _PART):
         part = values[start : min(start + _PART, numbers)]
         flat[start : start + len(part)] = (
             part if dtype is object else np.array(part).astype(flat.dtype)
         )
     empty = b"" if dtype is object else 0
-    array[given:] = array[given - 1] if given else empty
+    array[count:] = array[count - 1] if count else empty
     return array
 
 
 def tensor_of(array: np.ndarray) -> tensor_pb2.TensorProto:
-    """An array for the wire: in the typed fields, where clients look."""
+    """Converts an array to a tensor, with values in the field of its dtype."""
     dtype = tf.as_dtype(array.dtype).as_datatype_enum
     tensor = tensor_pb2.TensorProto(dtype=dtype)
     tensor.tensor_shape.SetInParent()
@@ -454,7 +452,7 @@ def tensor_of(array: np.ndarray) -> tensor_pb2.TensorProto:
 
 
 def size_of(arrays: Iterable[np.ndarray]) -> int:
-    """About how many bytes arrays have on the wire."""
+    """Estimates the serialized bytes of arrays."""
     return sum(
         array.nbytes
         if array.dtype != object

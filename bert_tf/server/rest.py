@@ -1,4 +1,4 @@
-"""TF Serving's REST API, the metrics and the page to try models."""
+"""TF Serving's REST API, the metrics and the page."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ _GET = re.compile(
     rf"(?i:/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}"
     "(?:/(?P<metadata>metadata))?)"
 )
-# What aiohttp writes by itself names its version and Python's.
+# aiohttp's default names its version and Python's.
 web_response.SERVER_SOFTWARE = "bert_tf"
 _CORS = {
     "Access-Control-Allow-Origin": "*",
@@ -46,12 +46,12 @@ _WINDOW_BITS = {
 
 
 class RestApi:
-    """Answers HTTP.
+    """The handlers of HTTP requests.
 
     Args:
-      models: what is served.
-      metrics: counts every request, and is shown.
-      config: limits.
+      models: the served models.
+      metrics: counts every request, and has a page.
+      config: limits and time-outs.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RestApi:
         self.idle_since: dict[Any, float] = {}
 
     def application(self) -> web.Application:
-        """The routes."""
+        """Returns the application with all routes."""
         application = web.Application(
             client_max_size=self._config.max_request_bytes,
             middlewares=[self._mark_busy],
@@ -83,7 +83,7 @@ class RestApi:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Lets `close_idle` know which connections have a request."""
+        """Records for `close_idle` which connections have a request."""
         self.idle_since[request.protocol] = float("inf")
         try:
             return await handler(request)
@@ -91,10 +91,10 @@ class RestApi:
             self.idle_since[request.protocol] = time.monotonic()
 
     async def close_idle(self, server: web.Server) -> None:
-        """Closes connections that send no whole request in time.
+        """Closes connections that send no complete request in time.
 
-        Headers that trickle in, and answers that are not fetched, would hold
-        a connection for ever.
+        Slow headers and responses that are not read would keep a connection
+        open forever.
         """
         while True:
             await asyncio.sleep(min(self._config.client_timeout / 4, 5.0))
@@ -140,7 +140,7 @@ class RestApi:
             failure = request_error(error)
             code, status = failure.code, http_status(failure.code)
             text = _error_text(failure.message)
-        # A name that nobody serves must not make the metrics grow.
+        # Unknown names must not add metrics.
         known = name if name in self._models.configs else ""
         seconds = time.monotonic() - start
         self._metrics.request(known, method, "REST", code.name, seconds)
@@ -148,14 +148,13 @@ class RestApi:
         return web.Response(body=text, status=status, headers=headers)
 
     async def _body(self, request: web.Request) -> bytes:
-        """The body, which must come whole, in time and not be too large."""
+        """Reads the body, within the limits of size and time."""
         if request.method != "POST":
             return b""
         limit = self._config.max_request_bytes
         too_large = web.HTTPRequestEntityTooLarge(
             limit,
-            text=f"The request is larger than the {limit} bytes that are "
-            "allowed",
+            text=f"The request is larger than the limit of {limit} bytes",
         )
         if (request.content_length or 0) > limit:
             raise too_large
@@ -198,13 +197,13 @@ class RestApi:
         if matched["method"] == "predict":
             with self._models.find(spec) as version:
                 return await self._predict(version, request, name, len(body))
-        given = await off_loop(len(body), json_requests.read_examples, request)
+        data = await off_loop(len(body), json_requests.read_examples, request)
         with self._models.find(spec) as version:
             if matched["method"] == "classify":
-                result = await self._predictor.classify(version, name, given)
+                result = await self._predictor.classify(version, name, data)
                 write = json_answers.write_classification
             else:
-                result = await self._predictor.regress(version, name, given)
+                result = await self._predictor.regress(version, name, data)
                 write = json_answers.write_regression
         return await off_loop(result.ByteSize(), write, result)
 
@@ -234,7 +233,7 @@ class RestApi:
 
 
 def _match(request: web.Request) -> re.Match:
-    # With what follows a "?", which makes it another path to TF Serving.
+    # TF Serving matches the query string too.
     path = request.rel_url.raw_path_qs
     form = {"POST": _POST, "GET": _GET}.get(request.method)
     matched = form.fullmatch(path) if form else None
@@ -244,18 +243,18 @@ def _match(request: web.Request) -> re.Match:
 
 
 def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
-    """A body as it was before it was compressed, up to `limit` bytes of it."""
+    """Decompresses at most `limit` bytes of a body."""
     bits = _WINDOW_BITS[encoding]
     if encoding == "deflate" and body[:1] and body[0] & 15 != zlib.DEFLATED:
-        bits = -zlib.MAX_WBITS  # Some clients leave the header out.
+        bits = -zlib.MAX_WBITS  # Some clients omit the header.
     reader = zlib.decompressobj(bits)
     try:
-        found = reader.decompress(body, limit)
+        content = reader.decompress(body, limit)
     except zlib.error as error:
-        raise invalid(f"The body is no {encoding}") from error
-    if len(found) < limit and (not reader.eof or reader.unused_data):
-        raise invalid(f"The body is not one whole stream of {encoding}")
-    return found
+        raise invalid(f"The body is not valid {encoding}") from error
+    if len(content) < limit and (not reader.eof or reader.unused_data):
+        raise invalid(f"The body is not one complete stream of {encoding}")
+    return content
 
 
 def _spec(matched: re.Match, name: str) -> model_pb2.ModelSpec:

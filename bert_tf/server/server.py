@@ -1,4 +1,4 @@
-"""A running server: both ports, from the first model to the last answer."""
+"""The server: loads the models, opens the ports, and stops gracefully."""
 
 import asyncio
 import gc
@@ -22,20 +22,20 @@ from bert_tf.server.manager import Manager
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.rest import RestApi
 
-# How long the last requests are waited for; Kubernetes kills after 30 s.
+# Time for the last requests; Kubernetes kills after 30 s.
 _DRAIN_TIMEOUT = 20.0
-# For what is freed after the last answer.
+# Time to free the models after the last request.
 _FREE_TIMEOUT = 4.0
-# For whoever asks for the server's health, before it takes no requests.
+# Time for health checks to see NOT_SERVING before requests are rejected.
 _NOTICE_TIME = 0.5
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
 class _Malformed(logging.Filter):
-    """Has aiohttp's trace of bytes that are no HTTP logged as one line."""
+    """Logs aiohttp's traceback of a malformed request as one line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is logged as it is."""
+        """Returns whether to log the record unchanged."""
         error = record.exc_info[1] if record.exc_info else None
         if not isinstance(error, HttpProcessingError):
             return True
@@ -44,7 +44,7 @@ class _Malformed(logging.Filter):
             if isinstance(record.args, tuple) and record.args:
                 client = str(record.args[0])
             reason = excerpt(" ".join(error.message.split()))
-            log(f"{client}: sent what is no HTTP request: {reason}")
+            log(f"{client}: sent a malformed HTTP request: {reason}")
         return False
 
 
@@ -53,7 +53,7 @@ _HTTP_LOGGER.addFilter(_Malformed())
 
 
 class _Health(health.aio.HealthServicer):
-    """Notifies watchers of the end before it ends their calls."""
+    """The health service; notifies watchers before it ends their calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class _Health(health.aio.HealthServicer):
         request: health_pb2.HealthCheckRequest,
         context: grpc.aio.ServicerContext,
     ) -> None:
-        """Notifies of every change, until the end."""
+        """Sends every change of the status until the server stops."""
         watching = asyncio.create_task(super().Watch(request, context))
         ending = asyncio.create_task(self._ended.wait())
         try:
@@ -76,7 +76,7 @@ class _Health(health.aio.HealthServicer):
             ending.cancel()
 
     async def end(self) -> None:
-        """Says NOT_SERVING while requests are still taken."""
+        """Sends NOT_SERVING while requests are still accepted."""
         await self.enter_graceful_shutdown()
         await asyncio.sleep(_NOTICE_TIME)
         self._ended.set()
@@ -94,7 +94,7 @@ class Server:
         self._metrics = Metrics()
         batching = config.batching
         threads = config.threads
-        if batching:  # What cannot be batched needs threads of its own.
+        if batching:  # Signatures without batching have their own threads.
             threads += batching.num_batch_threads
         self._threads = ThreadPoolExecutor(threads, "run")
         runner = Runner(self._threads, batching, self._metrics)
@@ -126,10 +126,10 @@ class Server:
             access_log=None,
             logger=_HTTP_LOGGER,
             handle_signals=False,
-            auto_decompress=False,  # RestApi says what is wrong with a body.
-            # aiohttp waits so long for an answer, and then again.
+            auto_decompress=False,  # RestApi reports errors in a body.
+            # aiohttp waits twice.
             shutdown_timeout=_DRAIN_TIMEOUT / 2,
-            # A client that goes away stops waiting for its batch.
+            # Removes the request of a disconnected client from the queue.
             handler_cancellation=True,
         )
         await self._http.setup()
@@ -139,8 +139,8 @@ class Server:
             await site.start()
         except OSError as error:
             raise UserError(
-                f"`rest_port`={port}: {self._config.host}:{port} cannot "
-                f"be listened on: {error.strerror}."
+                f"`rest_port`={port}: cannot listen on "
+                f"{self._config.host}:{port}: {error.strerror}."
             ) from error
         self.rest_port = self._http.addresses[0][1]
         assert self._http.server is not None
@@ -168,27 +168,26 @@ class Server:
             for name in ("ModelService", "PredictionService"):
                 await self._health.set(name, _SERVING)
         host = self._config.host
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             self.grpc_port = (
-                server.add_secure_port(where, tls.grpc_credentials())
+                server.add_secure_port(address, tls.grpc_credentials())
                 if (tls := self._config.tls)
-                else server.add_insecure_port(where)
+                else server.add_insecure_port(address)
             )
         except RuntimeError as error:
             raise UserError(
-                f"`grpc_port`={port}: {where} cannot be listened on; "
-                "is it in use?"
+                f"`grpc_port`={port}: cannot listen on {address}; is it in use?"
             ) from error
         await server.start()
         self._grpc = server
 
     async def stop(self) -> bool:
-        """Takes no new requests, answers those it has, and frees all.
+        """Rejects new requests, finishes open ones, and frees the models.
 
         Returns:
-          whether that was done in time: a graph that runs, or a version that
-          is being loaded, cannot be interrupted.
+          Whether all threads have ended in time: a running graph or the loading
+          of a version cannot be interrupted.
         """
         if self._health:
             await self._health.end()
@@ -211,15 +210,15 @@ class Server:
 
 
 async def serve(config: ServerConfig) -> None:
-    """Serves until SIGTERM or an interrupt, then answers what is open.
+    """Serves until SIGTERM or an interrupt, then finishes open requests.
 
-    Where threads are left that cannot be interrupted, it ends the process.
+    Exits the process if a thread is left that cannot be interrupted.
 
     Raises:
       UserError: the server cannot start.
     """
-    # What lives as long as the server need not be looked through each time
-    # that a version is freed, which takes half a second.
+    # The objects so far live as long as the server; without them a garbage
+    # collection after unloading a version is half a second faster.
     gc.collect()
     gc.freeze()
     loop = asyncio.get_running_loop()
@@ -231,7 +230,7 @@ async def serve(config: ServerConfig) -> None:
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((starting, stopping), return_when="FIRST_COMPLETED")
     if not starting.done():
-        _end("stopping: the models were still being loaded")
+        _exit("stopping: the models were still being loaded")
     try:
         await starting
         if server.grpc_port is not None:
@@ -248,10 +247,10 @@ async def serve(config: ServerConfig) -> None:
         stopping.cancel()
         freed = await server.stop()
     if not freed:
-        _end("stopped, though a thread still runs")
+        _exit("stopped, though a thread still runs")
 
 
-def _end(line: str) -> NoReturn:
-    """Ends the process at once, with the exit code of success."""
+def _exit(line: str) -> NoReturn:
+    """Exits the process immediately with code 0."""
     log(line)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The status of a request: the codes of gRPC and what HTTP makes of them."""
+"""The status of a request: gRPC codes, HTTP codes and error messages."""
 
 import grpc
 import tensorflow as tf
@@ -22,17 +22,17 @@ _HTTP = {
     grpc.StatusCode.UNAUTHENTICATED: 401,
 }
 _BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
-# What TensorFlow puts around a message for whoever reads the graph.
+# TensorFlow's details of the graph before and after a message.
 _BEFORE = "Graph execution error:\n\n"
 _AFTER = ("\n\t [[", "\n\nOriginal stack trace")
 
 
 class RequestError(Exception):
-    """A request that gets no answer.
+    """The error of a request.
 
     Args:
-      code: what kind of error, as gRPC counts them.
-      message: what is wrong, for the client.
+      code: the gRPC status code.
+      message: the message for the client.
     """
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
@@ -42,17 +42,17 @@ class RequestError(Exception):
 
 
 def invalid(message: str) -> RequestError:
-    """The error of a request that is wrong by itself."""
+    """Returns the error of an invalid request."""
     return RequestError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 def http_status(code: grpc.StatusCode) -> int:
-    """The HTTP status of a code, as TF Serving's http_server.cc has it."""
+    """Returns the HTTP status of a code, as TF Serving's http_server.cc."""
     return _HTTP.get(code, 500)
 
 
 def request_error(error: Exception) -> RequestError:
-    """Any error as one that a client may see."""
+    """Converts any error to one that is safe to show to a client."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, tf.errors.OpError):

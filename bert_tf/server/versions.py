@@ -1,7 +1,4 @@
-"""Which versions of models there are: on the disk, and in memory.
-
-A version folder has a number for a name. `Models` is what requests look up.
-"""
+"""The versions of models, on disk and in memory."""
 
 import asyncio
 import contextlib
@@ -25,7 +22,7 @@ Fingerprint = tuple[tuple[str, int, int], ...]
 
 
 def version_folders(base_path: pathlib.Path) -> dict[int, pathlib.Path]:
-    """The version folders of a model: those with a number for a name."""
+    """Returns the version folders of a model, whose names are numbers."""
     found = {}
     with os.scandir(base_path) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
@@ -36,9 +33,9 @@ def version_folders(base_path: pathlib.Path) -> dict[int, pathlib.Path]:
 
 
 def fingerprint(folder: pathlib.Path) -> Fingerprint | None:
-    """Names, sizes and times of all files: changes while it is copied.
+    """Returns names, sizes and times of the files in a folder.
 
-    None for a folder that goes away meanwhile.
+    It changes while files are copied. None if the folder disappears.
     """
     found = []
     try:
@@ -54,48 +51,48 @@ def fingerprint(folder: pathlib.Path) -> Fingerprint | None:
 
 @dataclasses.dataclass
 class Attempt:
-    """The tries to load a folder so far.
+    """The attempts to load a version folder.
 
     Attributes:
-      seen: the fingerprint at the last look.
-      tried: the fingerprint at the last try to load it.
-      tries: how many there were with that one.
-      again_at: the next may come then.
+      seen: the fingerprint at the last poll.
+      tried: the fingerprint at the last attempt.
+      tries: the number of attempts with that fingerprint.
+      retry_at: the earliest time of the next attempt.
     """
 
     seen: Fingerprint | None = None
     tried: Fingerprint | None = None
     tries: int = 0
-    again_at: float = 0.0
+    retry_at: float = 0.0
 
     def is_due(
-        self, now: Fingerprint | None, at_once: bool, retries: int
+        self, files: Fingerprint | None, at_once: bool, retries: int
     ) -> bool:
-        """Whether to load the folder now.
+        """Returns whether to load the folder now.
 
         Args:
-          now: its fingerprint.
-          at_once: whether it need not have rested since the last look.
-          retries: how often to try the same files again.
+          files: its fingerprint.
+          at_once: whether to load it even if it changed since the last poll.
+          retries: maximum of further attempts with the same files.
         """
-        rested = at_once or self.seen == now
-        self.seen = now
-        if now is None:
+        unchanged = at_once or self.seen == files
+        self.seen = files
+        if files is None:
             return False
-        if self.tried != now:
+        if self.tried != files:
             self.tries = 0
-            return rested
-        return self.tries <= retries and time.monotonic() >= self.again_at
+            return unchanged
+        return self.tries <= retries and time.monotonic() >= self.retry_at
 
-    def begins(self, now: Fingerprint, interval: float) -> None:
-        """The folder is loaded now; the next try comes after `interval`."""
-        self.tried = now
+    def start(self, files: Fingerprint, interval: float) -> None:
+        """Records an attempt; the next one is due after `interval` seconds."""
+        self.tried = files
         self.tries += 1
-        self.again_at = time.monotonic() + interval
+        self.retry_at = time.monotonic() + interval
 
 
 def check_folder(model: ModelConfig) -> set[int]:
-    """The versions of a model; raises UserError where it has none."""
+    """Returns the versions of a model; raises UserError if it has none."""
     if not model.base_path.is_dir():
         raise UserError(
             f"model {model.name!r}: no such folder: {model.base_path}."
@@ -104,7 +101,7 @@ def check_folder(model: ModelConfig) -> set[int]:
     if not found:
         hint = ""
         if (model.base_path / "saved_model.pb").exists():
-            hint = "; it is a version itself: give the folder it lies in"
+            hint = "; it is a version folder: give its parent folder"
         raise UserError(
             f"model {model.name!r}: no version folder (1, 2, ...) in "
             f"{model.base_path}{hint}."
@@ -113,7 +110,7 @@ def check_folder(model: ModelConfig) -> set[int]:
 
 
 class State(enum.IntEnum):
-    """What a version is doing; the numbers of ModelVersionStatus.State."""
+    """The state of a version, numbered as ModelVersionStatus.State."""
 
     START = 10
     LOADING = 20
@@ -123,12 +120,12 @@ class State(enum.IntEnum):
 
 
 class Version:
-    """One version of one model.
+    """A version of a model.
 
     Args:
-      model: the model's name.
-      number: the version.
-      folder: where it lies.
+      model: the name of the model.
+      number: the version number.
+      folder: the folder of its SavedModel.
     """
 
     def __init__(self, model: str, number: int, folder: pathlib.Path) -> None:
@@ -143,8 +140,8 @@ class Version:
         self._unused = asyncio.Event()
         self._unused.set()
 
-    def take(self, loaded: LoadedModel, runner: Runner) -> None:
-        """Gets the graph that answers its requests."""
+    def attach(self, loaded: LoadedModel, runner: Runner) -> None:
+        """Sets the loaded model that runs the requests."""
         self.loaded = loaded
         self._queues = {
             name: SignatureQueue(self.model, signature, runner, self.in_use)
@@ -153,17 +150,17 @@ class Version:
 
     @property
     def graph(self) -> LoadedModel:
-        """What answers its requests, while there may be any."""
+        """The loaded model."""
         assert self.loaded is not None
         return self.loaded
 
     async def run(self, signature: Signature, inputs: Arrays) -> Arrays:
-        """Runs one of its signatures."""
+        """Runs a signature of the version."""
         return await self._queues[signature.name].run(inputs)
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator["Version"]:
-        """Keeps it in memory for as long as a request or thread needs it."""
+        """Keeps the version in memory during a request or thread."""
         self._users += 1
         self._unused.clear()
         try:
@@ -174,24 +171,24 @@ class Version:
                 self._unused.set()
 
     async def unused(self) -> None:
-        """Waits until no request and no thread needs it."""
+        """Waits until no request and no thread uses the version."""
         await self._unused.wait()
 
-    def release(self) -> LoadedModel | None:
-        """Gives the graph back, to be closed."""
+    def detach(self) -> LoadedModel | None:
+        """Removes and returns the loaded model, to close it."""
         loaded, self.loaded, self._queues = self.loaded, None, {}
         return loaded
 
 
 class Models:
-    """All models by name, as requests look them up."""
+    """All models by name, for the requests."""
 
     def __init__(self) -> None:
         self.configs: dict[str, ModelConfig] = {}
         self.versions: dict[str, dict[int, Version]] = {}
 
     def available(self, name: str) -> dict[int, Version]:
-        """The versions of a model that answer requests."""
+        """Returns the versions of a model that serve requests."""
         return {
             number: version
             for number, version in self.versions.get(name, {}).items()
@@ -199,12 +196,12 @@ class Models:
         }
 
     def labels(self, name: str) -> dict[str, int]:
-        """The versions of a model by their labels."""
+        """Returns label to version number of a model."""
         config = self.configs.get(name)
         return dict(config.labels) if config else {}
 
     def number_of(self, spec: model_pb2.ModelSpec) -> int | None:
-        """The version a request asks for; None for the latest."""
+        """Returns the version that a request names; None for the latest."""
         if not spec.name:
             raise invalid("ModelSpec has no name specified.")
         choice = spec.WhichOneof("version_choice")
@@ -221,18 +218,18 @@ class Models:
 
     @contextlib.contextmanager
     def find(self, spec: model_pb2.ModelSpec) -> Iterator[Version]:
-        """The version that answers a request, kept in memory meanwhile."""
+        """Yields the version of a request and keeps it in memory."""
         number = self.number_of(spec)
         versions = self.available(spec.name)
         if number is None:
-            asked = f"Latest({spec.name})"
+            servable = f"Latest({spec.name})"
             number = max(versions, default=None)
         else:
-            asked = f"Specific({spec.name}, {number})"
+            servable = f"Specific({spec.name}, {number})"
         if number not in versions:
             raise RequestError(
                 grpc.StatusCode.NOT_FOUND,
-                f"Servable not found for request: {asked}",
+                f"Servable not found for request: {servable}",
             )
         with versions[number].in_use() as version:
             yield version
@@ -240,24 +237,24 @@ class Models:
     def status(
         self, spec: model_pb2.ModelSpec
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        """The answer to a status request."""
+        """Returns the response to a status request."""
         response = get_model_status_pb2.GetModelStatusResponse()
-        for version in self._asked_for(spec):
+        for version in self._requested(spec):
             status = response.model_version_status.add(
                 version=version.number, state=version.state.value
             )
-            # Set, so that it is shown where all is well too.
+            # Set explicitly, so that JSON shows OK.
             status.status.error_code = grpc.StatusCode.OK.value[0]
             if version.error:
                 status.status.error_code = grpc.StatusCode.UNKNOWN.value[0]
                 status.status.error_message = version.error
         return response
 
-    def _asked_for(self, spec: model_pb2.ModelSpec) -> list[Version]:
-        """The versions a status request asks for, the newest first.
+    def _requested(self, spec: model_pb2.ModelSpec) -> list[Version]:
+        """Returns the versions of a status request, newest first.
 
-        As in TensorFlow Serving (get_model_status_impl.cc) a label stands for
-        all versions.
+        A label means all versions, as in TensorFlow Serving
+        (get_model_status_impl.cc).
         """
         number = spec.version.value
         versions = self.versions.get(spec.name, {})

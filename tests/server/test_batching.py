@@ -261,7 +261,7 @@ async def test_a_version_is_in_use_until_its_thread_ends(batched):
         parameters = BatchingParameters() if batched else None
         runner = Runner(threads, parameters, Metrics())
         loaded = types.SimpleNamespace(signatures={"s": signature})
-        version.take(loaded, runner)
+        version.attach(loaded, runner)
         graph.hold.clear()
         inputs = {"x": np.int32([1])}
         # The second one never gets a thread.

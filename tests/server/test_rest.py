@@ -92,23 +92,23 @@ RAW_DEFLATE = zlib.compressobj(wbits=-15)
             "",
         ),
         ("identity", WHOLE, 200, ""),
-        ("gzip", WHOLE, 400, "The body is no gzip"),
-        ("deflate", WHOLE, 400, "The body is no deflate"),
-        ("gzip", b"", 400, "not one whole stream of gzip"),
+        ("gzip", WHOLE, 400, "The body is not valid gzip"),
+        ("deflate", WHOLE, 400, "The body is not valid deflate"),
+        ("gzip", b"", 400, "not one complete stream of gzip"),
         (
             "gzip",
             gzip.compress(WHOLE, mtime=0)[:-9],
             400,
-            "one whole stream of gzip",
+            "one complete stream of gzip",
         ),
         (
             "gzip",
             gzip.compress(WHOLE, mtime=0)[:20],
             400,
-            "one whole stream of gzip",
+            "one complete stream of gzip",
         ),
-        ("gzip", gzip.compress(WHOLE, mtime=0) + b"x", 400, "one whole stream"),
-        ("deflate", zlib.compress(WHOLE)[:-5], 400, "one whole stream"),
+        ("gzip", gzip.compress(WHOLE, mtime=0) + b"x", 400, "one complete stream"),
+        ("deflate", zlib.compress(WHOLE)[:-5], 400, "one complete stream"),
         ("br", WHOLE[::-1], 400, "JSON Parse error"),
         ("gzip", gzip.compress(b" " * 2**25, mtime=0), 413, "larger than"),
     ],
@@ -175,7 +175,7 @@ def test_requests_of_raw_bytes_are_one_line_in_the_log(server, line, capfd):
             assert answer
     (logged,) = capfd.readouterr().err.splitlines()
     assert re.fullmatch(
-        r"127\.0\.0\.1: sent what is no HTTP request: .{1,62}", logged
+        r"127\.0\.0\.1: sent a malformed HTTP request: .{1,62}", logged
     )
 
 
@@ -203,7 +203,7 @@ def test_a_body_that_is_too_large(strict_server):
         body = b'{"instances": ["' + b"x" * 5000
         status, answer = ask(strict_server, body, chunked=chunked)
         assert status == 413
-        assert "larger than the 1000 bytes" in answer["error"]
+        assert "limit of 1000 bytes" in answer["error"]
 
 
 def test_a_client_that_sends_its_body_slowly(strict_server):

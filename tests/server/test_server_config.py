@@ -130,8 +130,8 @@ def test_batching(tmp_path):
             "max_batch_size { value: 0 }",
             "`max_batch_size`=0: give a",
         ),
-        ("pad_variable_length_inputs: true", "is not offered here"),
-        ("enable_large_batch_splitting { value: true }", "is not offered"),
+        ("pad_variable_length_inputs: true", "is not supported"),
+        ("enable_large_batch_splitting { value: true }", "is not supported"),
     ],
 )
 def test_wrong_batching(tmp_path, text, message):

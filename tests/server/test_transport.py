@@ -103,7 +103,7 @@ def test_wrong_tls(pair, tmp_path):
         ({"server_cert": cert}, "give server_key and server_cert"),
         (
             {"server_key": key, "server_cert": cert, "client_verify": True},
-            "client_verify asks for custom_ca",
+            "client_verify requires custom_ca",
         ),
         ({"server_key": "x", "server_cert": cert}, "cannot be used"),
         ({"server": "x"}, "ssl.config: 1:1"),

@@ -119,7 +119,7 @@ def test_a_half_copied_version_waits(folder, versions, capfd):
             (status,) = answer["model_version_status"]
             assert status["status"]["error_code"] != "OK"
             assert str(target) in status["status"]["error_message"]
-            said = f"version {number} does not load"
+            said = f"version {number} failed to load"
             assert said in capfd.readouterr().err
             assert version_of(server) == (1 if number == 3 else 2)
             # The rest arrives.
@@ -355,7 +355,7 @@ def _missing_tensor(version):
         (
             lambda v: None,
             {"labels": (("stable", 7),)},
-            "'stable' names version 7, .* is 1",
+            "'stable' names version 7; available: 1",
         ),
     ],
 )

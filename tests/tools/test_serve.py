@@ -118,7 +118,7 @@ def test_from_start_to_sigterm(folder):
     # What was asked before the signal is answered.
     assert answers == [(200, {"predictions": [{"echo": "slow", "one": 1}]})]
     assert process.stderr.read() == (
-        "stopping: no new requests\nmodel echo: version 3 has gone\n"
+        "stopping: no new requests\nmodel echo: version 3 is unloaded\n"
     )
     process.stderr.close()
 

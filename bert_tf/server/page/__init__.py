@@ -1,4 +1,4 @@
-"""A page to try the models: its files, and what it asks the server."""
+"""The web page to try the models: its files and its API."""
 
 import asyncio
 import json
@@ -25,16 +25,16 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-# What an export says of its model.
+# The description of an exported model.
 _MODEL_FILE = "assets.extra/model.json"
 
 
 def add_routes(application: web.Application, models: Models) -> None:
-    """Lets the server show the page.
+    """Adds the routes of the page.
 
     Args:
-      application: of the server.
-      models: what can be tried.
+      application: the application of the server.
+      models: the served models.
     """
 
     async def show_file(request: web.Request) -> web.Response:
@@ -61,14 +61,14 @@ def add_routes(application: web.Application, models: Models) -> None:
         return web.json_response({"models": served}, headers=_HEADERS)
 
     async def describe(request: web.Request) -> web.Response:
-        """What a version's folder says of it; an empty object if nothing."""
+        """Returns the description of a version, or an empty object."""
         versions = models.available(request.query.get("model", ""))
         number = request.query.get("version", "")
-        found = {}
+        description = {}
         for version in versions.values():
             if str(version.number) == number:
-                found = await asyncio.to_thread(_read, version.folder)
-        return web.json_response(found, headers=_HEADERS)
+                description = await asyncio.to_thread(_read, version.folder)
+        return web.json_response(description, headers=_HEADERS)
 
     application.router.add_get("/", show_file)
     for path in _FOLDER.iterdir():
@@ -79,9 +79,9 @@ def add_routes(application: web.Application, models: Models) -> None:
 
 
 def _read(folder: pathlib.Path) -> dict:
-    """The description in a folder, which another program may have written."""
+    """Reads the description in a folder; other programs' may be malformed."""
     try:
-        found = json.loads(read_text(folder / _MODEL_FILE))
+        description = json.loads(read_text(folder / _MODEL_FILE))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return description if isinstance(description, dict) else {}
