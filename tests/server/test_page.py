@@ -114,14 +114,14 @@ def test_an_error_is_said(page):
     choose(page, "picky")
     fill(page, text="bad")
     error = refused(page)
-    assert error.startswith("The model does not take this input.")
+    assert error.startswith("The model rejects this input.")
     assert "must not be bad" not in error
     page.value("document.querySelector('#error summary').click()")
     assert "must not be bad" in shown(page, "#error details")
     # The browser itself logs that an answer was an error.
     page.messages.clear()
     fill(page, text=" ")
-    assert "Write something under \u201cText\u201d." in refused(page)
+    assert "Enter a text for \u201cText\u201d." in refused(page)
 
 
 def test_an_error_names_the_field(own):
@@ -129,7 +129,7 @@ def test_an_error_names_the_field(own):
     fill(own, text="a" * 11)
     error = refused(own)
     assert error.startswith(
-        "The model does not take \u201cText\u201d: it is too long."
+        "The model rejects \u201cText\u201d: it is too long."
     )
     focused = "document.activeElement.getAttribute('aria-invalid')"
     assert own.value(focused) == "true"
@@ -152,7 +152,7 @@ def test_errors_are_told_in_words(page):
     fill(page, text="a")
     for status, words in (
         (404, "no longer served"),
-        (413, "larger than the server takes"),
+        (413, "larger than the server allows"),
         (429, "busy"),
         (503, "busy"),
         (504, "longer than the server allows"),

@@ -1,4 +1,4 @@
-// What a model is, from what its folder says.
+// Shows the description of a model.
 
 import { element, number } from "/format.js";
 
@@ -11,7 +11,7 @@ function list(values, most) {
   return values.length > most ? `${shown} and ${values.length - most} more` : shown;
 }
 
-// Tags say where an entity begins; what is meant is its kind.
+// The kinds of entities, from tags such as B-PER.
 function kinds(labels) {
   return [...new Set(labels.filter((label) => label !== "O").map((label) => label.replace(/^[BI]-/, "")))];
 }
@@ -25,35 +25,35 @@ function scores(scores, main) {
   }).join("; ");
 }
 
-// Rows [name, value] of what is known.
-function facts(given) {
-  const rows = [["Task", given.task]];
-  if (given.fine_tuned_for) {
-    const start = given.init_from ? `, from ${given.init_from}` : "";
-    rows.push(["Fine-tuned for", `${given.fine_tuned_for}${start}`]);
+// The known facts as rows [name, value].
+function facts(model) {
+  const rows = [["Task", model.task]];
+  if (model.fine_tuned_for) {
+    const start = model.init_from ? `, from ${model.init_from}` : "";
+    rows.push(["Fine-tuned for", `${model.fine_tuned_for}${start}`]);
   }
-  if (given.scores) rows.push(["Scores", scores(given.scores, given.main_metric)]);
-  if (given.num_examples) {
-    const sizes = Object.entries(given.num_examples).map(([split, size]) => `${count(size)} ${split}`);
+  if (model.scores) rows.push(["Scores", scores(model.scores, model.main_metric)]);
+  if (model.num_examples) {
+    const sizes = Object.entries(model.num_examples).map(([split, size]) => `${count(size)} ${split}`);
     rows.push(["Data", `${sizes.join(", ")} examples`]);
   }
-  if (given.labels) {
-    const names = given.task === "token classification" ? kinds(given.labels) : given.labels;
+  if (model.labels) {
+    const names = model.task === "token classification" ? kinds(model.labels) : model.labels;
     rows.push(["Labels", list(names, 12)]);
   }
-  if (given.scripts) {
-    const casing = given.lower_case ? "lower-cased" : "upper and lower case";
-    rows.push(["Scripts", `${list(given.scripts, 8)}; ${casing}`]);
+  if (model.scripts) {
+    const casing = model.lower_case ? "lower-cased" : "upper and lower case";
+    rows.push(["Scripts", `${list(model.scripts, 8)}; ${casing}`]);
   }
-  if (given.vocab_size) rows.push(["Vocabulary", `${count(given.vocab_size)} tokens`]);
-  if (given.max_seq_length) rows.push(["Length", `up to ${given.max_seq_length} tokens at a time`]);
-  if (given.num_parameters) {
-    rows.push(["Size", `${count(given.num_parameters)} parameters in ${given.num_hidden_layers} layers of ${given.hidden_size}`]);
+  if (model.vocab_size) rows.push(["Vocabulary", `${count(model.vocab_size)} tokens`]);
+  if (model.max_seq_length) rows.push(["Length", `up to ${model.max_seq_length} tokens at a time`]);
+  if (model.num_parameters) {
+    rows.push(["Size", `${count(model.num_parameters)} parameters in ${model.num_hidden_layers} layers of ${model.hidden_size}`]);
   }
   return rows.filter(([, value]) => value);
 }
 
-export function showFacts(given) {
-  return facts(given).map(([name, value]) =>
+export function showFacts(model) {
+  return facts(model).map(([name, value]) =>
     element("div", [element("dt", name), element("dd", value)]));
 }

@@ -1,5 +1,5 @@
-// Something to start from, for each kind of model. An example is offered
-// where its view shows the answer and its inputs are those of the signature.
+// Example inputs for each view. An example is offered if its inputs are those of
+// the signature.
 
 const LAKE = "Lake Baikal in southern Siberia is the deepest lake in the world, "
   + "1,642 metres at its deepest point. It holds more than a fifth of the fresh "
@@ -54,8 +54,8 @@ const EXAMPLES = {
 };
 
 export function examplesFor(view, names, mask) {
-  const wanted = [...names].sort().join();
-  const found = (EXAMPLES[view] ?? []).filter(({ inputs }) => Object.keys(inputs).sort().join() === wanted);
-  if (view !== "masks") return found;
-  return found.map(({ name, inputs }) => ({ name, inputs: { text: inputs.text.replaceAll("[MASK]", mask) } }));
+  const key = [...names].sort().join();
+  const examples = (EXAMPLES[view] ?? []).filter(({ inputs }) => Object.keys(inputs).sort().join() === key);
+  if (view !== "masks") return examples;
+  return examples.map(({ name, inputs }) => ({ name, inputs: { text: inputs.text.replaceAll("[MASK]", mask) } }));
 }

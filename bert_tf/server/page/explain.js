@@ -1,24 +1,24 @@
-// Which words matter: what an answer loses where a word is left out. The model
-// itself is asked, with a row for each word.
+// Word importance by occlusion: the change of the outputs when a word is removed.
+// Sends the model a row for each word.
 
 import { element, number } from "/format.js";
 
 const ROWS_OF_A_REQUEST = 16;
 const MOST_WORDS = 200;
-// What a probability may be rounded down to.
+// Smallest probability, which keeps logarithms finite.
 const LEAST = 1e-12;
 
 const largest = (values) => values.indexOf(Math.max(...values));
 const probabilitiesOf = (outputs) => outputs.probabilities ?? outputs.scores;
 
-// The logarithm of p / (1 - p); the others' sum is exact where p is near 1.
+// The logarithm of p / (1 - p), where 1 - p is the sum of the other probabilities,
+// which is more exact for p near 1.
 function logOdds(values, index) {
   const others = values.reduce((sum, value, other) => (other === index ? sum : sum + value), 0);
   return Math.log(Math.max(values[index], LEAST) / Math.max(others, LEAST));
 }
 
-// What is measured of answers like a given one, by the view that shows it:
-// its name, and a number of each answer.
+// The explained quantity of each view: its name, and its value for outputs.
 const MEASURES = {
   labels: (answer) => {
     const best = largest(probabilitiesOf(answer));
@@ -33,7 +33,7 @@ const MEASURES = {
   score: () => ({ name: "the score", of: (outputs) => outputs.score }),
 };
 
-// The words of all texts: { name, start, end }, as JavaScript counts.
+// The words of all texts: { name, start, end } in UTF-16 units.
 function wordsOf(inputs) {
   const segmenter = new Intl.Segmenter(undefined, { granularity: "word" });
   return Object.entries(inputs).flatMap(([name, text]) =>
@@ -41,7 +41,7 @@ function wordsOf(inputs) {
       .map(({ index, segment }) => ({ name, start: index, end: index + segment.length })));
 }
 
-// Whether an answer can be explained so.
+// Whether the outputs of a view can be explained.
 export function isExplained(view, inputs) {
   const texts = Object.values(inputs);
   if (!MEASURES[view] || !Intl.Segmenter || texts.some((text) => typeof text !== "string")) return false;
@@ -49,8 +49,8 @@ export function isExplained(view, inputs) {
   return length > 1 && length <= MOST_WORDS;
 }
 
-// Explains the answer that `view` shows. `predict` takes columns of inputs and
-// gives the answer of each row.
+// Explains the outputs of a view. `predict` maps columns of inputs to the outputs
+// of each row.
 export async function explain(view, answer, inputs, predict) {
   const measure = MEASURES[view](answer);
   const words = wordsOf(inputs);
@@ -83,6 +83,6 @@ function show(inputs, words, losses, name) {
     shown.dir = "auto";
     return shown;
   });
-  const hint = `Each word was left out once. Without a blue word ${name} would be lower, without an orange one higher, at most by ${number(most)}.`;
+  const hint = `Each word was removed once. Without a blue word ${name} is lower, without an orange one higher, by at most ${number(most)}.`;
   return [...texts, element("p", hint, "hint")];
 }

@@ -1,4 +1,4 @@
-// Elements, numbers and places in texts, as all of the page shows them.
+// HTML elements, numbers, marked texts and tables.
 
 export function element(tag, content, className) {
   const made = document.createElement(tag);
@@ -8,8 +8,7 @@ export function element(tag, content, className) {
   return made;
 }
 
-// Every probability of the page. A softmax is never quite 0 or 1, whatever
-// is left of it after rounding.
+// Formats a probability; a softmax is never exactly 0 or 1.
 export function probability(value) {
   if (typeof value !== "number") return "not a number";
   if (value < 0.0005) return "<0.1%";
@@ -17,7 +16,7 @@ export function probability(value) {
   return `${(100 * value).toFixed(1)}%`;
 }
 
-// Every other number: four figures.
+// Formats a number with four significant digits.
 export function number(value) {
   if (typeof value !== "number") return "not a number";
   return String(Number(value.toPrecision(4))).replace("-", "\u2212");
@@ -28,11 +27,11 @@ export function cosine(a, b) {
   return product / (Math.hypot(...a) * Math.hypot(...b));
 }
 
-// What a word is made of. A Chinese character is a word by itself.
+// A character of a word; each Chinese character is a separate word.
 const WORD = /^(?!\p{Script=Han})[\p{L}\p{M}\p{N}]$/u;
 const DIGIT = /^\p{Nd}$/u;
 
-// Whether a character is part of a word; points and commas are in numbers.
+// Whether a character is in a word; points and commas are parts of numbers.
 function inWord(characters, index) {
   const character = characters[index];
   if (index < 0 || index >= characters.length) return false;
@@ -42,7 +41,7 @@ function inWord(characters, index) {
   return WORD.test(character);
 }
 
-// The stretch of characters that has every word of a stretch whole.
+// Extends a span of characters to whole words.
 export function wholeWords(characters, start, end) {
   const joined = (index) => inWord(characters, index - 1) && inWord(characters, index);
   while (joined(start)) start -= 1;
@@ -50,13 +49,13 @@ export function wholeWords(characters, start, end) {
   return { start, end };
 }
 
-// Text with stretches marked. Starts and ends count characters, of which
-// some take two places in a JavaScript string.
-export function marked(text, stretches) {
+// Text with marked spans. Starts and ends count code points, of which some are
+// two units of a JavaScript string.
+export function marked(text, spans) {
   const characters = Array.from(text);
   const parts = [];
   let done = 0;
-  for (const { start, end, className, label } of [...stretches].sort((a, b) => a.start - b.start)) {
+  for (const { start, end, className, label } of [...spans].sort((a, b) => a.start - b.start)) {
     if (start < done || end > characters.length || end <= start) continue;
     parts.push(characters.slice(done, start).join(""));
     const mark = element("mark", characters.slice(start, end).join(""), className);
@@ -68,8 +67,8 @@ export function marked(text, stretches) {
   return element("div", parts, "text");
 }
 
-// A table with a header, and a caption if there is one. Columns are { title, kind }, where kind is "name"
-// for what a row is about, "number", "bar" for a share of 1, or "word".
+// A table with a header and an optional caption. Columns are { title, kind }, where
+// kind is "name" for the header of a row, "number", "word", or "bar" for a share of 1.
 export function table(caption, columns, rows, best) {
   const head = columns.map(({ title, kind }) => {
     if (kind === "bar") return element("td", "", "bar");
@@ -102,7 +101,7 @@ function bar(share) {
   return track;
 }
 
-// A table of names with their probabilities, and bars.
+// A table of names, probabilities and bars.
 export function shares(caption, title, names, values, best) {
   const columns = [
     { title, kind: "name" },

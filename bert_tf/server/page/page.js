@@ -1,5 +1,4 @@
-// Asks the server which models there are, builds the fields that a signature
-// needs, and shows the answer.
+// Lists the served models, builds the fields of a signature, and shows answers.
 
 import { showFacts } from "/description.js";
 import { examplesFor } from "/examples.js";
@@ -10,10 +9,10 @@ import { maskOf, view } from "/views.js";
 
 const TITLES = {
   text: "Text", text_a: "First text", text_b: "Second text", question: "Question",
-  context: "Context", choices: "Choices, one a line", start: "Beginning of each choice",
+  context: "Context", choices: "Choices, one per line", start: "Beginning of each choice",
 };
 const ORDER = ["text", "text_a", "text_b", "question", "context", "start", "choices"];
-// Where a second row is compared with the first.
+// Name of the field of a second row, which is compared with the first.
 const SECOND = "second";
 const ROWS = { question: 1, start: 1, choices: 5, context: 6 };
 const NO_MODEL_WAIT = 2000;
@@ -55,7 +54,7 @@ function rank(info) {
   return info.tensor_shape.unknown_rank ? 1 : info.tensor_shape.dim.length;
 }
 
-// Those that take text: a person cannot type token ids or tf.Examples.
+// Whether all inputs are text; nobody can type token ids or tf.Examples.
 function takesText(definition) {
   const inputs = Object.entries(definition.inputs);
   const outputs = Object.keys(definition.outputs);
@@ -76,7 +75,7 @@ async function showModels() {
   await listModels();
   if (!models.length) {
     setTimeout(guarded(showModels), NO_MODEL_WAIT);
-    throw new Failure("No model is ready yet. The page looks again every two seconds.");
+    throw new Failure("No model is ready yet. The page retries every two seconds.");
   }
   await showSignatures();
 }
@@ -102,7 +101,7 @@ async function showSignatures() {
   const { model_spec: spec, metadata } = await ask(`${chosen}/metadata`);
   const query = new URLSearchParams({ model: spec.name, version: spec.version });
   const description = await ask(`/page/description?${query}`);
-  // Another one may have been chosen meanwhile.
+  // The user may have chosen another model meanwhile.
   if (path() !== chosen) return;
   showDescription(description);
   const all = Object.entries(metadata.signature_def.signature_def);
@@ -130,9 +129,9 @@ function showDescription(description) {
 
 function showFields() {
   const before = readFields();
-  const place = (name) => (ORDER.indexOf(name) + ORDER.length + 1) % (ORDER.length + 1);
+  const position = (name) => (ORDER.indexOf(name) + ORDER.length + 1) % (ORDER.length + 1);
   const inputs = Object.entries(signatures[page.signature.value].inputs)
-    .sort(([a], [b]) => place(a) - place(b) || a.localeCompare(b));
+    .sort(([a], [b]) => position(a) - position(b) || a.localeCompare(b));
   const fields = inputs.map(([name, info]) => field(name, titleOf(name), before[name], rank(info) === 2));
   const pairs = kind() === "vectors" && inputs.length === 1 && rank(inputs[0][1]) === 1;
   if (pairs) fields.push(field(SECOND, "Second text (optional)", before[SECOND], false));
@@ -185,24 +184,24 @@ function readFields() {
   ]));
 }
 
-// The body of a request: one row, or two where both are compared.
+// The body of a request: one row, or two rows to compare.
 function bodyOf({ [SECOND]: second, ...inputs }) {
   const columns = Object.entries(inputs).map(([name, value]) =>
     [name, second?.trim() ? [value, second] : [value]]);
   return { signature_name: page.signature.value, inputs: Object.fromEntries(columns) };
 }
 
-// What is missing is said before anything is asked.
+// Checks the fields before a request is sent.
 function check(inputs) {
   for (const [name, value] of Object.entries(inputs)) {
     if (Array.isArray(value)) {
-      if (value.length < 2) throw new Failure("Write at least two choices, one a line.", { field: name });
+      if (value.length < 2) throw new Failure("Enter at least two choices, one per line.", { field: name });
     } else if (value.trim() === "" && !["start", SECOND].includes(name)) {
-      throw new Failure(`Write something under \u201c${titleOf(name)}\u201d.`, { field: name });
+      throw new Failure(`Enter a text for \u201c${titleOf(name)}\u201d.`, { field: name });
     }
   }
   if (kind() === "masks" && !inputs.text?.includes(maskOf(model))) {
-    throw new Failure(`Write ${maskOf(model)} where a word is to be found.`, { field: "text" });
+    throw new Failure(`Write ${maskOf(model)} in place of the word to predict.`, { field: "text" });
   }
 }
 
@@ -221,16 +220,16 @@ function clear() {
   page.answer.replaceChildren();
   page.explained.replaceChildren();
   page.raw.hidden = true;
-  page.status.textContent = "Nothing asked yet.";
+  page.status.textContent = "No request yet.";
 }
 
 function showFailure(error) {
   const parts = [element("p", error.message)];
   if (error.details) {
-    parts.push(element("details", [element("summary", "What the server said"), element("p", error.details)]));
+    parts.push(element("details", [element("summary", "Message of the server"), element("p", error.details)]));
   }
   page.error.replaceChildren(...parts);
-  // What is no longer served goes from the lists; the failure is shown as is.
+  // Removes a model that is no longer served from the lists.
   if (error.status === 404) listModels().then(showPrograms, () => {});
   const area = error.field && fieldOf(error.field);
   if (area) {
@@ -239,7 +238,7 @@ function showFailure(error) {
   }
 }
 
-// One row of what came back: outputs without a batch dimension stay whole.
+// A row of the outputs; those without a batch dimension are the same in all rows.
 function rowOf(value, infos, row) {
   const names = Object.keys(infos);
   const outputs = names.length === 1 ? { [names[0]]: value } : value;
@@ -250,7 +249,7 @@ function rowOf(value, infos, row) {
   }));
 }
 
-// Says that an answer is being waited for, and for how long.
+// Shows that a request is running, and for how long.
 function wait() {
   const start = performance.now();
   const controller = new AbortController();
@@ -300,7 +299,7 @@ async function send() {
   });
 }
 
-// A button that makes way for the words that matter.
+// Shows a button, which is replaced by the explanation.
 function offerToExplain(name, answer, inputs) {
   const button = element("button", "Which words matter?", "plain");
   button.type = "button";
@@ -321,18 +320,18 @@ function offerToExplain(name, answer, inputs) {
   page.explained.replaceChildren(button);
 }
 
-// Does what asks the model and shows it, or says why it cannot.
+// Runs `work`, which sends requests and shows their outputs, or shows the error.
 async function answering(inputs, work) {
   const fields = Object.fromEntries(Object.keys(inputs).map((name) => [name, titleOf(name)]));
   const url = `${path()}:predict`;
-  const turn = wait();
+  const request = wait();
   try {
-    await work(async (body) => (await ask(url, { body, signal: turn.signal, fields })).outputs);
-    const took = turn.end();
-    page.status.textContent = `Answered in ${took < 1000 ? `${took.toFixed(0)} ms` : `${(took / 1000).toFixed(1)} s`}.`;
+    await work(async (body) => (await ask(url, { body, signal: request.signal, fields })).outputs);
+    const ms = request.end();
+    page.status.textContent = `Answered in ${ms < 1000 ? `${ms.toFixed(0)} ms` : `${(ms / 1000).toFixed(1)} s`}.`;
   } catch (error) {
-    if (waiting === turn) turn.end();
-    if (turn.signal.aborted) {
+    if (waiting === request) request.end();
+    if (request.signal.aborted) {
       page.status.textContent = "Cancelled.";
       return;
     }
@@ -349,7 +348,7 @@ async function copy(id) {
     await navigator.clipboard.writeText(block.textContent);
     done = true;
   } catch {
-    // Over plain HTTP from another machine there is no clipboard.
+    // Browsers offer the clipboard only over HTTPS or from localhost.
     getSelection().selectAllChildren(block);
     done = document.execCommand("copy");
   }
@@ -391,6 +390,6 @@ page.form.addEventListener("keydown", (event) => {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") waiting?.abort();
 });
-// Where there is room beside the answer.
+// Open if the window is wide enough to show it next to the answer.
 page.description.open = matchMedia("(min-width: 70rem)").matches;
 guarded(showModels)();

@@ -1,6 +1,6 @@
-// Requests: sent, told in words where they fail, and as programs.
+// Sends requests, describes their errors, and writes them as programs.
 
-// What went wrong, in the words of the page; `details` are the server's.
+// An error with a message for the user; `details` is the server's message.
 export class Failure extends Error {
   constructor(message, { details = "", status = 0, field } = {}) {
     super(message);
@@ -13,15 +13,14 @@ export class Failure extends Error {
 const BY_STATUS = {
   404: "This model or version is no longer served. Choose another one above.",
   408: "The request did not reach the server in time. Try again.",
-  413: "The text is larger than the server takes. Try a shorter one.",
+  413: "The text is larger than the server allows. Try a shorter one.",
   429: "The server is busy. Try again in a moment.",
   499: "The server is stopping, or the request was cancelled.",
   503: "The server is busy. Try again in a moment.",
   504: "The model took longer than the server allows. Try a shorter text, or later.",
 };
 
-// The failure that an answer of the server's stands for. `fields` are the
-// titles of the inputs by name.
+// The failure for an error response. `fields` maps names of inputs to titles.
 function failureOf(status, details, fields) {
   if (status === 400) {
     const name = Object.keys(fields).find((field) =>
@@ -29,8 +28,8 @@ function failureOf(status, details, fields) {
     const subject = name ? `\u201c${fields[name]}\u201d` : "this input";
     const long = /at most|too long|positions/.test(details);
     const message = long
-      ? `The model does not take ${subject}: it is too long.`
-      : `The model does not take ${subject}.`;
+      ? `The model rejects ${subject}: it is too long.`
+      : `The model rejects ${subject}.`;
     return new Failure(message, { details, status, field: name });
   }
   const message = BY_STATUS[status] ?? "The server could not answer. Its log may say why.";
@@ -72,7 +71,7 @@ export async function ask(path, { body, signal, fields = {} } = {}) {
   return value;
 }
 
-// For a POSIX shell: only a quote ends what is quoted.
+// Quotes a text for a POSIX shell.
 function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
@@ -85,7 +84,7 @@ export function asCurl(url, body) {
   ].join(" \\\n");
 }
 
-// JSON of strings, lists and objects is Python too.
+// JSON of strings, lists and objects is valid Python.
 export function asPython(url, body) {
   return `import json
 import urllib.request

@@ -1,8 +1,8 @@
-// How an answer is shown, by the names of the outputs.
+// Shows the outputs of a model, by their names.
 //
-// VIEWS is the one place that knows these names: the first whose `fits` is
-// true shows the answer. `outputs` is the answer for one row, `inputs` what
-// was asked, `model` what the model's folder says of it.
+// Only VIEWS knows these names: the first view whose `fits` is true shows the
+// outputs. `outputs` and `inputs` are those of a row, `model` is the description
+// of the model.
 
 import { cosine, element, marked, number, probability, shares, table, wholeWords } from "/format.js";
 
@@ -23,13 +23,13 @@ function showSpan(outputs, inputs, model) {
     return [
       element("p", "No answer in this context.", "big"),
       ...showThreshold(outputs, model),
-      ...showCandidates("Best answers, if there were one", outputs, whole),
+      ...showCandidates("Best answers other than none", outputs, whole),
     ];
   }
   const best = whole(outputs.start, outputs.end);
   const parts = [element("p", best.text, "big")];
   if (best.text !== outputs.answer) {
-    parts.push(element("p", `The model marked \u201c${outputs.answer}\u201d; shown are whole words.`, "hint"));
+    parts.push(element("p", `The model's span is \u201c${outputs.answer}\u201d, extended to whole words here.`, "hint"));
   }
   return [
     ...parts,
@@ -43,7 +43,7 @@ function relative(value) {
   return `${number(Math.abs(value))} ${value < 0 ? "below" : "above"}`;
 }
 
-// Why there is an answer or none: a sentence on the threshold.
+// Compares the score of no answer with the threshold.
 function showThreshold(outputs, model) {
   const none = outputs.no_answer_probability;
   if (none === undefined) return [];
@@ -54,12 +54,12 @@ function showThreshold(outputs, model) {
   }
   const parts = [`Probability of no answer: ${probability(none)}.`];
   const best = outputs.n_best_scores?.[0];
-  // What the logits differ by, since both are of one softmax.
+  // The difference of the logits, since both probabilities are of one softmax.
   const difference = Math.log(none / best);
   if (Number.isFinite(difference)) {
     parts.push(`\u201cNo answer\u201d scores ${relative(difference)} the best answer.`);
   }
-  parts.push(`The threshold is ${relative(threshold)} the best answer: where \u201cno answer\u201d scores above it, the model gives none.`);
+  parts.push(`The threshold is ${relative(threshold)} the best answer; above it the model returns no answer.`);
   return [element("p", parts.join(" "), "hint")];
 }
 
@@ -72,7 +72,7 @@ function showCandidates(caption, outputs, whole) {
   texts.forEach((text, index) => {
     if (text === "" || found.size === CANDIDATES) return;
     const shown = starts ? whole(starts[index], outputs.n_best_ends[index]).text : text;
-    // Parts of the same words count once, as the best of them.
+    // Spans in the same words are shown once, with their best score.
     if (!found.has(shown)) found.set(shown, scores[index]);
   });
   if (!found.size) return [];
@@ -84,7 +84,7 @@ function showTags(outputs, inputs) {
   const count = outputs.count === undefined ? outputs.entities.length : Number(outputs.count);
   const entities = outputs.entities.slice(0, count);
   const kinds = [...new Set(outputs.labels.slice(0, count))].sort();
-  const stretches = entities.map((entity, index) => ({
+  const spans = entities.map((entity, index) => ({
     start: Number(outputs.starts[index]),
     end: Number(outputs.ends[index]),
     label: outputs.labels[index],
@@ -92,19 +92,19 @@ function showTags(outputs, inputs) {
   }));
   const parts = [
     element("p", count === 1 ? "1 entity" : `${count || "No"} entities`, "big"),
-    marked(inputs.text, stretches),
+    marked(inputs.text, spans),
   ];
   if (!count) return parts;
   const columns = [{ title: "Entity", kind: "name" }, { title: "Label", kind: "word" }, { title: "Characters", kind: "number" }];
   if (outputs.scores) columns.push({ title: "Probability", kind: "number" });
-  const rows = stretches.map(({ start, end, label }, index) => {
+  const rows = spans.map(({ start, end, label }, index) => {
     const cells = [entities[index], label, `${start}\u2013${end}`];
     return outputs.scores ? [...cells, probability(outputs.scores[index])] : cells;
   });
   return [...parts, table("", columns, rows)];
 }
 
-// What stands for a hidden word in the texts of a model.
+// The mask token of a model.
 export function maskOf(model) {
   return model.mask_token ?? "[MASK]";
 }
@@ -133,7 +133,7 @@ function showChoice(outputs, inputs) {
   ];
 }
 
-// The best first; of many labels the others are a click away.
+// Labels in the order of their scores, the first ten at once.
 function showLabels(outputs) {
   const values = outputs.probabilities ?? outputs.scores;
   const names = outputs.labels ?? outputs.classes ?? values.map((value, index) => index);
@@ -151,7 +151,7 @@ function showLabels(outputs) {
   return parts;
 }
 
-// Several labels may hold, each by itself.
+// Labels of a multi-label model.
 function showSeveral(outputs, inputs, model) {
   const order = outputs.labels.map((label, index) => index).sort((a, b) => outputs.scores[b] - outputs.scores[a]);
   const holding = order.filter((index) => outputs.holds[index]).map((index) => outputs.labels[index]);
@@ -167,12 +167,12 @@ function showSeveral(outputs, inputs, model) {
   ]);
   const parts = [element("p", holding.length ? holding.join(", ") : "No label", "big"), table("", columns, rows)];
   if (model.threshold !== undefined) {
-    parts.push(element("p", `A label holds where its probability is above ${probability(model.threshold)}.`, "hint"));
+    parts.push(element("p", `A label holds if its probability is above ${probability(model.threshold)}.`, "hint"));
   }
   return parts;
 }
 
-// Vectors of one text, or of two beside each other.
+// The vectors of a text, or their similarity to those of a second text.
 function showVectors(outputs, inputs, model, others) {
   const names = VECTORS.filter((name) => Array.isArray(outputs[name]));
   const size = (vector) => number(Math.hypot(...vector));
@@ -184,20 +184,20 @@ function showVectors(outputs, inputs, model, others) {
     const rows = names.map((name) => [
       name, outputs[name].length, size(outputs[name]), `${outputs[name].slice(0, 3).map(number).join(", ")}, \u2026`,
     ]);
-    return [table("", columns, rows), element("p", "Write a second text to see how alike both are.", "hint")];
+    return [table("", columns, rows), element("p", "Enter a second text to compare both.", "hint")];
   }
-  const alike = Object.fromEntries(names.map((name) => [name, cosine(outputs[name], others[name])]));
+  const similarity = Object.fromEntries(names.map((name) => [name, cosine(outputs[name], others[name])]));
   const main = names.includes("mean") ? "mean" : names[0];
   const columns = [
     { title: "Vector", kind: "name" }, { title: "Lengths", kind: "number" },
     { title: "Similarity", kind: "number" },
   ];
   const rows = names.map((name) => [
-    name, `${size(outputs[name])}, ${size(others[name])}`, number(alike[name]),
+    name, `${size(outputs[name])}, ${size(others[name])}`, number(similarity[name]),
   ]);
   return [
-    element("p", `Similarity ${number(alike[main])}`, "big"),
-    element("p", `The cosine of the angle between the ${main} vectors of ${outputs[main].length} dimensions: 1 where both point the same way, 0 where they have nothing in common.`, "hint"),
+    element("p", `Similarity ${number(similarity[main])}`, "big"),
+    element("p", `Cosine similarity of the ${main} vectors of ${outputs[main].length} dimensions: 1 for equal directions, 0 for orthogonal ones.`, "hint"),
     table("", columns, rows, names.indexOf(main)),
   ];
 }
@@ -217,10 +217,10 @@ export const VIEWS = [
   { name: "labels", fits: (o) => has(o, "probabilities") || (has(o, "scores") && (has(o, "labels") || has(o, "classes"))), show: showLabels },
   { name: "score", fits: (o) => has(o, "score"), show: (o) => [element("p", number(o.score), "big")] },
   { name: "vectors", fits: (o) => VECTORS.some((name) => has(o, name)), show: showVectors },
-  { name: "other", fits: () => true, show: () => [element("p", "These outputs have no view of their own; see the JSON.")] },
+  { name: "other", fits: () => true, show: () => [element("p", "See the JSON for these outputs.")] },
 ];
 
-// The view of an answer, or of a signature's outputs: their names decide.
+// The view of outputs, or of a signature, by the names of the outputs.
 export function view(outputs) {
   return VIEWS.find((one) => one.fits(outputs));
 }
