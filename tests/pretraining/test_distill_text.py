@@ -1,26 +1,22 @@
-"""Pre-training with a teacher, by command: three models, and going on."""
+"""Pre-training with a teacher: three models, resuming, and mistakes."""
 
 import dataclasses
 import json
 import pathlib
-import signal
-import subprocess
+import shutil
 
 import pytest
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
+from bert_tf.distillation.run import distill_text
 from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.teacher_settings import StudentSettings
 from bert_tf.text.vocabulary import Vocabulary
-from tests import commands
 from tests.contracts.task_cases import model_folder
 from tests.model_helpers import fill
-
-TABLE = ["teacher", "student", "undistilled"]
-
-
-def distill(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return commands.run("tools.distill", *arguments)
+from tests.user_errors import error_of
 
 
 @pytest.fixture(scope="module")
@@ -35,108 +31,76 @@ def pretrained(tmp_path_factory, records, config_file) -> pathlib.Path:
     return folder
 
 
-TEXT = (
-    *("--set", "num_train_steps=6", "--set", "train_batch_size=8"),
-    *("--set", "save_checkpoints_steps=2", "--set", "log_steps=1"),
-    *("--set", "eval_batch_size=8"),
-)
+@pytest.fixture(scope="module")
+def recipe(pretrained, records) -> PretrainingRecipe:
+    return PretrainingRecipe(
+        objective="masked_lm",
+        data_dir=str(records),
+        teacher=str(pretrained),
+        num_train_steps=6,
+        train_batch_size=8,
+        save_checkpoints_steps=2,
+        log_steps=1,
+        eval_batch_size=8,
+    )
 
 
-@pytest.mark.parametrize(
-    "packing", [False, pytest.param(True, marks=pytest.mark.slow)]
-)
-def test_text_and_going_on_after_a_kill(
-    pretrained, make_records, tmp_path, packing
+def test_three_models_of_packed_text_and_resuming(
+    recipe, make_records, tmp_path
 ) -> None:
     data = make_records(
-        f"packed_{packing}",
-        max_seq_length=32,
-        max_predictions_per_seq=5,
-        packing=packing,
+        "packed", max_seq_length=32, max_predictions_per_seq=5, packing=True
     )
-    flags = [
-        *(f"--data_dir={data}", f"--teacher={pretrained}", "--layers=1"),
-        *("--architecture=distilbert", *TEXT),
-        *("--set", "hidden_state_weight=1"),
-    ]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    done = distill(*flags, f"--output_dir={whole}")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-6].split()[-3:] == TABLE
-    facts = json.loads((whole / "distillation.json").read_text())
+    recipe = recipe.override([f"data_dir={data}", "hidden_state_weight=1"])
+    student = StudentSettings(layers="1", architecture="distilbert")
+    done = distill_text(recipe, student, tmp_path)
+    names = ["teacher", "student", "undistilled"]
+    heads = [line.split()[-3:] for line in done.table().splitlines()]
+    assert names in heads
+    facts = json.loads((tmp_path / "distillation.json").read_text())
     for model in facts["models"].values():
         assert model["scores"]["masked_lm_perplexity"] > 1
-    assert load_checkpoint(whole).config.model_type == "distilbert"
-    started = commands.Command(
-        "tools.distill",
-        *(*flags, f"--output_dir={killed}"),
-        log=tmp_path / "log",
-    )
-    while not (killed / "checkpoints" / "step-00000002").exists():
-        assert started.poll() is None, (tmp_path / "log").read_text()
-    started.send_signal(signal.SIGKILL)
-    started.wait()
-    done = distill(*flags, f"--output_dir={killed}")
-    assert done.returncode == 0, done.stderr
-    assert "resuming from step" in done.stdout
-    for name in (
-        "bert_model.safetensors",
-        "undistilled/bert_model.safetensors",
-    ):
-        assert (whole / name).read_bytes() == (killed / name).read_bytes()
+    assert load_checkpoint(tmp_path).config.model_type == "distilbert"
+    model = tmp_path / "bert_model.safetensors"
+    trained = model.read_bytes()
+    model.unlink()
+    shutil.rmtree(tmp_path / "checkpoints" / "step-00000006")
+    distill_text(recipe, student, tmp_path)
+    assert model.read_bytes() == trained
 
 
-def test_mistakes_of_text(pretrained, records, tmp_path) -> None:
-    flags = [f"--data_dir={records}", f"--output_dir={tmp_path}/out", *TEXT]
-    teacher = f"--teacher={pretrained}"
-
-    def line(*more: str) -> str:
-        done = distill(*flags, *more)
-        assert done.returncode == 1
-        *notes, last = done.stderr.splitlines()
-        assert all("random_next_prob" in note for note in notes)
+def test_mistakes_of_text(pretrained, recipe, tmp_path) -> None:
+    def line(layers: str = "", **changes) -> str:
+        changed = dataclasses.replace(recipe, **changes)
+        student = StudentSettings(layers=layers)
+        text = error_of(distill_text, changed, student, tmp_path / "out")
         assert not (tmp_path / "out").exists()
-        return last
+        return text
 
-    assert line() == "error: --teacher: name the model to learn from."
-    assert "give the student: --size, --layers" in line(teacher)
-    assert "no layer of the teacher, whose layers are 0 to 1." in line(
-        teacher, "--layers=0,7"
-    )
-    assert "is the student already; leave out --size" in line(
-        teacher, "--layers=0", f"--init_from={pretrained}"
-    )
-    # Another vocabulary, and no head of words.
+    assert "`teacher`: name the model" in line(teacher="")
+    assert "give the student: `size`, `layers`" in line()
+    assert "no layer of the teacher, whose layers are 0 to 1." in line("0,7")
+    start = {"init_from": str(pretrained)}
+    assert "is the student already; leave out" in line("0", **start)
+    # Another vocabulary, and no masked LM head.
     other = model_folder(tmp_path / "other")
-    assert "another vocabulary than that of --data_dir=" in line(
-        f"--teacher={other}", f"--init_from={pretrained}"
-    )
+    other_words = line(teacher=str(other), **start)
+    assert "another vocabulary than that of `data_dir`=" in other_words
     whole = load_checkpoint(pretrained)
     body = {n: a for n, a in whole.arrays.items() if "cls/" not in n}
     save_checkpoint(
         tmp_path / "body",
         Checkpoint(whole.config, body, whole.vocabulary, True),
     )
-    assert "body: has no masked LM head" in line(
-        f"--teacher={tmp_path}/body", f"--init_from={pretrained}"
-    )
+    headless = line(teacher=str(tmp_path / "body"), **start)
+    assert "body: has no masked LM head" in headless
 
 
-def test_a_student_that_has_not_learnt_makes_way(
-    pretrained, records, tmp_path
-) -> None:
+def test_a_student_that_has_not_learnt_makes_way(recipe, tmp_path) -> None:
     """A mistake that is found late does not hold the folder."""
-    flags = [
-        *(f"--data_dir={records}", f"--output_dir={tmp_path}/out", *TEXT),
-        *(f"--teacher={pretrained}", "--undistilled=false"),
-    ]
-    done = distill(
-        *(*flags, "--size=2/128/2", "--architecture=electra"),
-        *("--set", "objective=replaced_tokens"),
-    )
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert "predicts no words; choose masked_lm" in last
-    done = distill(*flags, "--layers=0")
-    assert done.returncode == 0, done.stderr
-    assert load_checkpoint(tmp_path / "out").config.model_type == "bert"
+    electra = StudentSettings(size="2/128/2", architecture="electra")
+    wrong = recipe.override(["objective=replaced_tokens"])
+    line = error_of(distill_text, wrong, electra, tmp_path, False)
+    assert "predicts no words; choose masked_lm" in line
+    distill_text(recipe, StudentSettings(layers="0"), tmp_path, False)
+    assert load_checkpoint(tmp_path).config.model_type == "bert"

@@ -300,7 +300,7 @@ def served(
 ) -> Iterator[Background]:
     """A server of one model, or of settings["models"]."""
     settings.setdefault("models", (ModelConfig(name, folder),))
-    settings = {"rest_port": 0, "grpc_port": 0, "poll_wait": 0.1} | settings
+    settings = {"rest_port": 0, "grpc_port": 0, "poll_wait": 0.05} | settings
     background = Background(ServerConfig(**settings))
     try:
         yield background
