@@ -216,14 +216,11 @@ class PretrainingObjective(MaskedLanguageModeling):
     metrics = ("masked_lm_accuracy", "next_sentence_accuracy")
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the denominator of each loss, from the batch only.
+        """Returns the number of masked tokens and of sequences with a label.
 
         Args:
           batch: masked_lm_weights float32 [B, P] and next_sentence_labels
             int32 [B], for packed rows [B, K], -1 for no label.
-
-        Returns:
-          Name to a scalar float32: the number of masked tokens and of labels.
         """
         sequences = ops.sum(_sequence_weights(batch))
         return super().loss_weights(batch) | {"next_sentence_loss": sequences}
@@ -231,18 +228,11 @@ class PretrainingObjective(MaskedLanguageModeling):
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> Sums:
-        """Sums the negative log likelihoods and the correct predictions.
+        """Sums the losses and correct predictions, see `LanguageModeling`.
 
         Args:
-          outputs: masked_lm_logits [B, P, V], next_sentence_logits [B, 2],
-            for packed rows [B, K, 2].
-          batch: masked_lm_ids int32 [B, P], masked_lm_weights float32 [B, P],
-            next_sentence_labels int32 [B], for packed rows [B, K], -1 for no
-            label.
-
-        Returns:
-          losses: name to a scalar float32, the weighted sum.
-          metrics: name to (weighted sum, weight), scalars float32.
+          outputs: also next_sentence_logits [B, 2], for packed rows [B, K, 2].
+          batch: also next_sentence_labels, see `loss_weights`.
         """
         losses, metrics = super().__call__(outputs, batch)
         loss, accuracy = _weighted_sums(
@@ -299,16 +289,13 @@ class ReplacedTokenDetection(MaskedLanguageModeling):
     ) -> Sums:
         """Sums the losses of the generator and the discriminator.
 
-        Args:
-          outputs: masked_lm_logits [B, P, V], replaced_token_logits [B, S] and
-            replaced_tokens [B, S], 1 for a replaced token.
-          batch: see `LanguageModeling`, and input_mask int32 [B, S].
+        The metrics of the discriminator are precision and recall of replaced
+        tokens at a probability of 0.5. Otherwise see `LanguageModeling`.
 
-        Returns:
-          losses: name to a scalar float32, the weighted sum.
-          metrics: name to (weighted sum, weight), scalars float32: accuracy of
-            masked LM, and precision and recall of replaced tokens at a
-            probability of 0.5.
+        Args:
+          outputs: also replaced_token_logits [B, S] and replaced_tokens [B, S],
+            1 for a replaced token.
+          batch: also input_mask int32 [B, S].
         """
         losses, metrics = super().__call__(outputs, batch)
         is_token = ops.cast(ops.not_equal(batch["input_mask"], 0), "float32")
