@@ -372,7 +372,7 @@ def test_bytes_that_are_no_request(channel):
         with pytest.raises(grpc.RpcError) as caught:
             call(b"\xff\x00 no protocol buffer")
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-        assert "the request is not a tensorflow.serving" in caught.value.details()
+        assert "is not a tensorflow.serving" in caught.value.details()
 
 
 def test_a_long_error_arrives(stub):

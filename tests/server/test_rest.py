@@ -107,7 +107,7 @@ RAW_DEFLATE = zlib.compressobj(wbits=-15)
             400,
             "one complete stream of gzip",
         ),
-        ("gzip", gzip.compress(WHOLE, mtime=0) + b"x", 400, "one complete stream"),
+        ("gzip", gzip.compress(WHOLE, mtime=0) + b"x", 400, "complete stream"),
         ("deflate", zlib.compress(WHOLE)[:-5], 400, "one complete stream"),
         ("br", WHOLE[::-1], 400, "JSON Parse error"),
         ("gzip", gzip.compress(b" " * 2**25, mtime=0), 413, "larger than"),

@@ -253,20 +253,16 @@ def test_backing_off_halves_the_rate_and_recovers():
 
 
 def test_a_rate_backed_off_from_scales_the_update():
-    data = rows(8)
-    backoff = Backoff()
+    data, start, backoff = rows(8), initial_weights(), Backoff()
     backoff.value.assign(0.5)
-    moved = [
-        [
-            mine - start
-            for mine, start in zip(
-                weights_of(step), initial_weights(), strict=True
-            )
-        ]
-        for step in (train(data=data)[0], train(data=data, backoff=backoff)[0])
-    ]
-    for whole, half in zip(*moved, strict=True):
-        np.testing.assert_allclose(half, 0.5 * whole, rtol=1e-3, atol=1e-7)
+    whole, half = (
+        weights_of(train(data=data, **more)[0])
+        for more in ({}, {"backoff": backoff})
+    )
+    for first, one, other in zip(start, whole, half, strict=True):
+        np.testing.assert_allclose(
+            other - first, 0.5 * (one - first), rtol=1e-3, atol=1e-7
+        )
 
 
 def test_a_worker_asked_to_stop_is_heard_of():
