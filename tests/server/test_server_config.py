@@ -82,7 +82,7 @@ def config(inside: str) -> str:
         ),
         (
             config('base_path: "x" model_version_policy { specific {} }'),
-            "names none",
+            "no versions",
         ),
         (
             config('base_path: "x" logging_config { }'),
