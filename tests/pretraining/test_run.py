@@ -28,7 +28,6 @@ from bert_tf.pretraining.run import run_pretraining
 from bert_tf.records.dataset import RecordFolder, training_batches
 from bert_tf.training import recovery
 from bert_tf.training.loop import TrainingLoop
-from bert_tf.training.sentinel import NonFiniteError
 from bert_tf.training.setup import make_step
 from tests import commands
 from tests.commands import Command
@@ -277,19 +276,6 @@ def test_rematerialize_reaches_the_encoder(recipe, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_lamb_and_bfloat16_learn(recipe, finished, tmp_path):
-    # The steps of LAMB are a share of the weights' norm.
-    changes = ["optimizer=lamb", "learning_rate=0.1"]
-    run_pretraining(
-        recipe.override([*changes, "precision=mixed_bfloat16"]), tmp_path
-    )
-    training = [r["masked_lm_loss"] for r in rows(tmp_path) if "loss" in r]
-    assert training[-1] < training[0] - 0.1
-    assert rows(tmp_path) != rows(finished)
-    assert all(a.dtype == np.float32 for a in weights(tmp_path).values())
-
-
-@pytest.mark.slow
 def test_init_from_an_encoder_keeps_its_weights_and_says_what_starts_fresh(
     finished, recipe, tmp_path, capfd
 ):
@@ -310,26 +296,6 @@ def test_init_from_an_encoder_keeps_its_weights_and_says_what_starts_fresh(
     found = weights(tmp_path / "new")
     for name, array in encoder.items():
         np.testing.assert_allclose(found[name], array, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_learning_rate_that_is_too_high(recipe, tmp_path):
-    recipe = recipe.override(
-        ["learning_rate=1e30", "max_grad_norm=0", "warmup_proportion=0"]
-    )
-    with pytest.raises(NonFiniteError) as caught:
-        run_pretraining(recipe, tmp_path)
-    message = str(caught.value)
-    assert message.startswith("step 2: loss or gradient is not finite")
-    assert "learning_rate" in message
-    assert "bert" in message or "layer" in message or "embedding" in message
-    kept = np.load(tmp_path / "bad_batch_step_2.npz")
-    assert kept["input_ids"].shape == (8, 32)
-    assert not (tmp_path / "bert_model.safetensors").exists()
-    # Nothing was trained, so the advice may be followed in the same folder.
-    lower = recipe.override(["learning_rate=1e-3", "num_train_steps=1"])
-    run_pretraining(lower, tmp_path)
-    assert (tmp_path / "bert_model.safetensors").exists()
 
 
 @pytest.mark.slow
@@ -460,33 +426,27 @@ def test_init_from_another_vocabulary(finished, recipe, tmp_path):
 
 
 def test_records_that_changed_under_a_run(
-    finished, recipe, make_records, config_file, tmp_path
+    finished, recipe, records, make_records, tmp_path
 ):
-    copy = tmp_path / "copy"
+    """Others are refused; a damaged file that only the report reads too."""
+    copy, moved = tmp_path / "copy", tmp_path / "records"
     shutil.copytree(finished, copy)
+    recipe = recipe.override([f"data_dir={moved}"])
+    recipe.save(copy / "recipe.json")
     other = make_records(
         "short", max_seq_length=32, max_predictions_per_seq=5, seed=7
     )
-    moved = recipe.override([f"data_dir={tmp_path / 'records'}"])
-    moved.save(copy / "recipe.json")
-    shutil.copytree(other, tmp_path / "records")
+    shutil.copytree(other, moved)
     with pytest.raises(UserError, match="had another records; choose"):
-        run_pretraining(moved, copy)
-
-
-@pytest.mark.slow
-def test_a_damaged_file_that_only_the_report_reads(
-    records, recipe, tmp_path, monkeypatch
-):
-    copy = tmp_path / "records"
-    shutil.copytree(records, copy)
-    (file,) = copy.glob("held_out-*.tfrecord")
+        run_pretraining(recipe, copy)
+    shutil.rmtree(moved)
+    shutil.copytree(records, moved)
+    (file,) = moved.glob("held_out-*.tfrecord")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 255
     file.write_bytes(content)
-    recipe = recipe.override([f"data_dir={copy}", "num_train_steps=1"])
     with pytest.raises(UserError, match="held_out.*tfrecord"):
-        run_pretraining(recipe, tmp_path / "new")
+        run_pretraining(recipe, copy)
 
 
 def test_a_report_that_fails_is_a_warning(
