@@ -4,6 +4,7 @@ The estimate is rough, and the start of the search in `measurement`.
 """
 
 import dataclasses
+import functools
 import math
 from typing import Self
 
@@ -69,34 +70,37 @@ class Workload:
     @property
     def num_parameters(self) -> int:
         """Number of parameters of the encoder and the heads."""
-        return _count(encoder_shapes(self.config)) + self._in_heads
+        return sum(_parameters(self.config, self.max_predictions_per_seq > 0))
 
     @property
     def num_trained(self) -> int:
         """Number of trained parameters, with LoRA those of its heads only."""
-        lora = self.config.lora_rank
-        return self._in_heads if lora else self.num_parameters
-
-    @property
-    def _in_heads(self) -> int:
-        if self.max_predictions_per_seq:
-            used = [MASKED_LM]
-            if self.config.has_pooler:
-                used += [POOLER, NEXT_SENTENCE]
-        else:
-            used = [POOLER, CLASSIFIER]
-        used += [BILSTM] * self.config.bilstm
-        used += [LORA] * bool(self.config.lora_rank)
-        heads = head_shapes(self.config)
-        return sum(_count(heads.get(head, {})) for head in used)
+        if not self.config.lora_rank:
+            return self.num_parameters
+        return _parameters(self.config, self.max_predictions_per_seq > 0)[1]
 
 
-def _count(shapes: Shapes) -> int:
-    """Counts the parameters of arrays; None, the number of labels, is 2."""
-    return sum(
-        math.prod(2 if size is None else size for size in shape)
-        for shape in shapes.values()
-    )
+@functools.lru_cache
+def _parameters(config: BertConfig, pretraining: bool) -> tuple[int, int]:
+    """Counts the parameters of the encoder and of its heads."""
+
+    def count(shapes: Shapes) -> int:
+        # The number of labels, None, is 2.
+        return sum(
+            math.prod(2 if size is None else size for size in shape)
+            for shape in shapes.values()
+        )
+
+    if not pretraining:
+        used = [POOLER, CLASSIFIER]
+    elif config.has_pooler:
+        used = [MASKED_LM, POOLER, NEXT_SENTENCE]
+    else:
+        used = [MASKED_LM]
+    used += [BILSTM] * config.bilstm + [LORA] * bool(config.lora_rank)
+    heads = head_shapes(config)
+    in_heads = sum(count(heads.get(head, {})) for head in used)
+    return count(encoder_shapes(config)), in_heads
 
 
 def estimated_bytes(work: Workload, on_cpu: bool) -> float:
