@@ -284,10 +284,10 @@ def _keep_model(
 ) -> None:
     """Writes the model after a step and waits until it is on the disk."""
     folder = state_folder(models, step)
-    with written_beside(folder) as beside:
-        beside.mkdir()
-        save(beside)
-        for path in beside.iterdir():
+    with written_beside(folder) as partial:
+        partial.mkdir()
+        save(partial)
+        for path in partial.iterdir():
             sync(path)
     sync(models)
 

@@ -230,7 +230,7 @@ class TrainingLoop:
             if self._stop_requested():
                 line = (
                     f"stopped at step {number:,} of {self.total:,}, whose "
-                    "state is saved; the same command goes on from there."
+                    "state is saved; the same command resumes it."
                 )
                 if self._request.interrupted:
                     raise KeyboardInterrupt(line)
@@ -471,7 +471,7 @@ class StopRequest:
             self.interrupted = True
             line = "interrupted: saving after this step; again stops at once"
         else:
-            line = "asked to stop (SIGTERM): ending after this step"
+            line = "received SIGTERM: stopping after this step"
         # The signal may interrupt another write to the same stream.
         with contextlib.suppress(RuntimeError):
             log(line)

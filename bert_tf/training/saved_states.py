@@ -172,17 +172,17 @@ def save_state(
       The folder of the written state.
     """
     target = state_folder(folder, state.step)
-    with written_beside(target) as beside:
-        beside.mkdir()
-        write_arrays(beside / _ARRAYS, state.arrays)
-        sync(beside / _ARRAYS)
+    with written_beside(target) as partial:
+        partial.mkdir()
+        write_arrays(partial / _ARRAYS, state.arrays)
+        sync(partial / _ARRAYS)
         facts = {
             "step": state.step,
-            "crc32c": _checksum(beside / _ARRAYS),
+            "crc32c": _checksum(partial / _ARRAYS),
             "facts": dict(state.facts),
         }
-        (beside / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
-        sync(beside / _FACTS)
+        (partial / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+        sync(partial / _FACTS)
     sync(folder)
     for old in _steps(folder)[keep:]:
         if best is None or old != state_folder(folder, best):

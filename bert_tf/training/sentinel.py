@@ -181,6 +181,6 @@ class Sentinel:
             worker = f"_worker_{self._cluster.index}"
         path = self.folder / f"bad_batch_step_{number}{worker}.npz"
         arrays: dict[str, Any] = dict(whole)
-        with written_beside(path) as beside, open(beside, "wb") as file:
+        with written_beside(path) as partial, open(partial, "wb") as file:
             np.savez_compressed(file, **arrays)
         return path

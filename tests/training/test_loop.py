@@ -42,7 +42,7 @@ def test_noted_once_and_put_back(capsys):
             os.kill(os.getpid(), signal.SIGTERM)
         assert request.made
     assert signal.getsignal(signal.SIGTERM) == before
-    assert capsys.readouterr().err.count("asked to stop") == 1
+    assert capsys.readouterr().err.count("received SIGTERM") == 1
 
 
 def test_outside_the_main_thread():
