@@ -27,9 +27,9 @@ def pretrainer(**arguments) -> ElectraPretrainer:
 def text_batch(**arguments) -> dict[str, np.ndarray]:
     """A batch whose predictions are of tokens, none twice in a row."""
     batch = pretraining_batch(CONFIG, **arguments)
-    for row, places in enumerate(batch["masked_lm_positions"]):
-        batch["input_ids"][row, places[0]] = 4
-        real = batch["input_mask"][row, places] == 1
+    for row, positions in enumerate(batch["masked_lm_positions"]):
+        batch["input_ids"][row, positions[0]] = 4
+        real = batch["input_mask"][row, positions] == 1
         batch["masked_lm_weights"][row] *= real
     # What counts for nothing stands at 0, which is never chosen.
     batch["masked_lm_weights"] *= batch["masked_lm_positions"] > 0
@@ -45,19 +45,19 @@ def certain(model: ElectraPretrainer, token: int) -> ElectraPretrainer:
     return model
 
 
-def own_tokens(batch) -> np.ndarray:
+def original_tokens(batch) -> np.ndarray:
     """The text before it was masked."""
-    own = batch["input_ids"].copy()
-    for row, places in enumerate(batch["masked_lm_positions"]):
-        for place, token, used in zip(
-            places,
+    original = batch["input_ids"].copy()
+    for row, positions in enumerate(batch["masked_lm_positions"]):
+        for position, token, used in zip(
+            positions,
             batch["masked_lm_ids"][row],
             batch["masked_lm_weights"][row],
             strict=True,
         ):
             if used:
-                own[row, place] = token
-    return own
+                original[row, position] = token
+    return original
 
 
 def test_the_discriminator_reads_the_text_with_what_was_drawn() -> None:
@@ -66,14 +66,16 @@ def test_the_discriminator_reads_the_text_with_what_was_drawn() -> None:
     token = int(batch["masked_lm_ids"][batch["masked_lm_weights"] > 0][0])
     model = certain(pretrainer(), token)
     found = model(batch)
-    own = own_tokens(batch)
-    replaced = own.copy()
-    for row, places in enumerate(batch["masked_lm_positions"]):
-        replaced[row, places[batch["masked_lm_weights"][row] > 0]] = token
-    assert (replaced != own).any()
-    np.testing.assert_array_equal(found["replaced_tokens"], replaced != own)
+    original = original_tokens(batch)
+    replaced = original.copy()
+    for row, positions in enumerate(batch["masked_lm_positions"]):
+        replaced[row, positions[batch["masked_lm_weights"][row] > 0]] = token
+    assert (replaced != original).any()
+    np.testing.assert_array_equal(
+        found["replaced_tokens"], replaced != original
+    )
     # Fewer than there are masks: the first one was guessed right.
-    assert (replaced != own).sum() < (batch["masked_lm_weights"] > 0).sum()
+    assert (replaced != original).sum() < (batch["masked_lm_weights"] > 0).sum()
     plain = model.encoder({**batch, "input_ids": replaced})
     np.testing.assert_allclose(
         found["replaced_token_logits"],
@@ -90,7 +92,7 @@ def test_the_discriminator_reads_the_text_with_what_was_drawn() -> None:
 
 
 def test_draws_follow_the_generator() -> None:
-    """Each token as often as it is likely, and only in training anew."""
+    """Each token as often as it is likely, and only in training again."""
     batch = text_batch(rows=1, length=10, predictions=1)
     batch["masked_lm_positions"][:] = 3
     batch["masked_lm_weights"][:] = 1.0
@@ -101,10 +103,12 @@ def test_draws_follow_the_generator() -> None:
     likely /= likely.sum()
     draws = []
     for _ in range(2):
-        own, replaced = model._replace(
+        original, replaced = model._replace(
             many, np.repeat(logits[None, None], 4000, 0), training=True
         )
-        np.testing.assert_array_equal(own[:, 3], many["masked_lm_ids"][:, 0])
+        np.testing.assert_array_equal(
+            original[:, 3], many["masked_lm_ids"][:, 0]
+        )
         draws.append(numpy(replaced)[:, 3].astype(int))
     assert (draws[0] != draws[1]).any()
     share = np.bincount(np.concatenate(draws), minlength=41) / 8000
@@ -148,7 +152,7 @@ def test_what_each_loss_trains() -> None:
         )
         assert whole is not None
     assert len(shared) == 5
-    # Each of the two has a projection of its own.
+    # Each of the two has a projection of its original.
     projections = {
         id(each.embeddings.project_to_hidden.kernel)
         for each in (model.encoder, model.generator)
@@ -171,17 +175,17 @@ def test_the_discriminator_finds_what_cannot_be() -> None:
     model.generator.trainable = model.masked_lm.trainable = False
     random = np.random.default_rng(0)
     rows, length, predictions = 1600, 16, 3
-    own = random.integers(32, 64, (rows, length))
-    places = random.permuted(np.tile(np.arange(length), (rows, 1)), axis=1)
-    places = np.sort(places[:, :predictions], axis=1)
-    masked = own.copy()
-    np.put_along_axis(masked, places, 3, axis=1)
+    original = random.integers(32, 64, (rows, length))
+    positions = random.permuted(np.tile(np.arange(length), (rows, 1)), axis=1)
+    positions = np.sort(positions[:, :predictions], axis=1)
+    masked = original.copy()
+    np.put_along_axis(masked, positions, 3, axis=1)
     batch = {
         "input_ids": masked,
-        "input_mask": np.ones_like(own),
-        "segment_ids": np.zeros_like(own),
-        "masked_lm_positions": places,
-        "masked_lm_ids": np.take_along_axis(own, places, axis=1),
+        "input_mask": np.ones_like(original),
+        "segment_ids": np.zeros_like(original),
+        "masked_lm_positions": positions,
+        "masked_lm_ids": np.take_along_axis(original, positions, axis=1),
     }
     data = {name: values.astype("int32") for name, values in batch.items()}
     data["masked_lm_weights"] = np.ones((rows, predictions), np.float32)

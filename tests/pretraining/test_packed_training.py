@@ -36,12 +36,12 @@ def sequences(config) -> Batch:
     sizes = np.array([12, 5, 4, 6, 3, 5])
     batch = pretraining_batch(config, rows=6, length=WIDTH)
     mask = np.arange(WIDTH) < sizes[:, None]
-    places = [random.permutation(size)[:3] for size in sizes]
+    positions = [random.permutation(size)[:3] for size in sizes]
     return {
         **batch,
         **{n: batch[n] * mask for n in ("input_ids", "segment_ids")},
         "input_mask": mask.astype("int32"),
-        "masked_lm_positions": np.stack(places).astype("int32"),
+        "masked_lm_positions": np.stack(positions).astype("int32"),
         "masked_lm_ids": batch["masked_lm_ids"][:, :3],
         "masked_lm_weights": batch["masked_lm_weights"][:, :3],
     }
@@ -64,9 +64,9 @@ def compare(model, together: Batch, single: Batch, atol: float = 1e-5) -> None:
     run = tf.function(outputs_and_gradients)
     outputs, means, gradients = run(model, together)
     expected, expected_means, expected_gradients = run(model, single)
-    mine = together["next_sentence_labels"] >= 0
+    labelled = together["next_sentence_labels"] >= 0
     for name in ("next_sentence_logits", "pooled_output"):
-        found = numpy(outputs[name])[mine]
+        found = numpy(outputs[name])[labelled]
         np.testing.assert_allclose(
             found, numpy(expected[name]), atol=atol, err_msg=name
         )
@@ -84,14 +84,18 @@ def compare(model, together: Batch, single: Batch, atol: float = 1e-5) -> None:
     )
     for name, value in means.items():
         np.testing.assert_allclose(value, expected_means[name], rtol=1e-5)
-    for weight, ours, theirs in zip(
+    for weight, gradient, expected_gradient in zip(
         model.trainable_weights, gradients, expected_gradients, strict=True
     ):
         np.testing.assert_allclose(
-            ours, theirs, atol=atol, rtol=1e-4, err_msg=weight.path
+            gradient,
+            expected_gradient,
+            atol=atol,
+            rtol=1e-4,
+            err_msg=weight.path,
         )
         if not weight.path.endswith("qkv_bias"):
-            assert np.abs(theirs).max() > 1e-4, weight.path
+            assert np.abs(expected_gradient).max() > 1e-4, weight.path
 
 
 @pytest.mark.parametrize("changes", [{}, {"causal": True}])

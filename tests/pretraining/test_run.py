@@ -66,9 +66,9 @@ def finished(recipe, tmp_path_factory) -> pathlib.Path:
 
 def assert_same_run(first: pathlib.Path, second: pathlib.Path) -> None:
     assert rows(first) == rows(second)
-    theirs = weights(second)
+    expected = weights(second)
     for name, array in weights(first).items():
-        np.testing.assert_array_equal(array, theirs[name])
+        np.testing.assert_array_equal(array, expected[name])
 
 
 def test_the_folder_of_a_finished_run(finished, recipe, small_vocab):
@@ -116,8 +116,11 @@ def test_its_card(finished, records):
     assert card.data.pipeline_tag == "fill-mask"
     (row,) = (r for r in table(card, "Scores") if "perplexity" in r[1])
     shown = [float(cell.replace(",", "")) for cell in row[2:]]
-    wanted = results["masked_lm_perplexity"], results["unigram_perplexity"]
-    assert shown == pytest.approx(wanted, rel=1e-3)
+    perplexities = (
+        results["masked_lm_perplexity"],
+        results["unigram_perplexity"],
+    )
+    assert shown == pytest.approx([results[n] for n in names], rel=1e-3)
     folder = RecordFolder.open(records)
     assert ["training", f"{folder.num_records:,}"] in table(card, "Data")
     assert str(records) not in card.text

@@ -85,9 +85,9 @@ def state(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
 def assert_same(first: pathlib.Path, second: pathlib.Path) -> None:
     assert history(first) == history(second)
-    theirs = state(second)
+    expected = state(second)
     for name, array in state(first).items():
-        np.testing.assert_array_equal(array, theirs[name], err_msg=name)
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)
 
 
 def spoilt(name: str, value: object, *numbers: int) -> dict[str, np.ndarray]:
@@ -157,10 +157,10 @@ def test_a_bad_step_is_named_and_ends_the_run(
     batches = iter(good.phases[0].batches(0))
     for _ in range(number - 1):
         good.step(next(batches))
-    for mine, theirs in zip(
+    for actual, expected in zip(
         own.step.variables, good.step.variables, strict=True
     ):
-        np.testing.assert_array_equal(mine, theirs)
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("kind", [Backoff, LossScale])

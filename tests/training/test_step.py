@@ -106,18 +106,18 @@ def single():
 def test_spread_or_cut_the_batch_counts_as_one(single, strategy, accumulation):
     step, results = train(strategy, accumulation)
     assert len(results) == 20
-    for mine, reference in zip(
+    for actual, reference in zip(
         weights_of(step), weights_of(single[0]), strict=True
     ):
-        np.testing.assert_allclose(mine, reference, atol=1e-5)
-    for mine, reference in zip(results, single[1], strict=True):
+        np.testing.assert_allclose(actual, reference, atol=1e-5)
+    for actual, reference in zip(results, single[1], strict=True):
         np.testing.assert_allclose(
-            mine.losses["squares"], reference.losses["squares"], rtol=1e-5
+            actual.losses["squares"], reference.losses["squares"], rtol=1e-5
         )
         np.testing.assert_allclose(
-            mine.metrics["near"], reference.metrics["near"], rtol=1e-5
+            actual.metrics["near"], reference.metrics["near"], rtol=1e-5
         )
-        assert float(mine.tokens) == float(reference.tokens)
+        assert float(actual.tokens) == float(reference.tokens)
 
 
 def test_gradients_equal_a_plain_tape(single):
@@ -179,8 +179,8 @@ def test_replicas_draw_different_masks():
     def local_losses(batch):
         def one(batch):
             replica = tf.distribute.get_replica_context()
-            place = tf.cast(replica.replica_id_in_sync_group, tf.int64)
-            return step._forward(batch, place)[0]["squares"]
+            replica_id = tf.cast(replica.replica_id_in_sync_group, tf.int64)
+            return step._forward(batch, replica_id)[0]["squares"]
 
         return step.strategy.run(one, (batch,))
 
@@ -198,10 +198,10 @@ def test_a_step_that_is_not_finite_changes_nothing():
         step, results = train(strategy, data=data)
         assert not bool(results[0].finite)
         assert not np.isfinite(results[0].gradient_norms.numpy()).all()
-        for mine, start in zip(
+        for actual, start in zip(
             weights_of(step), initial_weights(), strict=True
         ):
-            np.testing.assert_array_equal(mine, start)
+            np.testing.assert_array_equal(actual, start)
         assert int(step.optimizer.iterations.numpy()) == 0
 
 
@@ -276,10 +276,10 @@ def test_a_worker_asked_to_stop_is_heard_of():
 def test_loss_scale_leaves_the_mathematics_alone(single):
     scale = LossScale()
     step, _ = train(loss_scale=scale)
-    for mine, reference in zip(
+    for actual, reference in zip(
         weights_of(step), weights_of(single[0]), strict=True
     ):
-        np.testing.assert_allclose(mine, reference, atol=1e-5)
+        np.testing.assert_allclose(actual, reference, atol=1e-5)
     assert int(scale.good_steps) == 20
 
 
