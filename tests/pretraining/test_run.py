@@ -116,10 +116,7 @@ def test_its_card(finished, records):
     assert card.data.pipeline_tag == "fill-mask"
     (row,) = (r for r in table(card, "Scores") if "perplexity" in r[1])
     shown = [float(cell.replace(",", "")) for cell in row[2:]]
-    perplexities = (
-        results["masked_lm_perplexity"],
-        results["unigram_perplexity"],
-    )
+    names = "masked_lm_perplexity", "unigram_perplexity"
     assert shown == pytest.approx([results[n] for n in names], rel=1e-3)
     folder = RecordFolder.open(records)
     assert ["training", f"{folder.num_records:,}"] in table(card, "Data")
