@@ -1,4 +1,4 @@
-"""Choosing one of several texts: a text and choices in, the best one out."""
+"""Multiple-choice models that take text: the best of several continuations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,18 +29,17 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
 class ChoiceRows(NamedTuple):
-    """R pairs of a text and one of its choices, of B texts with up to C.
+    """R pairs of a text and a choice, from B texts with up to C choices.
 
     Attributes:
       first: the texts, truncated.
-      second: the choices after their common start, truncated.
-      places: int64 [R, 2], the text and the number of the choice of each row,
-        in ascending order.
+      second: the choices with their common start, truncated.
+      indices: int64 [R, 2], text and choice number of each row, ascending.
     """
 
     first: TokenIds
     second: TokenIds
-    places: tf.Tensor
+    indices: tf.Tensor
 
 
 def choice_rows(
@@ -52,20 +51,20 @@ def choice_rows(
 ) -> ChoiceRows:
     """Pairs every choice with its text (Devlin et al. 2019, section 4.4).
 
-    The text is A, a possible continuation is B. What the continuations have
-    in common, such as the subject in SWAG's second sentence, begins B.
+    Segment A is the text, segment B a possible continuation. What the
+    continuations have in common, such as the subject of SWAG's second
+    sentence, begins segment B.
 
     Args:
       text: string [B].
-      choices: string [B, C]; "" fills up rows with fewer choices.
+      choices: string [B, C], padded with "".
       start: string [B], the common start of the choices, or None.
-      tokenizer: that of the model.
-      max_seq_length: the longest row; see `SentencePacker` for how longer
-        pairs are truncated.
+      tokenizer: tokenizer of the model.
+      max_seq_length: length that pairs are truncated to; see `SentencePacker`.
     """
-    places = tf.where(choices != "")
-    row = tf.cast(places[:, 0], tf.int32)
-    endings = tf.gather_nd(choices, places)
+    indices = tf.where(choices != "")
+    row = tf.cast(indices[:, 0], tf.int32)
+    endings = tf.gather_nd(choices, indices)
     if start is not None:
         endings = tf.strings.join([tf.gather(start, row), endings], " ")
     first, second = truncate(
@@ -74,14 +73,14 @@ def choice_rows(
         max_seq_length - tokenizer.packing.num_special(2),
     )
     assert second is not None
-    return ChoiceRows(first, second, places)
+    return ChoiceRows(first, second, indices)
 
 
 def choice_answers(logits: tf.Tensor) -> Tensors:
-    """The best choice and the probability of each, by a softmax over choices.
+    """Computes the best choice and the softmax over the choices.
 
     Args:
-      logits: float32 [B, C], -inf where there is no choice.
+      logits: float32 [B, C], -inf for padding.
 
     Returns:
       best: int64 [B], the number of the choice.
@@ -94,20 +93,20 @@ def choice_answers(logits: tf.Tensor) -> Tensors:
 
 
 class ChoiceModel(TextModel):
-    """A model that chooses what follows a text, which takes text.
+    """A multiple-choice model that takes text.
 
     Signatures:
-      serving_default: text, string [B], and choices, string [B, C], where ""
-        fills up rows with fewer; with `start` also start, string [B], what
-        every choice begins with -> choice, string [B], and probabilities,
-        float32 [B, C], 0 for what fills up.
+      serving_default: text, string [B], and choices, string [B, C], padded
+        with ""; with `start` also start, string [B], the common start of the
+        choices -> choice, string [B], and probabilities, float32 [B, C], 0
+        for padding.
       tokens: input_ids, input_mask, segment_ids, int32 [B, C, S] -> logits,
         float32 [B, C].
 
     Args:
       model: from the encoder's inputs [B, C, S] to logits [B, C].
       tokenizer: the tokenizer it was trained with.
-      config: how it is used.
+      config: how the model is used.
 
     Raises:
       UserError: see `TextModel`; or no room for a token of each text.
@@ -121,28 +120,29 @@ class ChoiceModel(TextModel):
     ):
         length = config.max_seq_length
         super().__init__(model, encoder_of(model), tokenizer, length)
-        special = tokenizer.packing.num_special(2)
         whole_number(
-            *("max_seq_length", length, special + 2),
+            "max_seq_length",
+            length,
+            tokenizer.packing.num_special(2) + 2,
             why="special tokens and one of each text",
         )
         self._start = config.has_start
 
     task = "multiple choice"
-    # Of the inputs of `tokens`: texts, choices, positions.
+    # Axes of the inputs of `tokens`: texts, choices, positions.
     token_axes = 3
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """text and choices, and where they have a common start that."""
+        """text, choices and, if the choices have a common start, start."""
         return ("text", "choices", "start")[: 2 + self._start]
 
     def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
-        """Those of the recipe, or of SWAG's files."""
+        """Returns the columns that the recipe names, or SWAG's."""
         context = stated.get("context_column", "")
         if not self._start or context:
             return {"text": context}
-        # Answering needs no reader of files.
+        # Answering requires no reader of files.
         from bert_tf.families.multiple_choice.files import SWAG_COLUMNS
 
         return {
@@ -184,7 +184,7 @@ class ChoiceModel(TextModel):
         choices: tf.Tensor,
         start: tf.Tensor | None = None,
     ) -> Tensors:
-        """The outputs of serving_default; see the class."""
+        """Computes the outputs of serving_default; see the class."""
         with tf.device(HOST):
             text, choices = equal_rows(text=text, choices=choices)
             choices = unless(
@@ -196,56 +196,54 @@ class ChoiceModel(TextModel):
             if start is not None:
                 text, start = equal_rows(text=text, start=start)
             rows = self.rows(text, choices, start)
-        answers = self.compute(
+        outputs = self.compute(
             rows.first, rows.second, self._score, {"logits": ()}
         )
         with tf.device(HOST):
-            found = choice_answers(
+            answers = choice_answers(
                 tf.tensor_scatter_nd_update(
                     tf.fill(tf.shape(choices), -float("inf")),
-                    rows.places,
-                    answers["logits"],
+                    rows.indices,
+                    outputs["logits"],
                 )
             )
-            best = found.pop("best")
-            return {"choice": tf.gather(choices, best, batch_dims=1), **found}
+            best = answers.pop("best")
+            choice = tf.gather(choices, best, batch_dims=1)
+            return {"choice": choice, **answers}
 
     def _score(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
-        """Scores rows, each as the only choice of its own."""
+        """Scores each row as the only choice of a text."""
         del chosen
-        alone = {name: value[:, tf.newaxis] for name, value in inputs.items()}
-        return {"logits": self.forward(alone)[:, 0]}
+        inputs = {name: value[:, tf.newaxis] for name, value in inputs.items()}
+        return {"logits": self.forward(inputs)[:, 0]}
 
     def to_answers(
         self,
         outputs: Mapping[str, np.ndarray],
         rows: Sequence[Mapping[str, Any]],
     ) -> list[Answer]:
-        """The number of the choice, from 0, its text and all probabilities."""
-        found = []
-        for row, choice, probabilities in zip(
-            rows,
-            outputs["choice"],
-            outputs["probabilities"].tolist(),
-            strict=True,
-        ):
-            text, choices = choice.decode(), row["choices"]
-            found.append(
-                {
-                    "choice": choices.index(text),
-                    "answer": text,
-                    "probabilities": probabilities[: len(choices)],
-                }
+        """Returns the choice by number (from 0) and text, and probabilities."""
+        return [
+            {
+                "choice": row["choices"].index(choice.decode()),
+                "answer": choice.decode(),
+                "probabilities": probabilities[: len(row["choices"])],
+            }
+            for row, choice, probabilities in zip(
+                rows,
+                outputs["choice"],
+                outputs["probabilities"].tolist(),
+                strict=True,
             )
-        return found
+        ]
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """See the class."""
+        """Computes the outputs of tokens; see the class."""
         return {"logits": self.forward(inputs)}
 
 
 def text_model(
     config: MultipleChoiceConfig, model: keras.Model, tokenizer: Tokenizer
 ) -> ChoiceModel:
-    """The model that `config.build` made, as one that takes text."""
+    """Wraps what `config.build` returned as a model that takes text."""
     return ChoiceModel(model, tokenizer, config)

@@ -1,4 +1,4 @@
-"""What the data doctor examines in rows of a text and its choices."""
+"""Data doctor of multiple choice."""
 
 import collections
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,10 @@ def examine_choices(
     tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[ChoiceExample]],
 ) -> checks.Examination:
-    """Examines rows of a text and its choices; see `Task.examine`."""
+    """Counts choices, positions of the correct ones, lengths and repeats.
+
+    See `Task.examine`.
+    """
     found = checks.examine(
         task,
         {name: _split_rows(examples) for name, examples in splits.items()},
@@ -46,7 +49,7 @@ def examine_choices(
 
 
 def _split_rows(examples: Sequence[ChoiceExample]) -> checks.SplitRows:
-    """The rows of a split, with the counts and positions of their choices."""
+    """Returns the rows of a split with counts and positions of choices."""
     sizes = collections.Counter(len(e.choices) for e in examples)
     right = collections.Counter(e.label for e in examples)
     # Counts by chance: only rows with many choices have the last positions.

@@ -1,4 +1,4 @@
-"""How a model of the family is used: what task.json holds."""
+"""Configuration of multiple-choice models, as task.json stores it."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceConfig(TaskConfig):
-    """What task.json holds of a model of choices.
+    """Configuration of a multiple-choice model.
 
     Attributes:
-      has_start: whether choices have a common beginning in a column of its
-        own.
+      has_start: whether a separate column has the common start of the choices.
     """
 
     has_start: bool
@@ -30,7 +29,7 @@ class MultipleChoiceConfig(TaskConfig):
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:
-        """The best of the texts that may follow one."""
+        """Returns the config for a folder that has no task.json."""
         task = CHOICE_TASK
         head.refuse(task, "labels", "threshold")
         return cls(task, (), head.length(2, 2), False)
@@ -38,18 +37,18 @@ class MultipleChoiceConfig(TaskConfig):
     def build(
         self, encoder: "BertEncoder", unpadded: bool = True
     ) -> "keras.Model":
-        """See `bert_multiple_choice`."""
+        """Builds a `bert_multiple_choice`."""
         from bert_tf.models import bert_multiple_choice
 
         return bert_multiple_choice(encoder, unpadded=unpadded)
 
     def sample(self) -> dict[str, Any]:
-        """A text, how it may go on, and how every choice begins."""
+        """Returns a text with two choices and their common start."""
         choices = ["sat down.", "was green."]
         start = {"start": "She"} if self.has_start else {}
         return {"text": "A woman came in.", "choices": choices, **start}
 
     @property
     def num_segments(self) -> int:
-        """Two: the context and a choice."""
+        """Two: the text and a choice."""
         return 2

@@ -1,4 +1,4 @@
-"""What is explained of an answer of this family: a number, and its words."""
+"""Explanations of a chosen text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,39 +24,44 @@ def subject_of(
     answer: Answer,
     target: Target,
 ) -> Subject:
-    """The choice to explain; see `LoadedModel.explain`.
+    """Returns what is explained of a choice: the log odds of its score.
+
+    Args:
+      served: the model.
+      row: the text and its choices by column.
+      answer: the model's answer to the row.
+      target: a choice by its number or text; None for the model's choice.
 
     Raises:
-      UserError: the target is none of the model's.
+      UserError: the target is not one of the choices.
     """
-    # "" stands for no choice.
-    given = {n: each for n, each in enumerate(row["choices"]) if each}
+    # Empty choices are padding.
+    choices = {n: each for n, each in enumerate(row["choices"]) if each}
     number = answer["choice"] if target is None else target
     if isinstance(number, str):
-        texts = {each: n for n, each in reversed(given.items())}
-        is_number = number not in texts and number.isdecimal()
-        number = int(number) if is_number else texts.get(number, number)
-    if number not in given:
+        numbers = {each: n for n, each in reversed(choices.items())}
+        is_number = number not in numbers and number.isdecimal()
+        number = int(number) if is_number else numbers.get(number, number)
+    if number not in choices:
         raise UserError(
             f"`target`={excerpt(target)}: is no choice; give the number of "
             "one, from 0, or its text."
         )
-    check_others(len(given))
-    place = list(given).index(number)
+    check_others(len(choices))
+    index = list(choices).index(number)
     start = f"{row['start']} " if "start" in row else ""
-    endings = {f"choices[{n}]": start + each for n, each in given.items()}
+    endings = {f"choices[{n}]": start + each for n, each in choices.items()}
     first = TokenizedTexts(served, {"text": row["text"]})
     second = TokenizedTexts(served, endings, len(first.words))
-    columns = (tf.constant([row[name]]) for name in served.columns)
-    rows = served.rows(*columns)
+    rows = served.rows(*(tf.constant([row[name]]) for name in served.columns))
 
     def measure(logits: tf.Tensor) -> tf.Tensor:
-        return log_odds(logits[:, :, 0], place)
+        return log_odds(logits[:, :, 0], index)
 
     return subject_of_rows(
         served,
         [first, second],
         (rows.first, rows.second),
-        given[number],
+        choices[number],
         measure,
     )

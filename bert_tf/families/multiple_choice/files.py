@@ -1,7 +1,7 @@
-"""Files of choices: a text, several that may follow it, and the right one.
+"""Files of multiple choice: a text, its choices and the correct one.
 
-SWAG's files, and users' own: CSV, TSV or JSON lines, the choices in several
-columns or, in JSON, in one that is a list.
+Reads SWAG's files and user files in CSV, TSV or JSON lines, with the choices in
+several columns or, in JSON, in one column of lists.
 """
 
 import dataclasses
@@ -13,7 +13,6 @@ from typing import NamedTuple
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.data.faults import Faults
 from bert_tf.families.data.tables import (
-    Cell,
     Dialect,
     Row,
     collect,
@@ -37,16 +36,16 @@ _LETTERS = string.ascii_uppercase
 
 
 class ChoiceExample(NamedTuple):
-    """One row of a file of choices.
+    """A text with its choices.
 
     Attributes:
       context: the text.
-      start: what every choice begins with; empty where there is no such thing.
-      choices: the texts to choose from, at least two.
-      label: the right one by number, from 0; None in test files.
-      identifier: the row's own name, for prediction files.
-      row: its line in the file, counted from 1, for errors.
-      path: the file it is from, for errors.
+      start: the common start of all choices; empty if there is none.
+      choices: two or more texts.
+      label: number of the correct choice, from 0; None in test files.
+      identifier: the name of the row in prediction files.
+      row: line of the file, from 1, for errors.
+      path: the file, for errors.
     """
 
     context: str
@@ -59,21 +58,21 @@ class ChoiceExample(NamedTuple):
 
     @property
     def text_key(self) -> str:
-        """What makes two rows the same text: the context but for blanks."""
+        """Key by which two rows have the same text."""
         return self.context.strip()
 
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceColumns:
-    """Where a file has what, its columns by name or number.
+    """Columns of a file, by name or number.
 
     Attributes:
-      context: the column of the text.
-      choices: the columns of the choices, or one that has lists of them.
-      label: the column of the right choice; None where the file has none.
-      start: the column of what every choice begins with, or None.
-      label_form: how the file names the right choice: by a "number" from 0,
-        a "number_from_1", a "letter" from A on, or its "text".
+      context: column of the text.
+      choices: columns of the choices, or one column of lists.
+      label: column of the correct choice; None if the file has none.
+      start: column of the common start of the choices, or None.
+      label_form: form of the labels: "number" from 0, "number_from_1",
+        "letter" from A, or "text".
     """
 
     context: str
@@ -91,40 +90,10 @@ SWAG_COLUMNS = ChoiceColumns(
 )
 
 
-def _choices(
-    cells: list[Cell], columns: ChoiceColumns, place: str
-) -> tuple[str, ...]:
-    choices = texts_of(cells, columns.choices, place)
-    names = [repr(name) for name in columns.choices]
-    if len(names) == 1:
-        names = [f"{names[0]}, number {n}," for n in range(len(choices))]
-    if len(choices) < _MIN_CHOICES:
-        raise Fault(
-            "too few choices",
-            f"{place}: has {len(choices)} choice{'s' * (len(choices) != 1)}; "
-            f"it takes {_MIN_CHOICES} or more.",
-        )
-    if columns.label_form == "letter" and len(choices) > len(_LETTERS):
-        raise Fault(
-            "too many choices",
-            f"{place}: has {len(choices)} choices, and there are "
-            f"{len(_LETTERS)} letters; name the right ones by number, with "
-            "`label_form`=number.",
-        )
-    for name, choice in zip(names, choices, strict=True):
-        if not choice.strip():
-            raise Fault(
-                "an empty choice",
-                f"{place}: the choice in {name} is empty "
-                f"({excerpt(choice)}); correct the row.",
-            )
-    return choices
-
-
 def choice_names(choices: Sequence[str], form: str) -> list[str]:
-    """What files call the choices of a row; see `ChoiceColumns.label_form`."""
+    """Returns the labels of all choices, by `ChoiceColumns.label_form`."""
     if form == "text":
-        # Texts with line ends are to fit in a cell as well.
+        # A cell of a prediction file holds no line ends.
         return [" ".join(choice.split()) for choice in choices]
     if form == "letter":
         return list(_LETTERS[: len(choices)])
@@ -133,21 +102,33 @@ def choice_names(choices: Sequence[str], form: str) -> list[str]:
 
 
 def choice_number(
-    cell: str, choices: Sequence[str], form: str, place: str
+    cell: str,
+    choices: Sequence[str],
+    form: str,
+    place: str,
+    unique: bool = False,
 ) -> int:
-    """The number, from 0, of the first choice that a cell names.
+    """Returns the number, from 0, of the first choice with this label.
+
+    Args:
+      cell: the label.
+      choices: the choices of the row.
+      form: see `ChoiceColumns.label_form`.
+      place: file and row, for errors.
+      unique: whether a text that several choices have is an error.
 
     Raises:
-      UserError: it names none of them.
+      Fault: no choice has the label, or several do.
     """
     names = choice_names(choices, form)
     name = " ".join(cell.split())
     if form == "text":
-        if name not in names:
+        count = names.count(name)
+        if not count or (unique and count > 1):
             raise Fault(
-                "an unknown label",
-                f"{place}: the label {excerpt(cell)} is the text of 0 of its "
-                f"{len(names)} choices; it must be that of one.",
+                "a label of several choices" if count else "an unknown label",
+                f"{place}: the label {excerpt(cell)} is the text of {count} of "
+                f"its {len(names)} choices; it must be that of one.",
             )
     elif (name := name.upper()) not in names:
         raise Fault(
@@ -165,83 +146,95 @@ def read_choices(
     recipe: ChoiceRecipe,
     label_needed: bool = True,
 ) -> list[ChoiceExample]:
-    """Reads a file; rows may have different numbers of choices.
+    """Reads a table whose rows may differ in their number of choices.
 
-    An example's identifier is its place in the file, from 0, so it stays when
-    others are dropped.
+    The identifier of an example is its position in the file, from 0, counting
+    rows that are dropped.
 
     Args:
-      path: a TSV, CSV or JSON-lines file; .gz is unpacked.
-      columns: where it has what.
-      recipe: how to read it.
-      label_needed: whether the label's column must be there.
+      path: a TSV, CSV or JSON-lines file; .gz is decompressed.
+      columns: columns of the file.
+      recipe: dialect of the file.
+      label_needed: whether the label column is required.
 
     Raises:
-      UserError: see `read_table`; a row with an empty choice, with fewer than
-        two or with a label that names none of them has a fault too.
+      UserError: see `read_table`; or a row has an empty choice, fewer than two
+        choices, or a label that names none of them.
     """
-    dialect = Dialect.of_recipe(recipe)
+    label = [] if columns.label is None else [columns.label]
     named = {"context_column": [columns.context]}
     if columns.start is not None:
         named["start_column"] = [columns.start]
     named["choice_columns"] = [*columns.choices]
-    label = [columns.label] if columns.label is not None else []
     if label or label_needed:
         named["label_column"] = label
-    required = named_columns(named, path)
-    if not label_needed and label:
+    required, optional = named_columns(named, path), []
+    if label and not label_needed:
         required.remove(label[0])
-    label = [] if label_needed else label
-    rows = handle_empty_texts(
-        path,
-        iterate_rows(path, required, label, dialect),
-        (columns.context,),
-        recipe.empty_text,
-    )
+        optional = label
 
-    def example(row: Row) -> ChoiceExample:
+    def make(row: Row) -> ChoiceExample:
         place = f"{path}, row {row.number}"
         cells = iter(row.cells)
         context = text_of(next(cells), columns.context, place)
         start = ""
         if columns.start is not None:
             start = text_of(next(cells), columns.start, place)
-        choices = _choices(
-            [next(cells) for _ in columns.choices], columns, place
+        choices = texts_of(
+            [next(cells) for _ in columns.choices], columns.choices, place
         )
-        label = None
-        # A column that is not needed may be missing or have empty cells.
+        _check_choices(choices, columns, place)
+        number = None
+        # An optional column may be missing or have empty cells.
         cell = next(cells, None)
         if cell is not None and (label_needed or cell):
             text = text_of(cell, str(columns.label), place)
-            label = choice_number(text, choices, columns.label_form, place)
-            names = choice_names(choices, columns.label_form)
-            count = names.count(names[label])
-            if count > 1:
-                raise Fault(
-                    "a label of several choices",
-                    f"{place}: the label {excerpt(text)} is the text of "
-                    f"{count} of its {len(choices)} choices; it must be "
-                    "that of one.",
-                )
+            form = columns.label_form
+            number = choice_number(text, choices, form, place, unique=True)
+        position = str(row.position)
         return ChoiceExample(
-            context,
-            start,
-            choices,
-            label,
-            str(row.position),
-            row.number,
-            path,
+            context, start, choices, number, position, row.number, path
         )
 
-    return collect(rows, example, Faults(path, dialect.bad_rows))
+    dialect = Dialect.of_recipe(recipe)
+    rows = iterate_rows(path, required, optional, dialect)
+    rows = handle_empty_texts(path, rows, (columns.context,), recipe.empty_text)
+    return collect(rows, make, Faults(path, dialect.bad_rows))
+
+
+def _check_choices(
+    choices: Sequence[str], columns: ChoiceColumns, place: str
+) -> None:
+    count = len(choices)
+    if count < _MIN_CHOICES:
+        raise Fault(
+            "too few choices",
+            f"{place}: has {count} choice{'s' * (count != 1)}; it takes "
+            f"{_MIN_CHOICES} or more.",
+        )
+    if columns.label_form == "letter" and count > len(_LETTERS):
+        raise Fault(
+            "too many choices",
+            f"{place}: has {count} choices, and there are {len(_LETTERS)} "
+            "letters; name the right ones by number, with `label_form`=number.",
+        )
+    names = [repr(name) for name in columns.choices]
+    if len(names) == 1:
+        names = [f"{names[0]}, number {n}," for n in range(count)]
+    for name, choice in zip(names, choices, strict=True):
+        if not choice.strip():
+            raise Fault(
+                "an empty choice",
+                f"{place}: the choice in {name} is empty "
+                f"({excerpt(choice)}); correct the row.",
+            )
 
 
 class ChoiceFiles(UserFiles):
-    """The files that a recipe names, and where they have what.
+    """The files that a recipe names.
 
     Args:
-      columns: where they have what.
+      columns: columns of the files.
     """
 
     def __init__(self, columns: ChoiceColumns):
@@ -250,7 +243,7 @@ class ChoiceFiles(UserFiles):
 
 
 class SwagFiles(ChoiceFiles):
-    """SWAG's official files; with one of two alone, dev is split off it."""
+    """SWAG's official files; dev is split off if only one of two exists."""
 
     def __init__(self) -> None:
         super().__init__(SWAG_COLUMNS)
@@ -259,39 +252,40 @@ class SwagFiles(ChoiceFiles):
         self, splits: Sequence[str], recipe: FilesRecipe
     ) -> tuple[str, ...]:
         """See `UserFiles`."""
-        return super().present(splits, self._there(splits[0], recipe))
+        return super().present(splits, self._existing(splits[0], recipe))
 
     def read(
         self, split: str, recipe: FilesRecipe, read_rows: ReadRows
     ) -> list[ChoiceExample]:
         """See `UserFiles`."""
-        return super().read(split, self._there(split, recipe), read_rows)
+        return super().read(split, self._existing(split, recipe), read_rows)
 
-    def _there(self, split: str, recipe: FilesRecipe) -> FilesRecipe:
-        """The recipe, with those of its files that are there.
+    def _existing(self, split: str, recipe: FilesRecipe) -> FilesRecipe:
+        """Returns the recipe without the one of its two files that is missing.
 
         Raises:
-          UserError: neither the training nor the dev file is.
+          UserError: both files are missing.
         """
         names = (recipe.train_file, recipe.dev_file)
         if split == "test" or not all(names):
             return recipe
-        there = [
+        existing = [
             name
             for name in names
             if pathlib.Path(path_of(name, recipe)).exists()
         ]
-        if not there:
+        if not existing:
             raise UserError(
                 f"`data_dir`={recipe.data_dir}: holds neither {names[0]} nor "
                 f"{names[1]}; give the folder of SWAG's files, or name one "
                 "with `train_file`=..."
             )
-        if len(there) == 2:
+        if len(existing) == 2:
             return recipe
+        (name,) = existing
         if split == "train":
             log(
-                f"{recipe.data_dir}: holds {there[0]} alone of "
-                f"{' and '.join(names)}; it is split for training and dev."
+                f"{recipe.data_dir}: holds only {name} of "
+                f"{' and '.join(names)}, which is split into training and dev."
             )
-        return dataclasses.replace(recipe, train_file=there[0], dev_file="")
+        return dataclasses.replace(recipe, train_file=name, dev_file="")

@@ -1,7 +1,7 @@
-"""Report statistics of tasks that choose one of several texts.
+"""Report statistics of multiple choice.
 
-Rows are those of dev_predictions.jsonl: "label" and "prediction" are places in
-"choices", counted from 0; "probabilities" has one of each choice.
+Rows are those of dev_predictions.jsonl: "label" and "prediction" are numbers of
+"choices", from 0; "probabilities" has one for each choice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,6 @@ from bert_tf.report.statistics import (
     class_calibration,
     confusion_matrix,
     per_label,
-    share,
 )
 
 Row = Mapping[str, Any]
@@ -23,18 +22,28 @@ Row = Mapping[str, Any]
 def statistics(
     rows: Sequence[Row], results: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Positions, numbers of choices, calibration and mistakes."""
+    """Returns scores by position and number of choices, and mistakes."""
     del results
     sizes = np.array([len(row["choices"]) for row in rows])
     truth = np.array([row["label"] for row in rows])
     predicted = np.array([row["prediction"] for row in rows])
-    names = [str(place) for place in range(sizes.max())]
+    names = [str(position) for position in range(sizes.max())]
     counts = np.zeros((len(names), len(names)), np.int64)
     np.add.at(counts, (truth, predicted), 1)
     probabilities = np.zeros((len(rows), len(names)))
     for index, row in enumerate(rows):
         probabilities[index, : sizes[index]] = row["probabilities"]
     correct = truth == predicted
+    wrong = [
+        dict(row)
+        | {
+            "confidence": row["probabilities"][row["prediction"]],
+            "label_probability": row["probabilities"][row["label"]],
+        }
+        for row, is_correct in zip(rows, correct, strict=True)
+        if not is_correct
+    ]
+    wrong.sort(key=lambda row: -row["confidence"])
     return {
         "num_examples": len(rows),
         "confusion_matrix": confusion_matrix(counts, names),
@@ -45,30 +54,11 @@ def statistics(
             {
                 "choices": int(size),
                 "count": int((sizes == size).sum()),
-                "accuracy": share(
-                    correct[sizes == size].sum(), (sizes == size).sum()
-                ),
+                "accuracy": float(correct[sizes == size].mean()),
                 "chance": 1 / int(size),
             }
             for size in np.unique(sizes)
         ],
         "calibration": class_calibration(probabilities, truth),
-        "mistakes": _mistakes(rows),
-    }
-
-
-def _mistakes(rows: Sequence[Row]) -> dict[str, Any]:
-    """The wrong rows whose choice had the highest probability."""
-    wrong = [row for row in rows if row["label"] != row["prediction"]]
-    worst = sorted(wrong, key=lambda x: -x["probabilities"][x["prediction"]])
-    return {
-        "total": len(wrong),
-        "worst": [
-            dict(row)
-            | {
-                "confidence": row["probabilities"][row["prediction"]],
-                "label_probability": row["probabilities"][row["label"]],
-            }
-            for row in worst[:NUM_MISTAKES]
-        ],
+        "mistakes": {"total": len(wrong), "worst": wrong[:NUM_MISTAKES]},
     }

@@ -1,4 +1,4 @@
-"""Multiple choice: SWAG, and the user's own files."""
+"""Multiple choice: SWAG and user files."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +21,11 @@ from bert_tf.families.multiple_choice.files import (
 from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
 from bert_tf.families.row_task import PREDICTION, RowTask
 from bert_tf.families.rows import CHOICE_MASK, Outputs
-from bert_tf.families.task import (
-    TaskTemplate,
-)
+from bert_tf.families.task import TaskTemplate
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
+    # TensorFlow takes seconds to import, and scoring a file does not need it.
     import tensorflow as tf
 
     from bert_tf.families.task_model import ChoicesObjective
@@ -35,12 +34,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class EncodedChoices:
-    """The choices of N examples.
+    """The choices of N examples; see `ExampleRows`.
 
     Attributes:
-      rows: a row for each choice, with the context as text A and the start
-        and the choice as B; those of an example one after the other.
-      starts: int64 [N + 1], where the rows of each example begin.
+      rows: a row for each choice, grouped by example.
+      starts: int64 [N + 1], the first row of each example.
     """
 
     rows: "EncodedRows"
@@ -52,11 +50,6 @@ class EncodedChoices:
         return np.arange(len(self))
 
     @property
-    def counts(self) -> np.ndarray:
-        """Choices of each example, int64 [N]."""
-        return np.diff(self.starts)
-
-    @property
     def lengths(self) -> np.ndarray:
         """Tokens of the longest row of each example, int64 [N]."""
         lengths = self.rows.lengths.numpy()
@@ -64,22 +57,20 @@ class EncodedChoices:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What the rows are made of, for digests."""
+        """What determines every batch, for digests."""
         return *self.rows.arrays, self.starts
 
     def batch(
         self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
     ) -> "dict[str, tf.Tensor]":
-        """A batch of some examples; see `Rows`.
+        """Makes a batch of some examples; see `Rows`.
 
         Returns:
           The encoder's inputs, int32 [B, C, S], padded to the longest row and
           to the most choices (with a width, to the most of all examples), and
-          choice_mask, float32 [B, C], 1 for a choice. Where an example has
-          fewer, its first choice is repeated, for the encoder has no answer to
-          a row of padding alone.
+          choice_mask, float32 [B, C], 1 for a choice. Padding repeats the
+          first choice, because the encoder cannot attend to an empty row.
         """
-        # TensorFlow takes seconds to import, and scoring a file needs none.
         import tensorflow as tf
 
         starts = self.starts.astype(np.int32)
@@ -102,22 +93,22 @@ class EncodedChoices:
         return len(self.starts) - 1
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
-        """The scores of each example's choices, [N, C]; -inf for none."""
-        counts = self.counts[:, None]
+        """Collects the logits of all choices, float32 [N, C]; -inf pads."""
+        counts = np.diff(self.starts)[:, np.newaxis]
         logits = np.zeros((len(self), counts.max()), np.float32)
         for chosen, outputs in batches:
-            found = outputs["logits"][: len(chosen)]
-            logits[chosen, : found.shape[1]] = found
+            values = outputs["logits"][: len(chosen)]
+            logits[chosen, : values.shape[1]] = values
         is_choice = np.arange(logits.shape[1]) < counts
         return {"logits": np.where(is_choice, logits, np.float32(-np.inf))}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
-    """A task whose answer is one of several texts.
+    """A task that chooses one of several texts.
 
     Attributes:
-      data: where its rows come from.
+      data: source of its rows.
     """
 
     data: ChoiceFiles
@@ -138,25 +129,20 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         tokenizer: Tokenizer,
         splits: Mapping[str, list[ChoiceExample]],
     ) -> Examination:
-        """Counts choices, where the right ones stand, lengths, repeats."""
-        return examine_choices(
-            self.name, recipe.max_seq_length, tokenizer, splits
-        )
+        """See `examine_choices`."""
+        length = recipe.max_seq_length
+        return examine_choices(self.name, length, tokenizer, splits)
 
     def configure(
         self, recipe: ChoiceRecipe, examples: list[ChoiceExample]
     ) -> MultipleChoiceConfig:
-        """The length, and whether choices have a common beginning."""
-        return MultipleChoiceConfig(
-            task=self.name,
-            labels=(),
-            max_seq_length=recipe.max_seq_length,
-            **self.fixed_config,
-        )
+        """Returns the config of a model trained with this recipe."""
+        length = recipe.max_seq_length
+        return MultipleChoiceConfig(self.name, (), length, **self.fixed_config)
 
     @property
     def fixed_config(self) -> dict[str, Any]:
-        """Whether choices have a common beginning."""
+        """Whether the choices have a common start."""
         return {"has_start": self.data.columns.start is not None}
 
     def rows(
@@ -165,37 +151,31 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         tokenizer: Tokenizer,
         config: MultipleChoiceConfig,
     ) -> EncodedChoices:
-        """See `choice_rows`."""
-        # TensorFlow takes seconds to import, and scoring a file needs none.
+        """Encodes a row for every choice; see `choice_rows`."""
         import tensorflow as tf
 
         from bert_tf.families.multiple_choice.answers import choice_rows
         from bert_tf.text.layout import pack_rows
 
         most = max(len(example.choices) for example in examples)
-        start = [example.start for example in examples]
-        found = choice_rows(
+        choices = [
+            [*example.choices, *[""] * (most - len(example.choices))]
+            for example in examples
+        ]
+        starts = [example.start for example in examples]
+        first, second, indices = choice_rows(
             tf.constant([example.context for example in examples]),
-            tf.constant(
-                [
-                    [*example.choices, *[""] * (most - len(example.choices))]
-                    for example in examples
-                ]
-            ),
-            tf.constant(start) if config.has_start else None,
+            tf.constant(choices),
+            tf.constant(starts) if config.has_start else None,
             tokenizer,
             config.max_seq_length,
         )
-        example = found.places[:, 0]
-        packed = pack_rows(
-            found.first,
-            found.second,
-            tokenizer.packing,
-            tf.cast(example, tf.int32),
-            len(examples),
+        example = tf.cast(indices[:, 0], tf.int32)
+        rows = pack_rows(
+            first, second, tokenizer.packing, example, len(examples)
         )
         begins = np.unique(example, return_index=True)[1]
-        return EncodedChoices(packed, np.append(begins, len(packed)))
+        return EncodedChoices(rows, np.append(begins, len(rows)))
 
     def objective(self) -> "ChoicesObjective":
         """Cross-entropy over the choices of each example."""
@@ -206,11 +186,11 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
     def answers(
         self, logits: np.ndarray, config: MultipleChoiceConfig
     ) -> Mapping[str, Any]:
-        """See `choice_answers`; predictions are numbers of choices."""
+        """Returns `choice_answers`; predictions are numbers of choices."""
         from bert_tf.families.multiple_choice.answers import choice_answers
 
-        found = choice_answers(logits)
-        return found | {PREDICTION: np.asarray(found["best"]).tolist()}
+        answers = choice_answers(logits)
+        return answers | {PREDICTION: np.asarray(answers["best"]).tolist()}
 
     def metrics(
         self,
@@ -218,29 +198,29 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         predictions: Sequence[int],
         labels: Sequence[str] = (),
     ) -> dict[str, float]:
-        """Accuracy."""
+        """Computes the accuracy."""
         correct = np.array(references) == np.array(predictions)
         return {"accuracy": float(correct.mean())}
 
     def parse(self, cell: str, example: ChoiceExample, place: str) -> int:
-        """The number of a choice that a file names."""
+        """Returns the number of the choice that a cell names."""
         form = self.data.columns.label_form
         return choice_number(cell, example.choices, form, place)
 
     def cell_of(self, prediction: int, example: ChoiceExample) -> str:
-        """A choice as the files name it."""
+        """Returns the label of a choice in the form that the files use."""
         form = self.data.columns.label_form
         return choice_names(example.choices, form)[prediction]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UserChoiceTask(TaskTemplate):
-    """What the name choice stands for, until a recipe says what it is."""
+    """The task called choice, which reads user files as a recipe describes."""
 
     recipe_type: ClassVar[type[UserChoiceRecipe]] = UserChoiceRecipe
 
     def resolve(self, recipe: UserChoiceRecipe) -> MultipleChoiceTask:
-        """The task that a recipe describes.
+        """Returns the task that a recipe describes.
 
         Raises:
           UserError: the columns of text and choices are not named.
@@ -255,5 +235,5 @@ class UserChoiceTask(TaskTemplate):
             label=recipe.label_column or None,
             label_form=recipe.label_form,
         )
-        # Task and data of one run, so that a file is read once.
+        # A new task and data object per run, so that a file is read once.
         return MultipleChoiceTask(name=self.name, data=ChoiceFiles(columns))

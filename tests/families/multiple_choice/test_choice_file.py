@@ -1,9 +1,9 @@
-"""Files of choices: SWAG's, own ones, every row that is wrong."""
+"""Files of choices: SWAG's, user files, predictions; their errors."""
 
-import collections
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from bert_tf.families.multiple_choice import files
@@ -11,9 +11,16 @@ from bert_tf.families.multiple_choice.files import (
     SWAG_COLUMNS,
     ChoiceColumns,
     ChoiceExample,
+    SwagFiles,
 )
-from bert_tf.families.recipe import ChoiceRecipe
+from bert_tf.families.multiple_choice.task import (
+    MultipleChoiceTask,
+    UserChoiceTask,
+)
+from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
+from bert_tf.families.task import Answered
 from tests import user_errors
+from tools.task_files import load_task, recipe_of
 
 SWAG = """\
 ,video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,\
@@ -24,11 +31,16 @@ runs.,sits.,2
 """
 LISTS = ChoiceColumns("question", ("options",), "answer")
 COLUMNS = ChoiceColumns("q", ("a", "b", "c"), "y")
+USER_TASK = UserChoiceTask(name="choice")
+SETTINGS = {
+    "context_column": "question",
+    "choice_columns": "options",
+    "label_column": "answer",
+}
 
 
-def read_choices(path, columns, label_needed=True, **settings):
-    recipe = ChoiceRecipe(**settings)
-    return files.read_choices(path, columns, recipe, label_needed)
+def read_choices(path, columns, label_needed=True):
+    return files.read_choices(path, columns, ChoiceRecipe(), label_needed)
 
 
 def written(tmp_path, text, name="choices.csv"):
@@ -42,42 +54,24 @@ def objects(tmp_path, *rows):
     return written(tmp_path, lines, "choices.jsonl")
 
 
-def error_of(path, columns, **settings):
-    line = user_errors.error_of(read_choices, path, columns, **settings)
-    return line.removeprefix(path)
+def error_of(path, columns):
+    return user_errors.error_of(read_choices, path, columns).removeprefix(path)
 
 
 def test_swag(tmp_path):
     path = written(tmp_path, SWAG)
-    assert read_choices(path, SWAG_COLUMNS) == [
-        ChoiceExample(
-            "He rides, fast.",
-            "She",
-            ("sees him.", 'says "no".', "runs.", "sits."),
-            2,
-            "0",
-            2,
-            path,
-        ),
-        ChoiceExample(
-            "It rains.",
-            "A dog",
-            ("barks.", "sleeps.", "eats.", "flies."),
-            0,
-            "1",
-            3,
-            path,
-        ),
-    ]
-
-    # Without labels, as its test.csv is.
+    choices = ("sees him.", 'says "no".', "runs.", "sits.")
+    first, second = read_choices(path, SWAG_COLUMNS)
+    assert first == ChoiceExample(
+        "He rides, fast.", "She", choices, 2, "0", 2, path
+    )
+    assert (second.start, second.label, second.row) == ("A dog", 0, 3)
+    # Its test.csv has no labels.
     lines = [line.rpartition(",")[0] for line in SWAG.splitlines()]
     path = written(tmp_path, "\n".join(lines))
     examples = read_choices(path, SWAG_COLUMNS, label_needed=False)
     assert [example.label for example in examples] == [None, None]
     assert examples[1].choices[3] == "flies."
-    line = error_of(path, SWAG_COLUMNS)
-    assert line.startswith(": has no column 'label'.")
 
 
 def test_labels_that_are_not_needed(tmp_path):
@@ -86,8 +80,10 @@ def test_labels_that_are_not_needed(tmp_path):
     examples = read_choices(path, COLUMNS, label_needed=False)
     assert [example.label for example in examples] == [None, 1]
     assert error_of(path, COLUMNS).startswith(", row 2: the label '' is none")
-    nameless = ChoiceColumns("q", ("a", "b", "c"), None)
-    assert read_choices(path, nameless, False)[1].label is None
+    recipe = UserChoiceRecipe(context_column="q", choice_columns="a, b,c")
+    columns = USER_TASK.resolve(recipe).data.columns
+    assert columns == dataclasses.replace(COLUMNS, label=None)
+    assert read_choices(path, columns, False)[1].label is None
 
 
 def test_lists_of_different_lengths(tmp_path):
@@ -97,9 +93,8 @@ def test_lists_of_different_lengths(tmp_path):
         {"answer": "0", "options": ["no", "yes"], "question": "R"},
     )
     first, second = read_choices(path, LISTS)
-    assert first.choices == ("x", "2", "z")
-    assert (first.label, second.label) == (1, 0)
-    assert (first.start, second.choices) == ("", ("no", "yes"))
+    assert (first.choices, first.label) == (("x", "2", "z"), 1)
+    assert (second.start, second.choices) == ("", ("no", "yes"))
 
 
 @pytest.mark.parametrize(
@@ -113,21 +108,10 @@ def test_lists_of_different_lengths(tmp_path):
         ("text", "two words", 1),
         # Numbers are texts where texts are asked for.
         ("text", "2", 2),
-    ],
-)
-def test_forms_of_labels(tmp_path, form, label, expected):
-    path = written(tmp_path, f"q,a,b,c,y\nQ,one,two words,2,{label}\n")
-    columns = ChoiceColumns("q", ("a", "b", "c"), "y", label_form=form)
-    assert read_choices(path, columns)[0].label == expected
-
-
-@pytest.mark.parametrize(
-    ("form", "label", "expected"),
-    [
         ("number", "3", "'3' is none of 0 to 2 for its 3 choices (label_form="),
         ("number", "-1", "'-1' is none of 0 to 2"),
         ("number", "1.0", "'1.0' is none of 0 to 2"),
-        ("number", "B", "'B' is none of 0 to 2 for its 3 choices (label_form="),
+        ("number", "B", "'B' is none of 0 to 2"),
         ("number", "", "'' is none of 0 to 2"),
         ("number_from_1", "0", "'0' is none of 1 to 3"),
         ("letter", "D", "'D' is none of A to C"),
@@ -136,57 +120,45 @@ def test_forms_of_labels(tmp_path, form, label, expected):
         ("text", "same", "'same' is the text of 2 of its 3 choices"),
     ],
 )
-def test_labels_that_name_no_choice(tmp_path, form, label, expected):
-    path = written(tmp_path, f"q,a,b,c,y\nQ,one,same,same,{label}\n")
-    columns = ChoiceColumns("q", ("a", "b", "c"), "y", label_form=form)
-    line = error_of(path, columns)
-    assert line.startswith(f", row 2: the label {expected}")
+def test_forms_of_labels(tmp_path, form, label, expected):
+    choices = "one,same,same" if label == "same" else "one,two words,2"
+    path = written(tmp_path, f"q,a,b,c,y\nQ,{choices},{label}\n")
+    columns = dataclasses.replace(COLUMNS, label_form=form)
+    if isinstance(expected, int):
+        assert read_choices(path, columns)[0].label == expected
+    else:
+        line = error_of(path, columns)
+        assert line.startswith(f", row 2: the label {expected}")
 
 
 @pytest.mark.parametrize(
-    ("row", "expected"),
+    ("change", "expected"),
     [
         (
-            {"question": "Q", "options": ["x", " "], "answer": 0},
-            "the choice in 'options', number 1, is empty (' '); correct the "
-            "row. Or pass `bad_rows`=skip.",
+            {"options": ["x", " "]},
+            "the choice in 'options', number 1, is empty",
         ),
+        ({"options": ["x"]}, "has 1 choice; it takes 2 or more."),
+        ({"options": []}, "'options' is the one column of choices and has no"),
+        ({"options": "x"}, "'options' is the one column of choices and has no"),
         (
-            {"question": "Q", "options": ["x"], "answer": 0},
-            "has 1 choice; it takes 2 or more.",
+            {"question": ["Q"]},
+            "'question' is a list, ('Q',); it must be a text",
         ),
+        ({"answer": [0]}, "'answer' is a list, ('0',); it must be a text."),
+        ({"answer": None}, "has no 'answer'"),
         (
-            {"question": "Q", "options": [], "answer": 0},
-            "'options' is the one column of choices and has no list of them",
+            {"options": ["x"] * 27, "answer": "A"},
+            "has 27 choices, and there are 26 letters",
         ),
-        (
-            {"question": "Q", "options": "x", "answer": 0},
-            "'options' is the one column of choices and has no list of them, "
-            "'x'; name several columns, or in JSON give a list.",
-        ),
-        (
-            {"question": ["Q"], "options": ["x", "y"], "answer": 0},
-            "'question' is a list, ('Q',); it must be a text.",
-        ),
-        (
-            {"question": "Q", "options": ["x", "y"], "answer": [0]},
-            "'answer' is a list, ('0',); it must be a text.",
-        ),
-        ({"question": "Q", "options": ["x", "y"]}, "has no 'answer'; its keys"),
     ],
 )
-def test_rows_that_are_wrong(tmp_path, row, expected):
-    good = {"question": "Q", "options": ["x", "y"], "answer": 1}
-    path = objects(tmp_path, good, row)
-    assert error_of(path, LISTS).startswith(f", row 2: {expected}")
-
-
-def test_more_choices_than_letters(tmp_path):
-    options = [f"o{number}" for number in range(27)]
-    path = objects(tmp_path, {"question": "Q", "options": options, "answer": 0})
+def test_rows_that_are_wrong(tmp_path, change, expected):
+    good = {"question": "Q", "options": ["x", "y"], "answer": "B"}
+    bad = {k: v for k, v in (good | change).items() if v is not None}
     columns = dataclasses.replace(LISTS, label_form="letter")
-    line = error_of(path, columns)
-    assert "row 1: has 27 choices, and there are 26 letters" in line
+    line = error_of(objects(tmp_path, good, bad), columns)
+    assert line.startswith(f", row 2: {expected}")
 
 
 def test_real_swag(shared_data):
@@ -194,9 +166,127 @@ def test_real_swag(shared_data):
     rows = read_choices(str(folder / "val_subset350.csv"), SWAG_COLUMNS)
     assert len(rows) == 350
     assert {len(row.choices) for row in rows} == {4}
-    counts = collections.Counter(row.label for row in rows)
-    assert (len(counts), max(counts.values())) == (4, 107)
+    labels = [row.label for row in rows]
+    assert max(labels.count(label) for label in range(4)) == 107
     assert (rows[0].start, rows[0].label) == ("She", 2)
     assert rows[0].choices[1] == "turns with two students."
     rows = read_choices(str(folder / "train_first10.jsonl"), SWAG_COLUMNS)
     assert [row.label for row in rows[:3]] == [0, 3, 1]
+
+
+def swag_file(folder, name, count, first=0):
+    body = "".join(
+        f"{n},the film {n - n % 2},it,a,good,bad,so,{n // 2 % 4}\n"
+        for n in range(first, first + count)
+    )
+    header = "n,sent1,sent2,ending0,ending1,ending2,ending3,label\n"
+    (folder / name).write_text(header + body)
+
+
+def swag_recipe(folder, **changes):
+    assignments = [f"data_dir={folder}"]
+    assignments += [f"{name}={value}" for name, value in changes.items()]
+    return recipe_of(load_task("swag"), "swag", assignments)
+
+
+def test_official_files(tmp_path, capsys):
+    swag_file(tmp_path, "train.csv", 12)
+    swag_file(tmp_path, "val.csv", 5, first=100)
+    swag_file(tmp_path, "test.csv", 3, first=200)
+    task, recipe = load_task("swag"), swag_recipe(tmp_path)
+    assert task.splits(task.dev_splits, recipe) == ("dev",)
+    assert task.splits(task.test_splits, recipe) == ("test",)
+    sizes = [len(task.load(name, recipe)) for name in ("train", "dev", "test")]
+    assert sizes == [12, 5, 3]
+    assert task.load("dev", recipe)[0].context == "the film 100"
+    assert capsys.readouterr().err == ""
+    # Devlin et al. 2019, section 4.4.
+    assert (recipe.train_batch_size, recipe.learning_rate) == (16, 2e-5)
+
+
+@pytest.mark.parametrize("name", ["train.csv", "val.csv"])
+def test_one_official_file_is_split(tmp_path, capsys, name):
+    swag_file(tmp_path, name, 40)
+    task = MultipleChoiceTask(name="swag", data=SwagFiles())
+    recipe = swag_recipe(tmp_path, dev_share=0.2)
+    assert task.splits(task.dev_splits, recipe) == ("dev",)
+    train, dev = task.load("train", recipe), task.load("dev", recipe)
+    notice = capsys.readouterr().err
+    assert f"holds only {name} of train.csv and val.csv" in notice
+    assert (len(train), len(dev)) == (32, 8)
+    assert not {e.context for e in train} & {e.context for e in dev}
+
+
+def test_no_official_file(tmp_path):
+    task, recipe = load_task("swag"), swag_recipe(tmp_path)
+    line = user_errors.error_of(task.load, "train", recipe)
+    assert line.startswith(f"`data_dir`={tmp_path}: holds neither train.csv no")
+    named = recipe.override(["dev_file=", "train_file=mine.csv"])
+    line = user_errors.error_of(task.load, "train", named)
+    assert line.startswith(f"{tmp_path}/mine.csv: no such file")
+    line = user_errors.error_of(task.load, "test", recipe)
+    assert "test.csv: no such file" in line
+
+
+@pytest.mark.parametrize(
+    ("form", "cells", "labels"),
+    [
+        ("number", ["0", "0"], "02"),
+        ("number_from_1", ["1", "1"], "13"),
+        ("letter", ["A", "A"], "AC"),
+        ("text", ["two lines", "same"], [" two\n\tlines ", "other"]),
+    ],
+)
+def test_files_name_choices_as_they_were_given(tmp_path, form, cells, labels):
+    """Texts with line ends fit in a cell, and of two equal ones either is."""
+    recipe = UserChoiceRecipe(**SETTINGS, label_form=form)
+    task = USER_TASK.resolve(recipe)
+    choices = (" two\n\tlines ", "one"), ("same", "same", "other")
+    examples = [
+        ChoiceExample("Q", "", each, 0, str(row), row)
+        for row, each in enumerate(choices)
+    ]
+    answered = Answered(examples, {"prediction": [0, 0]}, None)
+    path = task.write_predictions(tmp_path, "dev", answered)
+    lines = [f"{row}\t{cell}" for row, cell in enumerate(cells)]
+    assert path.read_text().splitlines() == ["index\tprediction", *lines]
+    gold = objects(
+        tmp_path,
+        *(
+            {"question": "Q", "options": each, "answer": label}
+            for each, label in zip(choices, labels, strict=True)
+        ),
+    )
+    assert task.score_file(recipe, gold, str(path)) == {"accuracy": 0.5}
+    path.write_text("index\tprediction\n0\tzz\n1\t\n")
+    line = user_errors.error_of(task.score_file, recipe, gold, str(path))
+    assert line.startswith(f"{path}, row 2: the label 'zz' is ")
+
+
+def test_the_lines_of_the_report():
+    choices = ("good", "bad"), ("it", "was", "so")
+    logits = np.float32([[2, 1, -np.inf], [1, 0, 0]])
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    task = USER_TASK.resolve(UserChoiceRecipe(**SETTINGS))
+    first, second = task.prediction_lines(
+        Answered(
+            [
+                ChoiceExample("Q", "the", each, 1, str(row), row + 2, "f")
+                for row, each in enumerate(choices)
+            ],
+            {"logits": logits, "prediction": [0, 0], "probabilities": shares},
+            None,
+        )
+    )
+    shares = first.pop("probabilities")
+    assert shares == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.e)])
+    assert len(second["probabilities"]) == 3
+    assert first == {
+        "identifier": "0",
+        "row": 2,
+        "context": "Q",
+        "start": "the",
+        "choices": ["good", "bad"],
+        "label": 1,
+        "prediction": 0,
+    }
