@@ -1,11 +1,11 @@
-"""Tagging: a text in, its words found, its entities out.
+"""Taggers that take text: finds the words of a text and tags its entities.
 
-Files of tagged words have punctuation apart, but leave together what belongs
-together: U.N., O'Neal, 1996-08-22, AT&T; a final 's is a word of its own. The
-tokenizer's words are smaller: each punctuation character is one. So these are
-put together again.
+Files of tagged words separate punctuation, but keep U.N., O'Neal, 1996-08-22
+and AT&T as one word and 's as a word. The tokenizer splits at every punctuation
+character, so `WordFinder` joins its words to those of the files.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -55,60 +55,58 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
 class WordWindows(NamedTuple):
-    """R windows that together answer for each of K words once.
+    """R windows that together predict each of K words once.
 
     Attributes:
       texts: the tokens of each window.
       sentence: int32 [R], the sentence of its words.
-      row: int32 [K], the window that answers for each word, ascending.
-      place: int32 [K], the place of its first token in that window.
+      row: int32 [K], the window that predicts each word, ascending.
+      position: int32 [K], the position of its first token in that window.
     """
 
     texts: TokenIds
     sentence: tf.Tensor
     row: tf.Tensor
-    place: tf.Tensor
+    position: tf.Tensor
 
 
 def word_windows(
-    shown: TokenIds,
+    sentences: TokenIds,
     token: tf.Tensor,
     sentence: tf.Tensor,
     room: int,
     doc_stride: int,
     max_windows: int = tf.int32.max,
 ) -> WordWindows:
-    """Lays out overlapping windows on sentences with what surrounds them.
+    """Lays out overlapping windows on sentences with their context.
 
-    A word is answered for by the window that shows its first token in most
-    context; see `most_context`. Windows that answer for no word are left out.
+    A word is predicted in the window that has most context around its first
+    token; see `most_context`. Windows that predict no word are left out.
 
     Args:
-      shown: N ranges of tokens, each of a sentence and what surrounds it.
-      token: int32 [K], the first token of each word, a place in `shown.ids`.
+      sentences: N ranges of tokens, each a sentence with its context.
+      token: int32 [K], the index of each word's first token in `sentences.ids`.
       sentence: int [K], the sentence of each word, ascending.
       room: tokens of a window.
       doc_stride: tokens from the start of a window to that of the next; 0 is
-        half of a window, which leaves each word about a quarter to both sides.
-      max_windows: of a sentence; more are refused.
+        half a window, so each word has at least about a quarter on each side.
+      max_windows: windows of a sentence beyond which it is refused.
     """
-    windows = sentence_windows(shown.count, room, doc_stride, max_windows)
-    # Ranges may overlap, so places are counted in all of them, concatenated.
-    start = tf.cumsum(shown.count, exclusive=True)
+    windows = sentence_windows(sentences.count, room, doc_stride, max_windows)
+    # Sentences may overlap, so positions are counted in their concatenation.
+    start = tf.cumsum(sentences.count, exclusive=True)
     best, _ = most_context(windows)
     best += tf.gather(start, windows.text) + windows.offset
-    place = token + tf.gather(start - shown.begin, sentence)
-    window = tf.searchsorted(best, place, side="right") - 1
-    # The context of a long sentence may be as long as a window.
+    position = token + tf.gather(start - sentences.begin, sentence)
+    window = tf.searchsorted(best, position, side="right") - 1
+    # A window on a long sentence may consist of its context only.
     used, row = tf.unique(window)
-    of_row = tf.gather(windows.text, used)
-    texts = take(
-        shown,
-        of_row,
-        tf.gather(windows.offset, used),
-        tf.gather(windows.count, used),
+    text, offset, count = (
+        tf.gather(x, used)
+        for x in (windows.text, windows.offset, windows.count)
     )
-    return WordWindows(texts, of_row, row, token - tf.gather(texts.begin, row))
+    texts = take(sentences, text, offset, count)
+    return WordWindows(texts, text, row, token - tf.gather(texts.begin, row))
 
 
 def sentence_windows(
@@ -117,38 +115,26 @@ def sentence_windows(
     doc_stride: int,
     max_windows: int = tf.int32.max,
 ) -> Windows:
-    """The windows on N sentences of `length` tokens; see `word_windows`."""
+    """Returns the windows on N sentences of `length` tokens, int32 [N]."""
     stride = min(doc_stride or max(room // 2, 1), room)
     return checked_windows(
         length, room, stride, max_windows, "text", align_last=True
     )
 
 
-class TaggedEntities(NamedTuple):
-    """E entities of K words, in their order.
-
-    Attributes:
-      kind: int32 [E], the type by its number in `tag_table`.
-      first: int32 [E], the first word.
-      last: int32 [E], the last word.
-      score: float32 [E], the mean probability of the tags of the words.
-    """
-
-    kind: tf.Tensor
-    first: tf.Tensor
-    last: tf.Tensor
-    score: tf.Tensor
-
-
 def tagged_entities(
     logits: tf.Tensor, sentence: tf.Tensor, labels: Sequence[str]
-) -> TaggedEntities:
-    """Decodes the most probable tag of each word, and their entities.
+) -> tuple[tf.Tensor, ...]:
+    """Decodes the entities of the most probable tags.
 
     Args:
       logits: float32 [K, C].
       sentence: int [K], the sentence of each word, ascending.
       labels: the C tags.
+
+    Returns:
+      The type of each entity by its index in `tag_table`, its first and its
+      last word, int32 [E], and the mean probability of its tags, float32 [E].
     """
     tags = tf.argmax(logits, -1, output_type=tf.int32)
     probability = tf.reduce_max(tf.nn.softmax(logits), -1)
@@ -156,7 +142,7 @@ def tagged_entities(
     kind = tf.gather(table.kind, tags)
     begins, ends = tf.gather(table.begins, tags), tf.gather(table.ends, tags)
     same = continues(sentence, kind, begins, ends)
-    # Runs of words of one entity, or of O.
+    # Runs of words of one entity or of O.
     begins_run = tf.concat([[True], ~same], 0)[: tf.size(tags)]
     first = tf.cast(tf.where(begins_run)[:, 0], tf.int32)
     count = tf.size(first)
@@ -165,34 +151,31 @@ def tagged_entities(
     score = tf.math.unsorted_segment_sum(probability, run, count)
     score /= tf.cast(last - first + 1, tf.float32)
     kind = tf.gather(kind, first)
-    inside = kind >= 0
-    return TaggedEntities(
-        *(tf.boolean_mask(x, inside) for x in (kind, first, last, score))
-    )
+    columns = (kind, first, last, score)
+    return tuple(tf.boolean_mask(x, kind >= 0) for x in columns)
 
 
 class TagModel(TextModel):
-    """A model that tags words, which takes text.
+    """A tagger that takes text.
 
     Signatures:
       serving_default: text, string [B] -> entities, labels, string [B, E],
-        starts and ends, int32 [B, E], their places in characters of the text,
-        scores, float32 [B, E], the mean probability of the tags of their
-        words; and count, int32 [B]. Rows with fewer entities are filled up
-        with "", -1 and 0.
+        starts and ends, int32 [B, E], in characters of the text, scores,
+        float32 [B, E], the mean probability of the words' tags; and count,
+        int32 [B]. Rows with fewer entities are padded with "", -1 and 0.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] -> logits,
         float32 [B, S, C].
 
     Args:
       model: from the encoder's inputs to logits [B, S, C].
       tokenizer: the tokenizer it was trained with.
-      config: how it is used. Its labels are O and types with prefixes, such as
-        B-LOC and I-LOC, or labels without them, such as ADJ and LOC, where an
-        entity is a run of words with one label other than O.
-      max_windows: of a text; longer ones are refused.
+      config: how the model is used. Its labels are O and types with prefixes,
+        such as B-LOC and I-LOC, or labels without prefixes, such as ADJ, where
+        an entity is a run of words with one label other than O.
+      max_windows: windows of a text beyond which it is refused.
 
     Raises:
-      UserError: see `TextModel`; or settings that are none.
+      UserError: see `TextModel`; or an invalid stride.
     """
 
     def __init__(
@@ -217,15 +200,15 @@ class TagModel(TextModel):
     task = "token classification"
 
     def requests(self) -> list[Request]:
-        """Texts of several lengths, one of them of several windows."""
+        """Texts of several lengths, one of which takes several windows."""
         lengths = sample_lengths(self.max_seq_length)
         texts = [sample_text(n) for n in (*lengths, 2 * lengths[-1])]
-        *alone, _ = requests_of(SERVING_DEFAULT, text=texts)
-        together = {"text": string_array([*texts, ""])}
-        return [*alone, Request(SERVING_DEFAULT, together)]
+        *single, _ = requests_of(SERVING_DEFAULT, text=texts)
+        batch = {"text": string_array([*texts, ""])}
+        return [*single, Request(SERVING_DEFAULT, batch)]
 
     def answers(self, text: tf.Tensor) -> Tensors:
-        """The outputs of serving_default; see the class."""
+        """Computes the outputs of serving_default; see the class."""
         with tf.device(HOST):
             text = valid_text(text)
             ids, begins, ends = self.tokenizer.tokenize_with_offsets(text)
@@ -242,12 +225,12 @@ class TagModel(TextModel):
             width,
         )["logits"]
         with tf.device(HOST):
-            position = rows.place + len(packing.begin)
-            asked = tf.stack([rows.row, position], 1)
-            return self._answers(codes, words, tf.gather_nd(logits, asked))
+            position = rows.position + len(packing.begin)
+            logits = tf.gather_nd(logits, tf.stack([rows.row, position], 1))
+            return self._answers(codes, words, logits)
 
     def rows(self, texts: TokenIds, words: Words) -> WordWindows:
-        """The windows on B texts, each of which is a row."""
+        """Returns the windows on B texts."""
         return word_windows(
             texts,
             words.token,
@@ -260,31 +243,31 @@ class TagModel(TextModel):
     def _answers(
         self, codes: tf.RaggedTensor, words: Words, logits: tf.Tensor
     ) -> Tensors:
-        """The entities of B texts from the logits of K words [K, C]."""
-        found = tagged_entities(logits, words.row, self.labels)
-        row = tf.gather(words.row, found.first)
-        begin = tf.gather(words.begin, found.first)
-        end = tf.gather(words.end, found.last)
+        """Returns the entities of B texts from the logits of K words [K, C]."""
+        kind, first, last, scores = tagged_entities(
+            logits, words.row, self.labels
+        )
+        row = tf.gather(words.row, first)
+        begin, end = tf.gather(words.begin, first), tf.gather(words.end, last)
         counts = tf.math.unsorted_segment_sum(
             tf.ones_like(row), row, codes.nrows()
         )
         start = tf.gather(tf.cast(codes.row_starts(), tf.int32), row) + begin
         kinds = tf.constant([*tag_table(self.labels).kinds, OUTSIDE])
 
-        def dense(values: tf.Tensor, fill: str | int | float) -> tf.Tensor:
+        def padded(values: tf.Tensor, fill: str | int | float) -> tf.Tensor:
             ragged = tf.RaggedTensor.from_row_lengths(
                 values, counts, validate=False
             )
             return ragged.to_tensor(fill)
 
+        texts = text_of(codes.flat_values, start, end - begin)
         return {
-            "entities": dense(
-                text_of(codes.flat_values, start, end - begin), ""
-            ),
-            "labels": dense(tf.gather(kinds, found.kind), ""),
-            "starts": dense(begin, -1),
-            "ends": dense(end, -1),
-            "scores": dense(found.score, 0.0),
+            "entities": padded(texts, ""),
+            "labels": padded(tf.gather(kinds, kind), ""),
+            "starts": padded(begin, -1),
+            "ends": padded(end, -1),
+            "scores": padded(scores, 0.0),
             "count": counts,
         }
 
@@ -293,21 +276,20 @@ class TagModel(TextModel):
         outputs: Mapping[str, np.ndarray],
         rows: Sequence[Mapping[str, Any]],
     ) -> list[Answer]:
-        """The entities: text, label, start and end in characters, score."""
+        """Returns text, label, start, end (in characters) and score of each."""
         names = ("entities", "labels", "starts", "ends", "scores")
+        keys = ("text", "label", "start", "end", "score")
         columns = [outputs[name].tolist() for name in names]
+        columns[:2] = (
+            [[cell.decode() for cell in row] for row in column]
+            for column in columns[:2]
+        )
         return [
             {
                 "entities": [
-                    {
-                        "text": text.decode(),
-                        "label": label.decode(),
-                        "start": start,
-                        "end": end,
-                        "score": score,
-                    }
-                    for text, label, start, end, score, _ in zip(
-                        *row, range(count), strict=False
+                    dict(zip(keys, entity, strict=True))
+                    for entity in itertools.islice(
+                        zip(*row, strict=True), count
                     )
                 ]
             }
@@ -315,12 +297,12 @@ class TagModel(TextModel):
         ]
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """See the class."""
+        """Computes the outputs of tokens; see the class."""
         return {"logits": self.forward(inputs)}
 
 
 def text_model(
     config: TokenClassificationConfig, model: keras.Model, tokenizer: Tokenizer
 ) -> TagModel:
-    """The model that `config.build` made, as one that takes text."""
+    """Wraps what `config.build` returned as a model that takes text."""
     return TagModel(model, tokenizer, config)

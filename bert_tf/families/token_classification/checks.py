@@ -1,4 +1,4 @@
-"""What the data doctor examines in tagged words."""
+"""Data doctor of tagged words."""
 
 import collections
 from collections.abc import Iterator, Mapping
@@ -14,15 +14,14 @@ from bert_tf.families.token_classification.answers import sentence_windows
 from bert_tf.families.token_classification.conll_files import TaggedWords
 from bert_tf.families.token_classification.entities import IO, entities
 from bert_tf.families.token_classification.windows import (
-    shown_tokens,
+    sentences_in_context,
     word_tokens,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-# A text with fewer capitals than this share of its words has none to tell
-# names by.
+# A file in which fewer words have capitals does not mark names by them.
 _FEW_CAPITALS = 0.005
-# A set of labels has at most this many that occur once.
+# More tags that occur once suggest a column of words.
 _MANY_TAGS = 20
 
 
@@ -32,7 +31,7 @@ def examine_words(
     tokenizer: Tokenizer,
     splits: Mapping[str, TaggedWords],
 ) -> checks.Examination:
-    """Examines tagged words; see `Task.examine`."""
+    """Counts entities, unknown words, windows and repeats; see `Task`."""
     parts = {
         split: _counts(words, recipe, tokenizer)
         for split, words in splits.items()
@@ -84,41 +83,45 @@ def _counts(
 ) -> dict[str, Any]:
     """Sentences, entities, unknown words and windows of one split."""
     found = entities(words.learned_tags, words.sentence_starts)
-    counts = collections.Counter(entity.kind for entity in found)
+    kinds = collections.Counter(entity.kind for entity in found)
     capitals = sum(word != word.lower() for word in words.words)
     tokens = word_tokens(words.words, tokenizer)
     is_unknown = tf.reduce_any(tokens == tokenizer.vocabulary.unk_id, 1).numpy()
     unknown = collections.Counter(
-        words.words[place][:30] for place in np.flatnonzero(is_unknown)
+        words.words[number][:30] for number in np.flatnonzero(is_unknown)
     )
-    lengths = np.diff(words.sentence_starts)
     room = recipe.max_seq_length - tokenizer.packing.num_special(1)
-    shown = shown_tokens(words, tokens, recipe.context, room)
+    lengths = sentences_in_context(words, tokens, recipe.context, room).count
     windows = np.bincount(
-        sentence_windows(shown.count, room, recipe.doc_stride).text
+        sentence_windows(lengths, room, recipe.doc_stride).text
     )
-    kinds_of = {
+    oddities = {
         word: dict.fromkeys(checks.suspicious(word), word[:30])
         for word in set(words.words)
     }
-    oddities = (
-        (kinds_of[word], row)
-        for word, row in zip(words.words, words.rows.tolist(), strict=True)
-    )
     return {
         "words": len(words.words),
         "documents": len(words.document_starts) - 1,
         "document_marks": words.marks,
-        "words_per_sentence": checks.percentiles(lengths),
+        "words_per_sentence": checks.percentiles(
+            np.diff(words.sentence_starts)
+        ),
         "scheme": words.scheme,
-        "entities": dict(sorted(counts.items())),
+        "entities": dict(sorted(kinds.items())),
         "capital_share": capitals / len(words.words),
         "tokens_per_word": len(tokens.flat_values) / len(words.words),
         "unknown": int(is_unknown.sum()),
         "unknown_words": dict(unknown.most_common(checks.UNKNOWN_WORDS)),
         "long_sentences": int(np.sum(windows > 1)),
         "windows_of_long_sentences": int(windows[windows > 1].sum()),
-        "suspicious": checks.count_suspicious(oddities, "words"),
+        "suspicious": checks.count_suspicious(
+            zip(
+                map(oddities.__getitem__, words.words),
+                words.rows.tolist(),
+                strict=True,
+            ),
+            "words",
+        ),
     }
 
 
@@ -160,8 +163,8 @@ def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:
     rare = sum(count == 1 for count in kinds.values())
     if train["scheme"] == IO and rare > max(_MANY_TAGS, len(kinds) // 2):
         yield (
-            f"{rare:,} of the {len(kinds):,} tags mark a single place, as in a "
-            "column of words; does `tag_column` name the column of tags?"
+            f"{rare:,} of the {len(kinds):,} tags occur once, as in a column "
+            "of words; does `tag_column` name the column of tags?"
         )
     if train["scheme"] == IO and "B" in kinds and set(kinds) <= set("BIESLUM"):
         yield (
@@ -172,8 +175,8 @@ def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:
     if lower_case and capitals >= _FEW_CAPITALS:
         yield (
             f"the model is uncased, and {percent(capitals, 2)} of the words "
-            "have capitals, which it will not see; names are told by them, so "
-            "cased models do better."
+            "have capitals, which it does not see; a cased model recognises "
+            "names better."
         )
     if not lower_case and capitals < _FEW_CAPITALS:
         yield (

@@ -1,4 +1,4 @@
-"""How a model of the family is used: what task.json holds."""
+"""Configuration of taggers, as task.json stores it."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,15 +15,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TokenClassificationConfig(TaskConfig):
-    """What task.json holds of a tagger.
-
-    Its labels are tags in IOB2, or those of the data where these have no
-    prefixes.
+    """Configuration of a tagger, whose labels are IOB2 or without prefixes.
 
     Attributes:
-      context: what a row shows, "document" or "sentence".
-      doc_stride: tokens from one window on a long sentence to the next; 0 is
-        half of a window.
+      context: context of each row, "document" or "sentence".
+      doc_stride: tokens between the windows of a long sentence; 0 is half a
+        window.
     """
 
     context: str
@@ -35,21 +32,16 @@ class TokenClassificationConfig(TaskConfig):
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:
-        """Entities of words; without names LABEL_0 and so on."""
+        """Returns the config for a folder that has no task.json."""
         task = TOKEN_CLASSIFICATION
         head.refuse(task, "threshold")
-        return cls(
-            task=task,
-            labels=head.labels(TOKEN_CLASSIFIER),
-            max_seq_length=head.length(1, 1),
-            context="sentence",
-            doc_stride=0,
-        )
+        labels, length = head.labels(TOKEN_CLASSIFIER), head.length(1, 1)
+        return cls(task, labels, length, context="sentence", doc_stride=0)
 
     def build(
         self, encoder: "BertEncoder", unpadded: bool = True
     ) -> "keras.Model":
-        """See `bert_token_classifier`."""
+        """Builds a `bert_token_classifier`."""
         from bert_tf.models import bert_token_classifier
 
         return bert_token_classifier(
@@ -57,5 +49,5 @@ class TokenClassificationConfig(TaskConfig):
         )
 
     def sample(self) -> dict[str, Any]:
-        """A sentence."""
+        """Returns a sentence."""
         return {"text": "Ada lives in London."}

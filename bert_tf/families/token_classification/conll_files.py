@@ -1,11 +1,10 @@
-"""CoNLL-style files: a word a line, a blank line after each sentence.
+"""CoNLL-style files: a word per line, a blank line after each sentence.
 
-A line has columns, of which one is the word and one its tag. A line with
--DOCSTART- in one of them begins a document. Of CoNLL-U, whose first column is
-the number of the word, lines of several words (1-2) and of words that the text
-does not have (1.1) are skipped. In files of predictions, which
-conlleval takes as they are, the predicted tag comes last, in the scheme of the
-data file and else in IOB2, behind the gold tag where that is known.
+One column of a line is the word and one its tag. A line with -DOCSTART- in a
+column begins a document. In CoNLL-U, whose first column is the number of the
+word, lines of several words (1-2) and of empty nodes (1.1) are skipped. Files
+of predictions are valid input of conlleval: the predicted tag comes last,
+after the gold tag if there is one, in the scheme of the data file or IOB2.
 """
 
 import dataclasses
@@ -52,12 +51,13 @@ class TaggedWords:
     Attributes:
       path: the file.
       words: its W words.
-      tags: their tags as the file has them; empty where none are read.
-      rows: int64 [W], the line of each word, counted from 1.
-      sentence_starts: int64 [N + 1], where each sentence begins in `words`.
-      document_starts: int64 [D + 1], where each document begins, in sentences.
-      separator: what stands between the columns: a tab, or else a blank.
-      marks: how many document marks there are.
+      tags: their tags, unconverted; empty if none are read.
+      rows: int64 [W], the line of each word, from 1.
+      sentence_starts: int64 [N + 1], the first word of each sentence, and W.
+      document_starts: int64 [D + 1], the first sentence of each document, and
+        N.
+      separator: separator of the columns, a tab or a space.
+      marks: number of document marks.
     """
 
     path: str
@@ -71,12 +71,12 @@ class TaggedWords:
 
     @functools.cached_property
     def scheme(self) -> str:
-        """The scheme of the file's tags; IOB2 where it has no tags."""
+        """The scheme of the tags; IOB2 if there are none."""
         return scheme_of(self.tags, self.sentence_starts)
 
     @functools.cached_property
     def learned_tags(self) -> list[str]:
-        """The tags that a model learns: IOB2, or IO if none has a prefix."""
+        """The tags that a model is trained on: IOB2, or IO without prefixes."""
         learned = IO if self.scheme == IO else IOB2
         return in_scheme(self.tags, self.sentence_starts, learned)
 
@@ -84,7 +84,7 @@ class TaggedWords:
         return len(self.sentence_starts) - 1
 
     def sentences(self) -> Iterator[slice]:
-        """Where the words of each sentence stand in `words` and `tags`."""
+        """Yields the range of words of each sentence."""
         for bounds in itertools.pairwise(self.sentence_starts.tolist()):
             yield slice(*bounds)
 
@@ -94,19 +94,19 @@ def read_conll(
 ) -> TaggedWords:
     """Reads a CoNLL-style file.
 
-    The columns are separated by tabs if the line of the first word has one, and
-    else by blanks. All words have the same number of columns. Tags may be in
-    IOB1, IOB2 or another scheme, or labels without one; see `entities`.
+    Columns are separated by tabs if the line of the first word has one, and
+    otherwise by blanks. All words have the same number of columns. Tags may be
+    of any scheme, or labels; see `entities`.
 
     Args:
-      path: the file; .gz is unpacked.
-      recipe: states the columns and what is no word.
-      tagged: whether its tags are read.
+      path: the file; .gz is decompressed.
+      recipe: states the columns and comments.
+      tagged: whether the tags are read.
 
     Raises:
       UserError: the file cannot be read, has no words or not the columns, or
-        a line has fewer or more columns than others, an empty word or a tag
-        of another form than others; see `wrong_tags`.
+        a line has another number of columns, an empty word or a wrong tag; see
+        `wrong_tags`.
     """
     words: list[str] = []
     tags: list[str] = []
@@ -127,36 +127,33 @@ def read_conll(
         if first_word and recipe.comment and line.startswith(recipe.comment):
             comments += 1
             continue
-        # The quick look first: it is one line in hundreds.
+        # The substring test is fast, and true for few lines.
         is_mark = DOCUMENT_MARK in line and any(
             cell.startswith(DOCUMENT_MARK) for cell in line.split()
         )
-        if not is_mark and line.strip(_BLANKS):
-            if columns is None:
-                columns = _Columns(path, row, line, recipe, tagged)
-            try:
-                cells = columns.cells(row, line)
-            except Fault as error:
-                faults.add(row, error)
-                continue
-            if cells:
+        if is_mark or not line.strip(_BLANKS):
+            _close(sentence_starts, len(words))
+            if is_mark:
+                _close(document_starts, len(sentence_starts) - 1)
+                marks += 1
+            continue
+        if columns is None:
+            columns = _Columns(path, row, line, recipe, tagged)
+        with faults.caught(row):
+            if cells := columns.cells(row, line):
                 words.append(cells[recipe.token_column])
                 tags.append(cells[recipe.tag_column] if tagged else "")
                 rows.append(row)
             else:
                 skipped.append(row)
-            continue
-        _close(sentence_starts, len(words))
-        if is_mark:
-            _close(document_starts, len(sentence_starts) - 1)
-            marks += 1
     wrong = wrong_tags(set(tags)) if tagged else {}
-    bad = [place for place, tag in enumerate(tags) if tag in wrong]
-    for place in bad:
-        row, tag = rows[place], tags[place]
-        advice = f"{wrong[tag]}, or choose another `tag_column`"
-        faults.add(row, _wrong_tag(path, row, tag, advice))
-    faults.settle(len(words) - len(bad))
+    num_wrong = 0
+    for row, tag in zip(rows, tags, strict=True):
+        if tag in wrong:
+            advice = f"{wrong[tag]}, or choose another `tag_column`"
+            faults.add(row, _wrong_tag(path, row, tag, advice))
+            num_wrong += 1
+    faults.settle(len(words) - num_wrong)
     if columns is None or not words:
         raise UserError(f"{path}: has no words.")
     _close(sentence_starts, len(words))
@@ -167,15 +164,15 @@ def read_conll(
         log(f"{path}: {comments} comment lines are skipped.")
     if skipped:
         log(
-            f"{path}: {len(skipped)} lines of CoNLL-U that stand for several "
-            "words or for none (1-2, 1.1) are skipped, first row "
-            f"{skipped[0]}; the words themselves are read."
+            f"{path}: {len(skipped)} lines of CoNLL-U with several words "
+            f"or none (1-2, 1.1) are skipped, first row {skipped[0]}; the "
+            "single words are read."
         )
-    # Intended, or else a file with tabs between only some of the columns.
+    # Either intended, or tabs separate only some of the columns.
     if columns.tabs and (odd := [word for word in words if " " in word]):
         log(
-            f"{path}: {len(odd)} of {len(words)} words hold blanks "
-            f"({excerpt(odd[0])} first), since tabs divide the columns."
+            f"{path}: {len(odd)} of {len(words)} words contain blanks "
+            f"({excerpt(odd[0])} first), because tabs separate the columns."
         )
     return TaggedWords(
         path=path,
@@ -190,13 +187,13 @@ def read_conll(
 
 
 def _close(starts: list[int], end: int) -> None:
-    """Ends a sentence or a document, unless there is nothing in it."""
+    """Ends a sentence or a document unless it is empty."""
     if end > starts[-1]:
         starts.append(end)
 
 
 class _Columns:
-    """Splits lines into the columns of the first one, which it checks."""
+    """Splits lines into as many columns as the first one has."""
 
     def __init__(
         self, path: str, row: int, line: str, recipe: TagRecipe, tagged: bool
@@ -232,8 +229,8 @@ class _Columns:
                 )
         if tagged and (word - tag) % width == 0:
             raise UserError(
-                f"{has} token_column and tag_column are the same; word and tag "
-                "stand in two, divided by blanks or tabs."
+                f"{has} token_column and tag_column are the same; put word and "
+                "tag in two columns, separated by blanks or tabs."
             )
 
     def _split(self, line: str) -> list[str]:
@@ -242,15 +239,15 @@ class _Columns:
         return _SEPARATORS.split(line.strip(_BLANKS))
 
     def cells(self, row: int, line: str) -> list[str]:
-        """The cells of a line; none for a line of CoNLL-U that is no word."""
+        """Returns the cells of a line; none if it is no word of CoNLL-U."""
         cells = self._split(line)
         if len(cells) != self._width:
             raise Fault(
                 "number of columns",
                 f"{self._path}, row {row}: has {_columns(len(cells))} and row "
                 f"{self._first_row} has {self._width} ({excerpt(line)}); "
-                f"columns are divided by {'tabs' if self.tabs else 'blanks'}, "
-                f"and every word has the same number.{self._comment_hint}",
+                f"columns are separated by {'tabs' if self.tabs else 'blanks'}"
+                f", the same number in every line.{self._comment_hint}",
             )
         if self._is_numbered and _NOT_A_WORD.fullmatch(cells[0]):
             return []
@@ -264,10 +261,10 @@ class _Columns:
         return cells
 
 
-def _wrong_tag(path: str, row: int, tag: str, wrong: str) -> Fault:
+def _wrong_tag(path: str, row: int, tag: str, advice: str) -> Fault:
     return Fault(
         "a tag that cannot be read",
-        f"{path}, row {row}: the tag {excerpt(tag)} {wrong}.",
+        f"{path}, row {row}: the tag {excerpt(tag)} {advice}.",
     )
 
 
@@ -278,23 +275,22 @@ def _columns(count: int) -> str:
 def split_off_documents(
     data: TaggedWords, share: float, seed: int
 ) -> tuple[TaggedWords, TaggedWords]:
-    """Splits words in two: whole documents, drawn at random.
+    """Splits words into training and dev by whole documents at random.
 
     Documents of the same words stay on one side. Of a single document, the
     last sentences become dev.
 
     Args:
       data: the words.
-      share: of the sentences that becomes dev.
-      seed: of the draw.
+      share: share of the sentences that becomes dev.
+      seed: seed of the draw.
 
     Returns:
       The training and the dev part, each in the order of the file.
 
     Raises:
-      UserError: there is too little to give both sides some.
+      UserError: one of the parts would be empty.
     """
-    document = sentence_of_words(data.document_starts)
     sizes = np.diff(data.document_starts)
     target = share * len(data)
     if len(sizes) == 1:
@@ -305,25 +301,25 @@ def split_off_documents(
         for number, (first, end) in enumerate(itertools.pairwise(bounds)):
             groups.setdefault(tuple(data.words[first:end]), []).append(number)
         drawn = draw_groups(list(groups.values()), sizes, target, seed)
-        in_dev = np.isin(document, drawn)
+        in_dev = np.isin(sentence_of_words(data.document_starts), drawn)
     if in_dev.all() or not in_dev.any():
         raise UserError(
             f"{data.path}: its {len(data)} sentence(s) in {len(sizes)} "
             "document(s) cannot be split into training and dev; pass "
             "`dev_file`=..."
         )
-    return _sentences_of(data, ~in_dev), _sentences_of(data, in_dev)
+    return _select(data, ~in_dev), _select(data, in_dev)
 
 
-def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:
-    """Some sentences, bool [N], with their documents."""
-    chosen = np.flatnonzero(kept[sentence_of_words(data.sentence_starts)])
-    document = sentence_of_words(data.document_starts)[kept]
-    sizes = np.diff(data.sentence_starts)[kept]
+def _select(data: TaggedWords, is_chosen: np.ndarray) -> TaggedWords:
+    """Returns some sentences, bool [N], with their documents."""
+    chosen = np.flatnonzero(is_chosen[sentence_of_words(data.sentence_starts)])
+    document = sentence_of_words(data.document_starts)[is_chosen]
+    sizes = np.diff(data.sentence_starts)[is_chosen]
     return dataclasses.replace(
         data,
-        words=[data.words[place] for place in chosen.tolist()],
-        tags=[data.tags[place] for place in chosen.tolist()],
+        words=[data.words[number] for number in chosen.tolist()],
+        tags=[data.tags[number] for number in chosen.tolist()],
         rows=data.rows[chosen],
         sentence_starts=np.concatenate([[0], np.cumsum(sizes)]),
         document_starts=np.append(
@@ -335,7 +331,7 @@ def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:
 def write_tag_predictions(
     path: str, data: TaggedWords, predictions: Sequence[str]
 ) -> None:
-    """Writes the words with their predicted tags, as these are."""
+    """Writes words, gold tags if there are any, and predicted tags."""
     columns = [data.words, *([data.tags] if data.tags else []), predictions]
     lines = map(data.separator.join, zip(*columns, strict=True))
     text = "".join(
@@ -348,11 +344,11 @@ def write_tag_predictions(
 def read_tag_predictions(
     path: str, references: TaggedWords, encoding_errors: str = "strict"
 ) -> list[str]:
-    """Reads the predicted tags, the last column, as the file has them.
+    """Reads the predicted tags, unconverted, from the last column.
 
     Raises:
-      UserError: the file is broken, has other words or sentences than the
-        references, or tags without prefixes where those have some.
+      UserError: the file is broken, its words or sentences differ from the
+        references, or its tags lack prefixes that those have.
     """
     found = read_conll(path, TagRecipe(encoding_errors=encoding_errors))
     wrong = wrong_tags({*found.tags, *references.tags})
@@ -366,12 +362,12 @@ def read_tag_predictions(
             raise UserError(
                 f"{path}, row {found.rows[number]}: predicts {excerpt(word)} "
                 f"where {references.path}, row {references.rows[number]}, has "
-                f"{excerpt(expected)}; predict every word, in its order."
+                f"{excerpt(expected)}; predict every word, in order."
             )
     if len(found.words) != len(references.words):
         raise UserError(
             f"{path}: has {len(found.words)} words and {references.path} has "
-            f"{len(references.words)}; predict every word, in its order."
+            f"{len(references.words)}; predict every word, in order."
         )
     for end, expected in zip(
         found.sentence_starts, references.sentence_starts, strict=False
@@ -392,14 +388,14 @@ def score_tag_file(
 ) -> EntityScores:
     """Scores a prediction file against a file with the gold tags.
 
-    Tags are compared as the files have them, which makes no difference to
-    entities; a notice says if the files are of different schemes.
+    Tags are compared unconverted, which makes no difference to entities; files
+    of different schemes are reported in a notice.
 
     Args:
-      references: path of a CoNLL-style file, laid out as the recipe says.
-      predictions: path of one with the same words, the first column, and
-        predicted tags, the last one.
-      recipe: of the task.
+      references: a CoNLL-style file, laid out as the recipe states.
+      predictions: a file with the same words in the first column and predicted
+        tags in the last one.
+      recipe: recipe of the task.
 
     Raises:
       UserError: a file is broken, or their words or sentences differ.

@@ -1,4 +1,4 @@
-"""What is explained of an answer of this family: a number, and its words."""
+"""Explanations of an entity or of a word's tag."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,10 +28,16 @@ def subject_of(
     answer: Answer,
     target: Target,
 ) -> Subject:
-    """The entity or word to explain; see `LoadedModel.explain`.
+    """Returns what is explained of tags: their mean log odds.
+
+    Args:
+      served: the model.
+      row: the text by column.
+      answer: the model's answer to the row.
+      target: the text of an entity or word; None for the first entity.
 
     Raises:
-      UserError: the target is none of the model's.
+      UserError: the text does not have the target.
     """
     text, entities = row["text"], answer["entities"]
     first = TokenizedTexts(served, {"text": text})
@@ -49,16 +55,15 @@ def subject_of(
             f"`target`={excerpt(target)}: is not in `text`; give an entity or "
             "a word of it."
         )
-    found = served.rows(first.tokens, first.found)
-    # The words of these tokens, in the window of the first one.
+    windows = served.rows(first.tokens, first.found)
+    # The words of the target in the window that predicts the first of them.
     words = np.unique(first.owner[begin:stop])
-    window = found.row.numpy()[words]
-    places = found.place.numpy()[words[window == window[0]]]
-    positions = (places + len(served.tokenizer.packing.begin)).tolist()
-    rows = [take(found.texts, tf.constant(window[:1])), None]
+    window = windows.row.numpy()[words]
+    positions = windows.position.numpy()[words[window == window[0]]]
+    positions = (positions + len(served.tokenizer.packing.begin)).tolist()
+    rows = [take(windows.texts, tf.constant(window[:1])), None]
     logits = Forward(served.model)(encoder_inputs(served, rows))
-    logits = tf.gather(logits[0], positions)
-    tags = tf.argmax(logits, -1).numpy().tolist()
+    tags = tf.argmax(tf.gather(logits[0], positions), -1).numpy().tolist()
     check_others(len(served.labels))
 
     def measure(logits: tf.Tensor) -> tf.Tensor:

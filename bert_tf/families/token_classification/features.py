@@ -1,8 +1,8 @@
-"""A tagger of two bidirectional LSTM layers on vectors of a frozen encoder.
+"""A tagger of two bidirectional LSTM layers on features of a frozen encoder.
 
-Devlin et al. 2019, section 5.3. The vectors are computed once and kept in a
-file, of which a batch reads what it needs: those of CoNLL-2003's training
-words take a gigabyte and more.
+Devlin et al. 2019, section 5.3. The features are computed once and stored in a
+file, from which a batch reads its words: the features of CoNLL-2003's training
+words take more than a gigabyte.
 """
 
 import dataclasses
@@ -39,9 +39,7 @@ from bert_tf.families.recipe import (
 from bert_tf.families.rows import batches_by_length
 from bert_tf.families.task_model import TaskModel
 from bert_tf.families.token_classification.entities import sentence_of_words
-from bert_tf.families.token_classification.windows import (
-    WordRows,
-)
+from bert_tf.families.token_classification.windows import WordRows
 from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
 from bert_tf.files import written_beside
 from bert_tf.models import model_arrays, restore
@@ -53,7 +51,7 @@ _DTYPE = np.float16
 
 
 def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
-    """The layers that one of `FEATURES` is of; the embeddings are 0.
+    """Returns the layers of one of `FEATURES`; the embeddings are layer 0.
 
     Raises:
       UserError: the encoder has fewer.
@@ -78,16 +76,16 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureRows:
-    """N sentences as rows of vectors, one for each of W words; see `Rows`.
+    """N sentences as rows of the features of their W words; see `Rows`.
 
     Attributes:
-      windows: the rows of token ids that they are computed from, without tags.
-      checkpoint: the encoder's weights.
-      layers: the K layers of it that are the features.
+      windows: rows of token ids, without tags, to compute the features from.
+      checkpoint: weights of the encoder.
+      layers: K layers of the encoder whose outputs are the features.
       precision: a Keras dtype policy.
-      batch_size: windows computed at a time; see `batches_by_length`.
-      folder: where vectors are kept.
-      split: what their file is called by.
+      batch_size: windows per batch; see `batches_by_length`.
+      folder: folder of the feature files.
+      split: name of the split, which begins the name of its file.
     """
 
     windows: WordRows
@@ -100,7 +98,7 @@ class FeatureRows:
 
     @functools.cached_property
     def key(self) -> str:
-        """A fingerprint of the vectors."""
+        """A fingerprint of the features."""
         config = self.checkpoint.config
         digest = hashlib.sha256(
             repr((self.layers, self.precision, config.to_dict())).encode()
@@ -112,62 +110,61 @@ class FeatureRows:
 
     @functools.cached_property
     def starts(self) -> np.ndarray:
-        """Where each of the N sentences begins, int64 [N + 1]."""
+        """The first word of each sentence, and W, int64 [N + 1]."""
         assert isinstance(self.windows.rows, EncodedRows)
         sentence = self.windows.rows.example.numpy()[self.windows.row]
         return np.searchsorted(sentence, np.arange(sentence[-1] + 2))
 
     @functools.cached_property
     def vectors(self) -> np.ndarray:
-        """float16 [W, K, H], computed when first asked for, read from disk."""
+        """The features, float16 [W, K, H], computed on first use."""
         path = self.folder / f"{self.split}-{self.key[:16]}.npy"
         if not path.is_file():
             self.write(path)
         return np.load(path, mmap_mode="r")
 
     def write(self, path: pathlib.Path) -> None:
-        """Computes the vectors of all words into a .npy file."""
+        """Computes the features of all words and writes a .npy file."""
         windows, compute = self.windows, self._encoder()
         width = self.checkpoint.config.hidden_size
         shape = (len(windows.row), len(self.layers), width)
         with (
-            written_beside(path) as beside,
+            written_beside(path) as partial,
             Progress("features", shape[0], 0, " words") as progress,
         ):
-            kept = np.lib.format.open_memmap(beside, "w+", _DTYPE, shape)
+            stored = np.lib.format.open_memmap(partial, "w+", _DTYPE, shape)
             lengths = np.asarray(windows.lengths)
             for chosen in batches_by_length(lengths, self.batch_size):
                 row, position, word = windows.words(chosen)
-                places = tf.stack([row, position], 1)
-                vectors = compute(windows.batch(chosen), places).numpy()
+                indices = tf.stack([row, position], 1)
+                vectors = compute(windows.batch(chosen), indices).numpy()
                 if not np.isfinite(vectors).all():
                     raise UserError(
-                        f"{self.checkpoint.source}: what the encoder gives is "
-                        "not finite; its weights are broken, or it needs "
+                        f"{self.checkpoint.source}: outputs of the encoder "
+                        "are not finite; its weights are broken, or it needs "
                         "precision=float32."
                     )
-                kept[word.numpy()] = vectors
+                stored[word.numpy()] = vectors
                 progress.update(len(word))
-            kept.flush()
+            stored.flush()
 
     def _encoder(self) -> Callable[..., tf.Tensor]:
-        """From a batch and places int32 [words, 2] to float16 [words, K, H]."""
+        """Maps a batch and indices, int32 [words, 2], to [words, K, H]."""
         encoder = encoder_class(self.checkpoint.config)(
             self.checkpoint.config, dtype=self.precision
         )
-        # The pooler is not read.
+        # The features do not depend on the pooler.
         restore(encoder, self.checkpoint, [POOLER])
-
-        signature = {
+        specs = {
             feature.name: tf.TensorSpec([None, None], tf.int32)
             for feature in ENCODER_INPUTS
         }
-        places = tf.TensorSpec([None, 2], tf.int32)
+        signature = [specs, tf.TensorSpec([None, 2], tf.int32)]
 
-        # One graph for all lengths, since others round differently.
-        @tf.function(input_signature=[signature, places], autograph=False)
+        # Graphs of different static shapes would round differently.
+        @tf.function(input_signature=signature, autograph=False)
         def vectors(
-            batch: dict[str, tf.Tensor], places: tf.Tensor
+            batch: dict[str, tf.Tensor], indices: tf.Tensor
         ) -> tf.Tensor:
             outputs = encoder(
                 batch, training=False, return_all_layers=True, unpadded=True
@@ -176,13 +173,13 @@ class FeatureRows:
                 outputs["embedding_output"],
                 *outputs["all_encoder_layers"],
             )
-            found = [tf.gather_nd(hidden[n], places) for n in self.layers]
-            return tf.cast(tf.stack(found, axis=1), _DTYPE)
+            chosen = [tf.gather_nd(hidden[n], indices) for n in self.layers]
+            return tf.cast(tf.stack(chosen, axis=1), _DTYPE)
 
         return vectors
 
     def labelled(self, tags: np.ndarray | None) -> WordRows:
-        """The words in these rows, with their tags where they are known."""
+        """Returns the words of these rows with their tags, if known."""
         row = sentence_of_words(self.starts)
         position = ragged_range(self.lengths)[1].numpy()
         return WordRows(rows=self, row=row, position=position, tags=tags)
@@ -194,24 +191,24 @@ class FeatureRows:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What decides every batch, for digests."""
+        """What determines every batch, for digests."""
         return (np.frombuffer(self.key.encode(), np.uint8),)
 
     def batch(
         self, chosen: tf.Tensor, width: tf.Tensor | int = 0
     ) -> dict[str, tf.Tensor]:
-        """The inputs of some sentences, padded; see `Rows.batch`.
+        """Makes a padded batch of some sentences; see `Rows.batch`.
 
-        These are word_features, float32 [B, S, K, H], and input_mask, int32
+        It holds word_features, float32 [B, S, K, H], and input_mask, int32
         [B, S], 1 = word, 0 = padding.
         """
         lengths = tf.gather(self.lengths.astype(np.int32), chosen)
         longest = tf.reduce_max(lengths)
         shape = [tf.size(lengths), tf.where(tf.equal(width, 0), longest, width)]
         row, position = ragged_range(lengths)
-        places = tf.stack([row, position], 1)
+        indices = tf.stack([row, position], 1)
         starts = tf.gather(self.starts.astype(np.int32), chosen)
-        # Computed when first needed, eagerly even where this is traced.
+        # Computed eagerly on first use, even while this is traced.
         with tf.init_scope():
             stored = self.vectors
         # The file may be larger than memory.
@@ -222,10 +219,10 @@ class FeatureRows:
         )
         of_word = stored.shape[1:]
         vectors = tf.ensure_shape(vectors, [None, *of_word])
-        mask = tf.scatter_nd(places, tf.ones_like(row), shape)
+        mask = tf.scatter_nd(indices, tf.ones_like(row), shape)
         shape = [*shape, *of_word]
         return {
-            WORD_FEATURES: tf.scatter_nd(places, vectors, shape),
+            WORD_FEATURES: tf.scatter_nd(indices, vectors, shape),
             INPUT_MASK.name: mask,
         }
 
@@ -235,14 +232,13 @@ class FeatureRows:
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class LayerMix(keras.layers.Layer):
-    """The sum of K layers, each times a learned weight.
+    """Sums K layers with learned weights.
 
-    The weights are a softmax, so they stay positive and add up to 1; at first
-    all are equal.
+    The weights are a softmax of K scores, initially equal.
     """
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the K weights."""
+        """Creates the K scores."""
         self.scores = self.add_weight(
             name="scores", shape=(input_shape[2],), initializer="zeros"
         )
@@ -262,19 +258,19 @@ def bilstm_tagger(
     dropout: float,
     dtype: Any = None,
 ) -> keras.Model:
-    """Puts a two-layer BiLSTM and a classification layer on words.
+    """Builds a two-layer BiLSTM and a classification layer on features.
 
     Devlin et al. 2019, section 5.3: a randomly initialised two-layer 768-unit
     BiLSTM before the classification layer.
 
     Args:
-      num_layers: K, the layers of the encoder that a word has vectors of.
+      num_layers: K, the layers of the encoder that are features.
       hidden_size: H.
       num_classes: C.
-      weighted: whether the K vectors are summed with learned weights; else
-        they are concatenated.
-      units: width of each direction.
-      dropout: of what goes into each layer.
+      weighted: whether the K layers are summed with learned weights instead
+        of concatenated.
+      units: units of each direction.
+      dropout: dropout rate of the input of each layer.
       dtype: Keras dtype policy or its name.
 
     Returns:
@@ -300,7 +296,7 @@ def bilstm_tagger(
         hidden = keras.layers.Dropout(
             dropout, name=f"dropout_{number}", dtype=dtype
         )(hidden)
-        # By a name of its own, so that weights have the same names everywhere.
+        # A fixed name, so that weights have the same names in every process.
         lstm = keras.layers.LSTM(
             units, return_sequences=True, name="lstm", dtype=dtype
         )
@@ -314,9 +310,9 @@ def bilstm_tagger(
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class FeatureTagger(TaskModel):
-    """A tagger with the frozen encoder that its vectors come from.
+    """A tagger and the frozen encoder that computes its features.
 
-    A checkpoint holds the encoder; the tagger is in a file beside it.
+    A checkpoint holds the encoder; a separate file holds the tagger.
     """
 
     in_checkpoint: ClassVar[bool] = False
@@ -328,11 +324,11 @@ class FeatureTagger(TaskModel):
         super().__init__(network, name, encoder)
 
     def restore(self, source: Checkpoint, fresh: Sequence[str] = ()) -> None:
-        """Assigns the encoder's weights."""
+        """Restores the encoder's weights."""
         restore(self.encoder, source, fresh)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The encoder's weights."""
+        """Returns the encoder's weights."""
         return model_arrays(self.encoder)
 
     def save_beside(self, folder: pathlib.Path) -> None:
@@ -347,7 +343,7 @@ class FeatureTagger(TaskModel):
         """Reads the tagger.
 
         Raises:
-          UserError: there is none, or it is of another form.
+          UserError: the file is missing, or its shapes do not match.
         """
         path = folder / TAGGER_FILE
         arrays = read_arrays(path)

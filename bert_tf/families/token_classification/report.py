@@ -1,7 +1,7 @@
-"""Report statistics of tagged words: of the entities that the tags mark.
+"""Report statistics of taggers, by entities.
 
-Rows are those of dev_predictions.jsonl, one a sentence: "words", and of each
-word its gold tag in "tags" and the model's in "predictions".
+Rows are those of dev_predictions.jsonl, one per sentence, with "words", their
+gold "tags" and "predictions".
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 def statistics(
     rows: Sequence[Row], results: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Confusion of types, their scores, kinds of errors and mistakes."""
+    """Returns the confusion of types, their scores, errors and mistakes."""
     del results
     starts = np.cumsum([0, *(len(row["words"]) for row in rows)])
     tags, predicted = (
@@ -52,46 +52,42 @@ def statistics(
 
 
 def _errors(gold: Sequence[Entity], found: Sequence[Entity]) -> dict[str, int]:
-    """How many entities are right, and what is wrong with the others.
+    """Counts correct entities and kinds of errors.
 
     Returns:
-      "right"; "other_type", found with both ends but of another type;
-      "other_ends", of which a part was found, whatever its type; "missed"
-      altogether; and "invented", found where there is no part of any.
+      "right"; "other_type", found with both ends; "other_ends", overlapping a
+      prediction; "missed"; and "invented", overlapping no gold entity.
     """
-    spans = {(first, last): kind for kind, first, last in found}
-    covered = _words_of(found)
+    kinds = {(first, last): kind for kind, first, last in found}
+    predicted, true = (
+        {word for _, first, last in each for word in range(first, last + 1)}
+        for each in (found, gold)
+    )
     counts = dict.fromkeys(
         ("right", "other_type", "other_ends", "missed", "invented"), 0
     )
     for kind, first, last in gold:
-        if (first, last) in spans:
-            is_right = spans[first, last] == kind
+        if (first, last) in kinds:
+            is_right = kinds[first, last] == kind
             counts["right" if is_right else "other_type"] += 1
-        elif covered.isdisjoint(range(first, last + 1)):
-            counts["missed"] += 1
         else:
-            counts["other_ends"] += 1
-    there = _words_of(gold)
+            overlaps = not predicted.isdisjoint(range(first, last + 1))
+            counts["other_ends" if overlaps else "missed"] += 1
     counts["invented"] = sum(
-        there.isdisjoint(range(first, last + 1)) for _, first, last in found
+        true.isdisjoint(range(first, last + 1)) for _, first, last in found
     )
     return counts
 
 
-def _words_of(found: Sequence[Entity]) -> set[int]:
-    return {n for _, first, last in found for n in range(first, last + 1)}
-
-
 def _mistakes(rows: Sequence[Row]) -> dict[str, Any]:
-    """The sentences with the most wrong entities, missed or found."""
+    """Returns the sentences with most entities missed or wrongly found."""
     described: list[dict[str, Any]] = []
     for row in rows:
-        starts = [0, len(row["words"])]
-        gold = entities(row["tags"], starts)
-        found = entities(row["predictions"], starts)
-        wrong = set(gold) ^ set(found)
-        if wrong:
+        gold, found = (
+            entities(row[name], [0, len(row["words"])])
+            for name in ("tags", "predictions")
+        )
+        if wrong := set(gold) ^ set(found):
             described.append(
                 {
                     "row": row["row"],
@@ -106,7 +102,6 @@ def _mistakes(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _listed(
-    mine: Sequence[Entity], others: Sequence[Entity]
+    own: Sequence[Entity], others: Sequence[Entity]
 ) -> list[dict[str, Any]]:
-    """Entities, and whether the others have them too."""
-    return [entity._asdict() | {"right": entity in others} for entity in mine]
+    return [entity._asdict() | {"right": entity in others} for entity in own]

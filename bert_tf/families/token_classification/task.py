@@ -1,4 +1,4 @@
-"""Tasks that tag the words of a text: CoNLL-2003 and files like it."""
+"""Tasks that tag words: CoNLL-2003 and user files."""
 
 import collections
 import dataclasses
@@ -60,18 +60,18 @@ from bert_tf.progress import log
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
-    # TensorFlow takes seconds to import, and scoring a file needs none of it.
+    # TensorFlow takes seconds to import, and scoring a file does not need it.
     from bert_tf.families.task_model import TaskModel
     from bert_tf.families.token_classification.windows import WordRows
 
 
 @dataclasses.dataclass(frozen=True)
 class ConllFolder(FolderFiles):
-    """The files of a data set, by any of the names that they go by.
+    """The files of a data set, each under one of several names.
 
     Attributes:
-      folder: what the data set's folder is called.
-      files: split to the names of its file.
+      folder: name of the data set's folder.
+      files: names of the file of each split.
     """
 
     files: Mapping[str, tuple[str, ...]]
@@ -84,24 +84,24 @@ class ConllFolder(FolderFiles):
     def present(
         self, splits: Sequence[str], recipe: FinetuningRecipe
     ) -> tuple[str, ...]:
-        """See `FolderFiles`; the first one must be there."""
-        # The best model is never chosen by the test file alone.
+        """See `FolderFiles`; the first split is required."""
+        # The best model is never chosen by the test file only.
         self.path(splits[0], recipe)
         return super().present(splits, recipe)
 
     def read(
         self, split: str, recipe: TagRecipe, read_rows: ReadRows
     ) -> TaggedWords:
-        """The words of a split; tags are needed but for test."""
+        """Reads the words of a split; tags are optional in test."""
         return read_rows(self.path(split, recipe), split != "test")
 
 
 class TagPredictions(NamedTuple):
-    """What a tagger predicts.
+    """Predictions of a tagger.
 
     Attributes:
       logits: float32 [W, C], of every word.
-      tags: the W tags, in the scheme of the file of the words.
+      tags: W tags, in the scheme of the file of the words.
     """
 
     logits: np.ndarray
@@ -115,10 +115,10 @@ WordsAnswered = Answered[TaggedWords, TagPredictions, TokenClassificationConfig]
 class TokenClassificationTask(
     Task[TaggedWords, TokenClassificationConfig, TagPredictions]
 ):
-    """A task that predicts a tag of every word.
+    """A task that predicts a tag for every word.
 
     Attributes:
-      data: where its words come from.
+      data: source of its words.
     """
 
     data: ConllFolder | UserFiles
@@ -134,7 +134,7 @@ class TokenClassificationTask(
     config_type: ClassVar[type[TaskConfig]] = TokenClassificationConfig
 
     def resolve(self, recipe: Any) -> Self:
-        """The task of one run; test is for eval where it has tags."""
+        """Returns the task of one run, which evaluates test if it has tags."""
         splits = self.dev_splits if recipe.score_test else ("dev",)
         return dataclasses.replace(self, dev_splits=splits)
 
@@ -158,7 +158,7 @@ class TokenClassificationTask(
     def configure(
         self, recipe: TagRecipe, examples: TaggedWords
     ) -> TokenClassificationConfig:
-        """The config of a model that learns the tags of these words."""
+        """Returns the config of a model that is trained on these tags."""
         labels = labels_of(examples.tags)
         if len(labels) < 2:
             raise UserError(
@@ -169,7 +169,7 @@ class TokenClassificationTask(
         if examples.scheme == IO:
             log(
                 f"{examples.path}: its {len(labels)} tags have no prefixes "
-                "such as B- and I-, so each is learned as a label of its own; "
+                "such as B- and I-, so each is learned as a separate label; "
                 "f1, precision and recall are of runs of words with one label "
                 f"other than {OUTSIDE}."
             )
@@ -184,7 +184,7 @@ class TokenClassificationTask(
     def check(
         self, examples: TaggedWords, config: TokenClassificationConfig
     ) -> None:
-        """Says in a notice which types the model does not know."""
+        """Logs a notice about entities of types that the model lacks."""
         known = tag_table(config.labels).kinds
         gold = entities(examples.tags, examples.sentence_starts)
         kinds = [entity.kind for entity in gold if entity.kind not in known]
@@ -203,23 +203,33 @@ class TokenClassificationTask(
         labelled: bool = False,
         run: RunSplit | None = None,
     ) -> "WordRows":
-        """See `encode_words`; a notice says if documents are not marked."""
+        """Encodes words; see `encode_words`.
+
+        Unmarked documents are reported in a notice.
+
+        Raises:
+          UserError: `labelled`, and a tag is not one of the model's labels.
+        """
         from bert_tf.families.token_classification.windows import encode_words
 
-        alone = len(examples.document_starts) == len(examples) + 1 > 2
-        if config.context == "document" and alone and not examples.marks:
+        is_single = len(examples.document_starts) == len(examples) + 1 > 2
+        if config.context == "document" and is_single and not examples.marks:
             if not self._unmarked:
                 log(
-                    f"{examples.path}: has no {DOCUMENT_MARK} lines, so its "
-                    "sentences stand alone, and likewise in other files; if a "
-                    "file is one text, pass `unmarked`=file."
+                    f"{examples.path}: has no {DOCUMENT_MARK} lines, so each "
+                    "sentence is a document, also in other files; if a file is "
+                    "one text, pass `unmarked`=file."
                 )
             self._unmarked.append(examples.path)
         tags = None
         if labelled:
-            tags = tag_numbers(
-                _gold_tags(examples, config), config.labels, examples.path
-            )
+            gold = _gold_tags(examples, config)
+            tags = tag_numbers(gold, config.labels)
+            if unknown := sorted(set(gold).difference(config.labels)):
+                raise UserError(
+                    f"{examples.path}: has the tag {unknown[0]!r}, which is "
+                    f"none of those to learn: {', '.join(config.labels)}."
+                )
         return encode_words(examples, tokenizer, config, tags)
 
     def objective(self) -> Any:
@@ -235,7 +245,7 @@ class TokenClassificationTask(
         tokenizer: Tokenizer,
         config: TokenClassificationConfig,
     ) -> TagPredictions:
-        """The best tag of every word."""
+        """Returns the most probable tags in the scheme of the file."""
         from bert_tf.families.token_classification.answers import (
             tagged_entities,
         )
@@ -245,18 +255,17 @@ class TokenClassificationTask(
         found = tagged_entities(logits, sentence_of_words(starts), labels)
         kinds = tag_table(labels).kinds
         columns = (x.numpy().tolist() for x in found[:3])
-        found_of_words = (
+        predicted = (
             Entity(kinds[kind], first, last)
             for kind, first, last in zip(*columns, strict=True)
         )
-        # A file without tags has no scheme to follow.
-        scheme = words.scheme if words.tags else _form_of(config)
-        return TagPredictions(logits, tags_of(found_of_words, starts, scheme))
+        scheme = words.scheme if words.tags else _scheme_of(config)
+        return TagPredictions(logits, tags_of(predicted, starts, scheme))
 
     def score(self, answered: WordsAnswered) -> Score:
-        """The scores of conlleval, from 0 to 1, and the mean loss of a word.
+        """Computes the scores of conlleval, from 0 to 1, and the mean loss.
 
-        Words whose tags the model does not know have no loss.
+        Words with tags that the model lacks have no loss.
         """
         from bert_tf.families.token_classification.windows import (
             TAG_IDS,
@@ -266,9 +275,7 @@ class TokenClassificationTask(
 
         examples, predictions, config = answered
         values = _scores(examples, predictions.tags)
-        number = {label: place for place, label in enumerate(config.labels)}
-        gold = _gold_tags(examples, config)
-        tags = np.array([number.get(tag, -1) for tag in gold], np.int32)
+        tags = tag_numbers(_gold_tags(examples, config), config.labels)
         if (tags < 0).all():
             return Score(values)
         objective = TagObjective()
@@ -281,14 +288,14 @@ class TokenClassificationTask(
     def baseline(
         self, train: TaggedWords, examples: TaggedWords
     ) -> dict[str, float]:
-        """What the commonest tag of the training words scores."""
+        """Scores the most frequent tag of the training words."""
         ((tag, _),) = collections.Counter(train.learned_tags).most_common(1)
         starts = examples.sentence_starts
         tags = in_scheme([tag] * len(examples.tags), starts, examples.scheme)
         return _scores(examples, tags)
 
     def references(self, examples: TaggedWords) -> list[str]:
-        """The tags as they are learned."""
+        """Returns the tags in the scheme of training."""
         return examples.learned_tags
 
     def write_predictions(
@@ -297,7 +304,7 @@ class TokenClassificationTask(
         split: str,
         answered: WordsAnswered,
     ) -> pathlib.Path:
-        """Writes a file that conlleval takes; see `write_tag_predictions`."""
+        """Writes a file for conlleval; see `write_tag_predictions`."""
         path = folder / f"predictions_{split}.txt"
         tags = answered.predictions.tags
         write_tag_predictions(str(path), answered.examples, tags)
@@ -306,7 +313,7 @@ class TokenClassificationTask(
     def prediction_lines(
         self, answered: WordsAnswered
     ) -> Iterator[dict[str, Any]]:
-        """A line for each sentence."""
+        """Yields words, tags and predictions of each sentence."""
         examples, predictions, _ = answered
         for part in examples.sentences():
             yield {
@@ -323,14 +330,14 @@ class TokenClassificationTask(
         predictions: str,
         null_odds: str,
     ) -> dict[str, Any]:
-        """Scores a file of words and tags, the last column the predicted one.
+        """Scores a file of words whose last column is the predicted tag.
 
         Returns:
-          f1, precision, recall and accuracy, from 0 to 1, and by_type of each
-          type its f1, precision and recall and how many entities there are
-          (wanted), were predicted (found), and are correct (right).
+          f1, precision, recall and accuracy, from 0 to 1, and by_type: for each
+          type its f1, precision and recall and its numbers of gold (wanted),
+          predicted (found) and correct (right) entities.
         """
-        found = score_tag_file(references, predictions, recipe)
+        scores = score_tag_file(references, predictions, recipe)
         by_type = {
             kind: counts.scores()
             | {
@@ -338,20 +345,19 @@ class TokenClassificationTask(
                 "found": counts.num_predicted,
                 "right": counts.num_correct,
             }
-            for kind, counts in found.by_type.items()
+            for kind, counts in scores.by_type.items()
         }
-        return found.scores() | {"by_type": by_type}
+        return scores.scores() | {"by_type": by_type}
 
 
 def _gold_tags(
     words: TaggedWords, config: TokenClassificationConfig
 ) -> list[str]:
-    """The tags of words in the form of a model's labels."""
-    return in_scheme(words.tags, words.sentence_starts, _form_of(config))
+    """Returns the tags of words in the scheme of a model's labels."""
+    return in_scheme(words.tags, words.sentence_starts, _scheme_of(config))
 
 
-def _form_of(config: TokenClassificationConfig) -> str:
-    """The scheme of a model's labels."""
+def _scheme_of(config: TokenClassificationConfig) -> str:
     return IOB2 if has_scheme(config.labels) else IO
 
 
@@ -361,7 +367,7 @@ def _scores(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UserTokenClassificationTask(TokenClassificationTask):
-    """What the name tagging stands for: own files, described by settings."""
+    """The task called tagging, which reads user files as a recipe describes."""
 
     data: ConllFolder | UserFiles = dataclasses.field(
         default_factory=lambda: UserFiles(split_off_documents, "sentences")
@@ -370,47 +376,47 @@ class UserTokenClassificationTask(TokenClassificationTask):
     recipe_type: ClassVar[type[UserTagRecipe]] = UserTagRecipe
 
     def resolve(self, recipe: Any) -> Self:
-        """The task of one run, in which a file is read once."""
+        """Returns the task of one run, in which a file is read once."""
         data = UserFiles(split_off_documents, "sentences")
         return dataclasses.replace(super().resolve(recipe), data=data)
 
 
 @dataclasses.dataclass(frozen=True)
 class FeatureTaggingConfig(TokenClassificationConfig):
-    """What task.json holds of a tagger on features; see `FeatureRecipe`.
+    """Configuration of a tagger on features; see `FeatureRecipe`.
 
     Attributes:
-      features: what the tagger is given of each word.
-      lstm_units: width of each direction of both layers.
-      tagger_dropout: dropout of what goes into each layer.
+      features: the layers that a word's features come from.
+      lstm_units: units of each direction of both layers.
+      tagger_dropout: dropout rate of the input of each layer.
     """
 
     features: str
     lstm_units: int
     tagger_dropout: float
 
-    # None that a checkpoint has.
+    # A checkpoint has no such head.
     head: ClassVar[str] = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureTaggingTask(TokenClassificationTask):
-    """Token classification whose encoder stays as it is, and is run once.
+    """Token classification on features of a frozen encoder, computed once.
 
-    Only the tagger is trained. The vectors of the words are kept in the
-    folder `features` of the run, which may be deleted afterwards.
+    Only the tagger is trained. The features are stored in the folder `features`
+    of the run, which may be deleted afterwards.
     """
 
     recipe_type: ClassVar[type[FeatureRecipe]] = FeatureRecipe
     config_type: ClassVar[type[TaskConfig]] = FeatureTaggingConfig
-    # An LSTM computes padding too: three times as many words as there are.
+    # An LSTM computes padding too: without buckets, three times the words.
     bucket_by_length: ClassVar[bool] = True
     extra_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
 
     def configure(
         self, recipe: TagRecipe, examples: TaggedWords
     ) -> FeatureTaggingConfig:
-        """The config of a tagger that learns the tags of these words."""
+        """Returns the config of a tagger that is trained on these tags."""
         assert isinstance(recipe, FeatureRecipe)
         return FeatureTaggingConfig(
             **dataclasses.asdict(super().configure(recipe, examples)),
@@ -427,7 +433,7 @@ class FeatureTaggingTask(TokenClassificationTask):
         labelled: bool = False,
         run: RunSplit | None = None,
     ) -> "WordRows":
-        """The sentences as rows of vectors, which are computed later.
+        """Encodes sentences as rows of features, which are computed later.
 
         Raises:
           UserError: the encoder has too few layers.
@@ -464,25 +470,24 @@ class FeatureTaggingTask(TokenClassificationTask):
         config: TokenClassificationConfig,
         unpadded: bool = True,
     ) -> "TaskModel":
-        """See `FeatureTagger` and `bilstm_tagger`."""
+        """Builds a `FeatureTagger` with a `bilstm_tagger`."""
         from bert_tf.families.token_classification.features import (
             FeatureTagger,
             bilstm_tagger,
             layers_of,
         )
 
-        # Its shapes are static where its batches have them.
+        # Its shapes are static if those of its batches are.
         del unpadded
         assert isinstance(config, FeatureTaggingConfig)
-        layers = layers_of(config.features, encoder.config.num_hidden_layers)
+        features = config.features
         network = bilstm_tagger(
-            num_layers=len(layers),
-            hidden_size=encoder.config.hidden_size,
-            num_classes=len(config.labels),
-            weighted=config.features
-            in (WEIGHTED_SUM_LAST_FOUR, WEIGHTED_SUM_ALL),
-            units=config.lstm_units,
-            dropout=config.tagger_dropout,
-            dtype=encoder.dtype_policy,
+            len(layers_of(features, encoder.config.num_hidden_layers)),
+            encoder.config.hidden_size,
+            len(config.labels),
+            features in (WEIGHTED_SUM_LAST_FOUR, WEIGHTED_SUM_ALL),
+            config.lstm_units,
+            config.tagger_dropout,
+            encoder.dtype_policy,
         )
         return FeatureTagger(network, "feature_tagger", encoder)

@@ -1,9 +1,9 @@
-"""The words of files as rows for training and evaluation, and the loss.
+"""Rows of tagged words for training and evaluation, and the loss.
 
 Devlin et al. 2019, section 5.3: the first sub-token of a word represents it,
-and a sentence is shown with as much of its document as there is room for. A
-row is a window on the document around one sentence, whose words it predicts;
-see `word_windows`. The loss is that of the words.
+and the row of a sentence is filled up with the surrounding document. A row is a
+window around one sentence and predicts the tags of its words; see
+`word_windows`.
 """
 
 import dataclasses
@@ -40,8 +40,7 @@ class WordRows(RowsAround):
       rows: R rows, of token ids or of vectors.
       row: int64 [W], the row that predicts each word, ascending.
       position: int64 [W], the position of the word in that row.
-      tags: int32 [W], the tag of each word, which the batches then contain;
-        None for the inputs only.
+      tags: int32 [W], targets of the batches; None for inputs only.
     """
 
     rows: Rows
@@ -56,7 +55,7 @@ class WordRows(RowsAround):
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What decides every batch, for digests."""
+        """What determines every batch, for digests."""
         tags = () if self.tags is None else (self.tags,)
         position = self.position.astype(np.int32)
         return *self.rows.arrays, position, self.word_starts, *tags
@@ -64,14 +63,14 @@ class WordRows(RowsAround):
     def words(
         self, chosen: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The words that some rows predict.
+        """Returns the words that a batch of rows predicts.
 
         Args:
-          chosen: whole numbers [B], rows by number.
+          chosen: integers [B], the numbers of the rows.
 
         Returns:
-          For each word its row in the batch, its position in the row and its
-          number, each int32 [words].
+          The row in the batch, the position in the row, and the number of each
+          word, int32 [words].
         """
         starts = self.word_starts.astype(np.int32)
         row, number = ragged_range(tf.gather(np.diff(starts), chosen))
@@ -82,31 +81,31 @@ class WordRows(RowsAround):
     def batch(
         self, chosen: tf.Tensor, width: tf.Tensor | int = 0
     ) -> dict[str, tf.Tensor]:
-        """The inputs of some rows and, with `tags`, the targets.
+        """Makes a batch of some rows, with targets if there are `tags`.
 
         These are tag_ids, int32 [B, S], and tag_weights, float32 [B, S], 1 at
-        the positions of the words predicted and else 0.
+        predicted words and 0 elsewhere.
         """
         batch = self.rows.batch(chosen, width)
         if self.tags is not None:
             row, position, word = self.words(chosen)
-            places = tf.stack([row, position], 1)
+            indices = tf.stack([row, position], 1)
             shape = tf.shape(batch[INPUT_MASK.name])
             tags, weights = tf.gather(self.tags, word), tf.ones(tf.shape(word))
-            batch[TAG_IDS] = tf.scatter_nd(places, tags, shape)
-            batch[TAG_WEIGHTS] = tf.scatter_nd(places, weights, shape)
+            batch[TAG_IDS] = tf.scatter_nd(indices, tags, shape)
+            batch[TAG_WEIGHTS] = tf.scatter_nd(indices, weights, shape)
         return batch
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
-        """The logits of every word, float32 [W, C]; see `ExampleRows`."""
+        """Collects the logits of all words, float32 [W, C]."""
         logits = np.zeros((0, 0), np.float32)
         for chosen, outputs in batches:
-            found = outputs["logits"]
+            values = outputs["logits"]
             if not logits.size:
-                size = (len(self.row), found.shape[-1])
+                size = (len(self.row), values.shape[-1])
                 logits = np.full(size, np.nan, np.float32)
             row, position, word = map(np.asarray, self.words(chosen))
-            logits[word] = found[row, position]
+            logits[word] = values[row, position]
         return {"logits": logits}
 
 
@@ -120,60 +119,58 @@ def encode_words(
 
     Args:
       data: W words in N sentences.
-      tokenizer: splits the words into sub-tokens.
-      config: has the length, context and stride of the windows.
+      tokenizer: tokenizer of the model.
+      config: length, context and stride of the windows.
       tags: see `WordRows`.
     """
     tokens = word_tokens(data.words, tokenizer)
     room = config.max_seq_length - tokenizer.packing.num_special(1)
-    found = word_windows(
-        shown_tokens(data, tokens, config.context, room),
+    windows = word_windows(
+        sentences_in_context(data, tokens, config.context, room),
         tf.cast(tokens.row_starts(), tf.int32),
         sentence_of_words(data.sentence_starts),
         room,
         config.doc_stride,
     )
+    texts, packing = windows.texts, tokenizer.packing
     return WordRows(
-        rows=pack_rows(
-            found.texts, None, tokenizer.packing, found.sentence, len(data)
-        ),
-        row=found.row.numpy(),
-        position=found.place.numpy() + len(tokenizer.packing.begin),
+        rows=pack_rows(texts, None, packing, windows.sentence, len(data)),
+        row=windows.row.numpy(),
+        position=windows.position.numpy() + len(packing.begin),
         tags=tags,
     )
 
 
 def word_tokens(words: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
-    """The sub-tokens of W words, int32 [W, tokens].
+    """Returns the sub-tokens of W words, int32 [W, tokens].
 
-    A word of which nothing is left, such as a control character, is [UNK], or
-    a [MASK] where the tokenizer has none.
+    A word that normalisation removes, such as a control character, is [UNK], or
+    [MASK] if the tokenizer has no [UNK].
     """
     distinct, number = tf.unique(tf.constant(words))
     ids = tokenizer.tokenize(distinct)
     is_empty = tf.cast(ids.row_lengths() == 0, tf.int64)
     vocabulary = tokenizer.vocabulary
-    no_word = (vocabulary.unk_id, vocabulary.blank_id)[vocabulary.unk_id < 0]
-    unknown = tf.fill([tf.reduce_sum(is_empty)], no_word)
+    unk_id = (vocabulary.unk_id, vocabulary.blank_id)[vocabulary.unk_id < 0]
+    unknown = tf.fill([tf.reduce_sum(is_empty)], unk_id)
     unknown = tf.RaggedTensor.from_row_lengths(unknown, is_empty)
     return tf.gather(tf.concat([ids, unknown], 1), number)
 
 
-def shown_tokens(
+def sentences_in_context(
     data: "TaggedWords", tokens: tf.RaggedTensor, context: str, room: int
 ) -> TokenIds:
-    """The sub-tokens that are shown for each of N sentences.
+    """Returns each of N sentences as a range of sub-tokens with its context.
 
-    A sentence is shown between equally many sub-tokens of those before and
-    after it; where one side has fewer, the other has more. For a sentence
-    that is longer than a window they are more than the room of one.
+    The context has equally many sub-tokens on both sides; where one side has
+    fewer, the other has more. A sentence longer than a window has half a window
+    of context on each side, so that its outer words have context too.
 
     Args:
       data: W words in N sentences.
-      tokens: those of the words, int32 [W, tokens].
-      context: "document" shows what is before and after a sentence in its
-        document, "sentence" only the sentence.
-      room: how many a window shows.
+      tokens: sub-tokens of the words, int32 [W, tokens].
+      context: "document", or "sentence" for no context.
+      room: tokens of a window.
     """
     splits = tf.cast(tokens.row_splits, tf.int32)
     bounds = tf.gather(splits, data.sentence_starts)
@@ -186,21 +183,19 @@ def shown_tokens(
     after = tf.gather(documents, document + 1) - end
     spare = room - (end - first)
     is_long = spare < 0
-    # The words at the ends of a long sentence are shown in context too.
     half = tf.where(is_long, room, spare) // 2
     left = tf.minimum(before, half)
     right = tf.minimum(after, tf.where(is_long, half, spare - left))
     left = tf.where(is_long, left, tf.minimum(before, spare - right))
-    return TokenIds(
-        tokens.flat_values, first - left, end - first + left + right
-    )
+    count = end - first + left + right
+    return TokenIds(tokens.flat_values, first - left, count)
 
 
 class TagObjective(WeightedMean):
-    """Cross-entropy of the first sub-token of every word.
+    """Cross-entropy of the tags at the first sub-token of every word.
 
     Devlin et al. 2019, section 5.3: a softmax over the tags, no CRF. All words
-    have the same weight, whatever the length of their sentence.
+    have the same weight.
     """
 
     weights_name: ClassVar[str] = TAG_WEIGHTS
@@ -219,8 +214,8 @@ class TagObjective(WeightedMean):
         nll = ops.sparse_categorical_crossentropy(
             tags, logits, from_logits=True
         )
-        guesses = ops.argmax(logits, axis=-1)
-        correct = ops.equal(guesses, ops.cast(tags, guesses.dtype))
+        predicted = ops.argmax(logits, axis=-1)
+        correct = ops.equal(predicted, ops.cast(tags, predicted.dtype))
         accuracy = weighted(ops.cast(correct, "float32"), weights)
         return {LOSS: ops.sum(nll * weights)}, {"accuracy": accuracy}
 
@@ -232,7 +227,6 @@ class TagObjective(WeightedMean):
         temperature: float,
     ) -> Any:
         """Sums the divergence of logits [B, S, C] from a teacher's."""
-        loss = self.divergence(
-            outputs["logits"], teacher["logits"], temperature
-        )
+        own, targets = outputs["logits"], teacher["logits"]
+        loss = self.divergence(own, targets, temperature)
         return ops.sum(loss * batch[TAG_WEIGHTS])

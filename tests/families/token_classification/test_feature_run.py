@@ -1,6 +1,7 @@
 """Taggers on features of a frozen encoder: which ones, cached, trained."""
 
 import dataclasses
+import functools
 import json
 
 import keras
@@ -10,7 +11,6 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint, read_arrays
 from bert_tf.encoders import BertEncoder
-from bert_tf.errors import UserError
 from bert_tf.families.model_folder import load_model
 from bert_tf.families.recipe import FEATURES
 from bert_tf.families.task import RunSplit
@@ -28,7 +28,6 @@ from bert_tf.families.token_classification.windows import (
     TagObjective,
     encode_words,
 )
-from bert_tf.finetuning.run import run_finetuning
 from bert_tf.training.sentinel import (
     first_non_finite,
     forward_tensors,
@@ -38,15 +37,7 @@ from tests.as_numpy import as_numpy
 from tests.contracts.task_cases import CASES, model_folder
 from tests.finetuning.sentence_runs import tokenizer
 from tests.model_helpers import fill, numpy
-
-SETTINGS = {
-    "learning_rate": 2e-2,
-    "lstm_units": 12,
-    "tagger_dropout": 0.1,
-    "num_train_epochs": 6.0,
-    "save_checkpoints_steps": 1000,
-}
-CASE = dataclasses.replace(CASES["features"], settings=SETTINGS)
+from tests.user_errors import error_of
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +48,7 @@ def start(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(start, tmp_path_factory):
-    return CASE.make(tmp_path_factory.mktemp("files"), start)
-
-
-@pytest.fixture(scope="module")
-def finished(made, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs") / "whole"
-    modes = ["train", "eval", "predict"]
-    return folder, run_finetuning(*made, folder, modes)
+    return CASES["features"].make(tmp_path_factory.mktemp("files"), start)
 
 
 def encoded(words, length):
@@ -72,25 +56,16 @@ def encoded(words, length):
     return encode_words(words, tokenizer(), config)
 
 
-def rows_of(start, tmp_path, features, words):
-    checkpoint = load_checkpoint(start)
-    layers = layers_of(features, checkpoint.config.num_hidden_layers)
+def rows_of(start, tmp_path, layers, words):
     return FeatureRows(
         windows=encoded(words, 32),
-        checkpoint=checkpoint,
+        checkpoint=load_checkpoint(start),
         layers=layers,
         precision="float32",
         batch_size=3,
         folder=tmp_path / "features",
         split="dev",
     )
-
-
-def error_of(call, *arguments):
-    with pytest.raises(UserError) as caught:
-        call(*arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_layers():
@@ -102,35 +77,20 @@ def test_layers():
         (9, 10, 11, 12),
         tuple(range(1, 13)),
     ]
-    for features in ("concat_last_four", "weighted_sum_last_four"):
-        line = error_of(layers_of, features, 3)
-        assert line.startswith(f"features={features}: the encoder has 3 layers")
-    assert "too few" in error_of(layers_of, "second_to_last", 1)
+    for features, count in (
+        ("concat_last_four", 3),
+        ("weighted_sum_last_four", 3),
+        ("second_to_last", 1),
+    ):
+        line = error_of(layers_of, features, count)
+        assert line.startswith(f"features={features}: the encoder has {count}")
     assert layers_of("weighted_sum_all", 1) == (1,)
 
 
-@pytest.mark.slow
-def test_a_tagger_to_start_from_is_not_read(finished, made, tmp_path, capsys):
-    (folder, _), (task, recipe) = finished, made
-    initial = load_checkpoint(folder)
-    words = task.load("train", recipe)
-    config = task.configure(recipe, words)
-    for init_from, labelled, logged in (
-        (folder, True, True),
-        (folder, False, False),
-        (recipe.init_from, True, False),
-    ):
-        again = dataclasses.replace(recipe, init_from=str(init_from))
-        run = RunSplit("x", initial, again, tmp_path)
-        task.encode(words, tokenizer(), config, labelled, run)
-        assert ("its tagger is not read" in capsys.readouterr().err) is logged
-
-
-def test_vectors_are_those_of_first_sub_tokens(start, made, tmp_path):
+def test_features_are_those_of_first_sub_tokens(start, made, tmp_path):
     task, recipe = made
     words = task.load("test", recipe)
-    rows = rows_of(start, tmp_path, "last", words)
-    rows = dataclasses.replace(rows, layers=(0, 1, 2, 3, 4))
+    rows = rows_of(start, tmp_path, (0, 1, 2, 3, 4), words)
     encoder = BertEncoder.from_checkpoint(start)
     for chosen in ([2, 0, 7], [5]):
         batch = as_numpy(rows.batch(chosen))
@@ -155,55 +115,52 @@ def test_vectors_are_those_of_first_sub_tokens(start, made, tmp_path):
 
 
 def changed(rows, name, factor):
-    """Rows of an encoder of which one array is another."""
+    """Rows of an encoder with one array scaled."""
     arrays = dict(rows.checkpoint.arrays)
     arrays[name] = arrays[name] * factor
     checkpoint = dataclasses.replace(rows.checkpoint, arrays=arrays)
     return dataclasses.replace(rows, checkpoint=checkpoint)
 
 
-def test_vectors_are_computed_once(start, made, tmp_path, monkeypatch):
+def test_features_are_computed_once(start, made, tmp_path, monkeypatch):
     task, recipe = made
     words = task.load("dev", recipe)
-    rows = rows_of(start, tmp_path, "last", words)
-    kept = np.array(rows.vectors)
-    assert kept.dtype == np.float16
+    rows = rows_of(start, tmp_path, (4,), words)
+    stored = np.array(rows.vectors)
+    assert stored.dtype == np.float16
     (path,) = rows.folder.iterdir()
     with monkeypatch.context() as patch:
         patch.setattr(FeatureRows, "write", None)
         again = dataclasses.replace(rows)
-        np.testing.assert_array_equal(again.vectors, kept)
+        np.testing.assert_array_equal(again.vectors, stored)
         assert isinstance(again.vectors, np.memmap)
-    narrow = encoded(words, 16)
     keys = {
         part.key
         for part in (
             rows,
-            rows_of(start, tmp_path, "second_to_last", words),
-            dataclasses.replace(rows, windows=narrow),
+            dataclasses.replace(rows, layers=(3,)),
+            dataclasses.replace(rows, windows=encoded(words, 16)),
             changed(rows, "bert/embeddings/word_embeddings", 0.9),
         )
     }
     assert len(keys) == 4
     assert path.name == f"dev-{rows.key[:16]}.npy"
     path.unlink()
-    broken = "bert/encoder/layer_3/output/LayerNorm/beta"
-    rows = changed(rows, broken, np.nan)
-    assert "what the encoder gives is not finite" in error_of(
-        lambda: rows.vectors
-    )
+    beta = "bert/encoder/layer_3/output/LayerNorm/beta"
+    rows = changed(rows, beta, np.nan)
+    assert "are not finite" in error_of(lambda: rows.vectors)
     assert not list(rows.folder.iterdir())
 
 
-def tagger(weighted=False, layers=3):
-    network = bilstm_tagger(layers, 6, 5, weighted, 4, 0.0)
-    return fill(network, seed=2, scale=0.5)
+@functools.cache
+def tagger(weighted):
+    return fill(bilstm_tagger(3, 6, 5, weighted, 4, 0.0), seed=2, scale=0.5)
 
 
-def vectors(rows=2, words=5, layers=3):
+def vectors():
     random = np.random.default_rng(6)
-    features = random.normal(size=(rows, words, layers, 6)).astype("float32")
-    mask = np.ones((rows, words), np.int32)
+    features = random.normal(size=(2, 5, 3, 6)).astype("float32")
+    mask = np.ones((2, 5), np.int32)
     return {"word_features": features, "input_mask": mask}
 
 
@@ -224,7 +181,7 @@ def test_padding_changes_nothing_and_both_sides_count(weighted):
         changed = {k: v.copy() for k, v in batch.items()}
         changed["word_features"][0, word] += 1.0
         moved = np.abs(numpy(network(changed)) - plain).max(axis=-1)
-        # The first word tells of the last, and the last of the first.
+        # The first word affects the last, and the last the first.
         assert (moved[0] > 1e-6).all()
         assert not moved[1].any()
 
@@ -241,7 +198,8 @@ def test_a_weighted_sum_is_by_softmax():
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(network(batch)[..., 0])
     assert np.abs(numpy(tape.gradient(loss, mix.scores.value))).min() > 0
-    fresh = bilstm_tagger(3, 6, 5, True, 4, 0.0).get_layer("layer_mix")
+    fresh = type(mix)()
+    fresh.build((None, None, 3, 6))
     np.testing.assert_array_equal(numpy(fresh.scores), 0.0)
 
 
@@ -253,71 +211,74 @@ def test_the_tagger_has_the_papers_form():
         assert shapes[part.format(0, side)] == (4 * 768, 4 * 768)
         assert shapes[part.format(1, side)] == (2 * 768, 4 * 768)
     assert shapes["tags/kernel"] == (2 * 768, 9)
-    rates = [
-        layer.rate
-        for layer in network.layers
-        if isinstance(layer, keras.layers.Dropout)
-    ]
-    assert rates == [0.5, 0.5, 0.5]
+    layers = network.layers
+    dropout = [x.rate for x in layers if isinstance(x, keras.layers.Dropout)]
+    assert dropout == [0.5, 0.5, 0.5]
+    from tasks.conll2003_features import TASK as PAPERS
+
+    assert len(PAPERS.paper["f1"]) == len(FEATURES)
+    recipe = PAPERS.recipe_type.from_dict(PAPERS.defaults, "test")
+    assert (recipe.lstm_units, recipe.features) == (768, "concat_last_four")
 
 
-def test_a_finished_run(finished, start):
-    folder, done = finished
-    results = done["train"]
-    assert results["dev"]["dev"]["f1"] > 0.8
-    assert done["eval"]["test"] == pytest.approx(results["dev"]["test"])
+@pytest.mark.slow
+def test_a_finished_run(finish_case, capsys):
+    run = finish_case("features")
+    folder, task, results = run.folder, run.task, run.done["train"]
+    assert run.done["eval"]["test"] == pytest.approx(results["dev"]["test"])
     facts = json.loads((folder / "task.json").read_text())
-    assert facts["features"] == "concat_last_four"
-    assert facts["lstm_units"] == 12
-    # The encoder is as it was, the tagger beside it.
-    before = load_checkpoint(start).arrays
+    assert (facts["features"], facts["lstm_units"]) == ("last", 12)
+    # The encoder is unchanged, and a separate file has the tagger.
+    before = load_checkpoint(run.recipe.init_from).arrays
     after = read_arrays(folder / "bert_model.safetensors")
     assert after.keys() == before.keys()
     for name, array in after.items():
         np.testing.assert_array_equal(array, before[name])
-    trained = read_arrays(folder / "tagger.safetensors")
-    assert trained["tags/kernel"].shape == (24, 5)
     assert (folder / "last" / "tagger.safetensors").is_file()
-    # It never computed anything twice.
+    # Every split was computed once.
     names = [path.name.split("-")[0] for path in folder.glob("features/*")]
     assert sorted(names) == ["dev", "test", "train"]
-
-
-def test_a_loaded_tagger_is_the_same(finished, made):
-    (folder, _), (task, _) = finished, made
-    model, _, facts = load_model(folder, task)
+    # A loaded tagger is the same, as is one from a Keras config.
+    model, tokens, config = load_model(folder, task)
     assert isinstance(model, FeatureTagger)
-    random = np.random.default_rng(1)
-    batch = {
-        "word_features": random.normal(size=(2, 5, 4, 16)).astype("float32"),
-        "input_mask": np.ones((2, 5), np.int32),
-    }
-    for name, array in read_arrays(folder / "tagger.safetensors").items():
-        found = {w.path: w for w in model.network.weights}[name]
-        np.testing.assert_array_equal(numpy(found), array)
+    trained = read_arrays(folder / "tagger.safetensors")
+    weights = {w.path: numpy(w) for w in model.network.weights}
+    assert trained.keys() == weights.keys()
+    for name, array in trained.items():
+        np.testing.assert_array_equal(weights[name], array)
     again = FeatureTagger.from_config(model.get_config())
     again.set_weights(model.get_weights())
+    batch = vectors()
+    batch["word_features"] = np.resize(batch["word_features"], (2, 5, 1, 16))
     np.testing.assert_array_equal(
         numpy(again(batch)["logits"]), numpy(model(batch)["logits"])
     )
     assert len(model.trainable_variables) == 2 * 2 * 3 + 2
-    other = dataclasses.replace(facts, lstm_units=7)
-    wrong = task.build(model.encoder, other)
+    wrong = task.build(model.encoder, dataclasses.replace(config, lstm_units=7))
     line = error_of(wrong.load_beside, folder)
     assert line.startswith(f"{folder / 'tagger.safetensors'}: ")
     assert line.endswith("it is of another model.")
+    # A tagger to start from is not read, which a notice says.
+    initial = load_checkpoint(folder)
+    words = task.load("train", run.recipe)
+    for init_from, labelled, logged in (
+        (folder, True, True),
+        (folder, False, False),
+        (run.recipe.init_from, True, False),
+    ):
+        recipe = dataclasses.replace(run.recipe, init_from=str(init_from))
+        split = RunSplit("x", initial, recipe, folder)
+        task.encode(words, tokens, config, labelled, split)
+        assert ("its tagger is not read" in capsys.readouterr().err) is logged
 
 
 def test_the_search_for_a_bad_number_needs_no_token_ids(start, made):
-    model = made[0].build(
-        BertEncoder.from_checkpoint(start),
-        FeatureTaggingConfig(
-            "names", tuple("OABCD"), 32, "document", 0, "last", 3, 0
-        ),
+    config = FeatureTaggingConfig(
+        "names", tuple("OABCD"), 32, "document", 0, "last", 3, 0
     )
-    batch = vectors(layers=1)
-    batch["word_features"] = np.repeat(batch["word_features"], 3, axis=3)
-    batch["word_features"] = batch["word_features"][..., :16]
+    model = made[0].build(BertEncoder.from_checkpoint(start), config)
+    batch = vectors()
+    batch["word_features"] = np.resize(batch["word_features"], (2, 5, 1, 16))
     batch["tag_ids"] = batch["input_mask"] * 2
     batch["tag_weights"] = batch["input_mask"].astype("float32")
     assert ids_outside(batch, {"input_ids": 3}) is None
@@ -328,21 +289,3 @@ def test_the_search_for_a_bad_number_needs_no_token_ids(start, made):
     batch["word_features"][1, 2] = np.nan
     named = forward_tensors(model, TagObjective(), batch)
     assert first_non_finite(named).startswith("logits (")
-
-
-def test_too_few_layers_are_refused_before_training(made, tmp_path):
-    task, recipe = made
-    shallow = model_folder(tmp_path / "model", num_hidden_layers=2)
-    settings = [f"init_from={shallow}", "features=concat_last_four"]
-    recipe, folder = recipe.override(settings), tmp_path / "out"
-    line = error_of(run_finetuning, task, recipe, folder, ["train"])
-    assert line.startswith("features=concat_last_four: the encoder has 2")
-    assert not folder.exists()
-
-
-def test_the_paper_names_all_choices():
-    from tasks.conll2003_features import TASK as PAPERS
-
-    assert len(PAPERS.paper["f1"]) == len(FEATURES)
-    recipe = PAPERS.recipe_type.from_dict(PAPERS.defaults, "test")
-    assert (recipe.lstm_units, recipe.features) == (768, "concat_last_four")

@@ -1,4 +1,4 @@
-"""Served taggers: words, windows, entities."""
+"""Taggers that take text: words, windows, entities."""
 
 import itertools
 import re
@@ -8,12 +8,14 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.families.token_classification.answers import (
-    tagged_entities,
-)
+from bert_tf.families.token_classification.answers import tagged_entities
 from bert_tf.families.token_classification.conll_files import read_conll
-from bert_tf.families.token_classification.entities import entities
+from bert_tf.families.token_classification.entities import (
+    entities,
+    tag_table,
+)
 from bert_tf.families.words import WordFinder
+from tests.as_numpy import as_numpy
 from tests.inference import serving_models as models
 
 
@@ -61,9 +63,9 @@ def test_words_of_several_texts():
     assert [len(words) for words in found] == [2, 1, 0, 2, 1, 1, 2, 1]
 
 
-def served_entities(function, texts):
-    """The entities as tuples, with what fills up checked."""
-    answers = models.ask(function, text=texts)
+def served_entities(served, texts):
+    """The entities as tuples; checks the padding."""
+    answers = as_numpy(served.answers(tf.constant(texts)))
     names = ("entities", "labels", "starts", "ends", "scores")
     found = []
     for row, count in enumerate(answers["count"]):
@@ -84,6 +86,7 @@ def served_entities(function, texts):
 
 
 @pytest.mark.parametrize("stride", [0, 5, 100])
+@pytest.mark.usefixtures("eagerly")
 def test_the_window_with_most_context_answers(stride):
     """The tag tells how much context the window shows to the nearer side."""
     labels = [*map(str, range(12))]
@@ -100,7 +103,7 @@ def test_the_window_with_most_context_answers(stride):
     texts = [
         " ".join("ab" * (count // 2) + "a" * (count % 2)) for count in counts
     ]
-    found = served_entities(served.signatures()["serving_default"], texts)
+    found = served_entities(served, texts)
     step, probability = min(stride or 12, 24), 1 / (1 + 11 * np.exp(-9))
     for entities_of_text, count in zip(found, counts, strict=True):
         offsets = [*range(0, max(count - 24, 0), step), max(count - 24, 0)]
@@ -126,9 +129,9 @@ def test_scores_are_mean_probabilities():
     """Of the tags of the words, by hand."""
     logits = np.log(np.float32([[1, 7, 2], [3, 1, 6], [8, 1, 1], [2, 5, 3]]))
     sentence = np.array([0, 0, 0, 1])
-    found = tagged_entities(logits, sentence, ["O", "B-X", "I-X"])
-    assert [x.numpy().tolist() for x in found[:3]] == [[0, 0], [0, 3], [1, 3]]
-    np.testing.assert_allclose(found.score, [0.65, 0.5], atol=1e-6)
+    *found, scores = tagged_entities(logits, sentence, ["O", "B-X", "I-X"])
+    assert [x.numpy().tolist() for x in found] == [[0, 0], [0, 3], [1, 3]]
+    np.testing.assert_allclose(scores, [0.65, 0.5], atol=1e-6)
     nothing = tagged_entities(logits[:0], sentence[:0], ["O", "X", "Y"])
     assert [len(x) for x in nothing] == [0, 0, 0, 0]
 
@@ -142,40 +145,17 @@ def test_scores_are_mean_probabilities():
     ],
 )
 def test_entities_of_every_scheme(labels):
+    """Those of logits are those of the tags in files."""
     labels = labels.split()
-    random = np.random.default_rng(2)
-    model = bert_tf.bert_token_classifier(models.new_encoder(), len(labels))
-    served = models.tag_model(model, labels, 80)
-    letters = dict(zip("abcdefgh", range(8), strict=True))
-    ids = {models.TOKENS.index(letter): k for letter, k in letters.items()}
-    table = np.zeros((len(models.TOKENS), 8), np.float32)
-    for number, label in ids.items():
-        table[number, label] = 9
-
-    served.forward = lambda inputs: tf.gather(table, inputs["input_ids"])
-    texts = [" ".join(random.choice(list("abcdefgh"), 30)) for _ in range(40)]
-    tags = [labels[letters[letter]] for t in texts for letter in t.split()]
-    starts = np.arange(0, 40 * 30 + 1, 30)
-    expected = [[] for _ in texts]
-    for kind, first, last in entities(tags, starts):
-        expected[first // 30].append(
-            (kind, 2 * (first % 30), 2 * (last % 30) + 1)
-        )
-    found = served_entities(served.signatures()["serving_default"], texts)
-    assert [[e[1:4] for e in row] for row in found] == expected
-
-
-def test_odd_texts():
-    function = models.KINDS["tags"]().signatures()["serving_default"]
-    texts = [b"", b"\xff the \xf0\x9f ferry", b"\x00\x01", b"a" * 5000]
-    found = models.ask(function, text=texts)
-    assert found["count"][0] == found["count"][2] == 0
-    given = texts[1].decode(errors="replace")
-    for k in range(found["count"][1]):
-        begin, end = found["starts"][1, k], found["ends"][1, k]
-        assert given[begin:end] == found["entities"][1, k].decode()
-    nobody = models.ask(function, text=["", ""])
-    assert nobody["entities"].shape == (2, 0)
+    tags = np.random.default_rng(2).integers(8, size=1200)
+    starts = np.arange(0, 1201, 30)
+    sentence = np.repeat(np.arange(40), 30)
+    kind, first, last, _ = as_numpy(
+        tagged_entities(np.eye(8, dtype="float32")[tags], sentence, labels)
+    )
+    kinds = tag_table(labels).kinds
+    found = [*zip([kinds[k] for k in kind], first, last, strict=True)]
+    assert found == entities([labels[tag] for tag in tags], starts)
 
 
 def test_words_of_conll2003(shared_data):

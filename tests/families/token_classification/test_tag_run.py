@@ -1,99 +1,209 @@
-"""What trainings of taggers promise beside the contract of all tasks."""
+"""What taggers are trained for, and what their runs promise besides others."""
 
 import dataclasses
-import json
-import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.checkpoints import TOKEN_CLASSIFIER, load_checkpoint
-from bert_tf.errors import UserError
-from bert_tf.families.recipe import TagRecipe, UserTagRecipe
-from bert_tf.families.token_classification.conll_files import read_conll
-from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.setup import prepare_training
-from tests.contracts.task_cases import (
-    BAD,
-    CASES,
-    FILLER,
-    GOOD,
-    NUM_DEV,
-    NUM_TEST,
-    NUM_TRAIN,
-    model_folder,
-    write_tags,
+from bert_tf.families.recipe import TagRecipe
+from bert_tf.families.task import Answered, Split
+from bert_tf.families.token_classification.conll_files import (
+    TaggedWords,
+    read_conll,
+    split_off_documents,
 )
+from bert_tf.families.token_classification.task import TagPredictions
+from bert_tf.families.token_classification.windows import TagObjective
+from bert_tf.finetuning.setup import prepare_training
+from bert_tf.text.tokenizer import BertTokenizer
+from tests.as_numpy import as_numpy
+from tests.contracts.task_cases import write_tags
 from tests.finetuning.sentence_runs import tokenizer
 from tests.run_folders import answer_lines, weights
+from tests.user_errors import error_of
 from tools.task_files import load_task
 
-CONLL = dataclasses.replace(
-    CASES["features"],
-    task="conll2003",
-    settings={
-        "learning_rate": 2e-2,
-        "num_train_epochs": 4.0,
-        "save_checkpoints_steps": 1000,
-    },
-)
+TASK = load_task("conll2003")
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> types.SimpleNamespace:
-    """A run on files of CoNLL-2003's names, whose test file has tags."""
-    place = tmp_path_factory.mktemp("tags")
-    start = model_folder(place / "model")
-    task, recipe = CONLL.make(place / "files", start)
-    folder = place / "run"
-    done = run_finetuning(task, recipe, folder, ["train", "eval", "predict"])
-    return types.SimpleNamespace(
-        task=task,
-        recipe=recipe,
-        files=place / "files",
-        start=start,
-        folder=folder,
-        done=done,
-    )
+def words_of(tmp_path, text, **settings) -> TaggedWords:
+    path = tmp_path / "words.txt"
+    path.write_text(text)
+    return read_conll(str(path), **settings)
 
 
-def error_of(call, *arguments):
-    with pytest.raises(UserError) as caught:
-        call(*arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def some_words(tmp_path, count, seed) -> TaggedWords:
+    """Sentences, of which four make a document."""
+    write_tags(tmp_path / "some.txt", count, seed, False)
+    return read_conll(str(tmp_path / "some.txt"))
 
 
-def test_the_folder_of_a_finished_run(trained):
-    assert load_checkpoint(trained.folder).labels == LABELS
-    assert json.loads((trained.folder / "task.json").read_text()) == {
-        "task": "conll2003",
-        "labels": list(LABELS),
-        "max_seq_length": 32,
-        "context": "document",
-        "doc_stride": 0,
+def mean_loss(words, logits, config):
+    """The mean loss of a word, whatever is predicted."""
+    predictions = TagPredictions(logits, ["O"] * len(words.words))
+    return TASK.score(Answered(words, predictions, config)).loss
+
+
+def test_only_first_sub_tokens_are_learned_from(tmp_path):
+    words = some_words(tmp_path, 6, 3)
+    config = TASK.configure(TagRecipe(max_seq_length=24), words)
+    rows = TASK.encode(words, tokenizer(), config, labelled=True)
+    batch = as_numpy(rows.batch(np.arange(6)))
+    random = np.random.default_rng(1)
+    shape = (*batch["input_ids"].shape, len(LABELS))
+    logits = tf.constant(random.normal(size=shape).astype("float32"))
+    objective = TagObjective()
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        losses, metrics = objective({"logits": logits}, batch)
+        mean = objective.normalise(losses, objective.loss_weights(batch))
+    gradient = tape.gradient(mean["loss"], logits).numpy()
+    touched = np.abs(gradient).max(axis=-1) > 0
+    np.testing.assert_array_equal(touched, batch["tag_weights"] > 0)
+    count = len(words.words)
+    assert touched.sum() == count
+    # Sentences show words of others too, and words have further sub-tokens.
+    assert count < batch["input_mask"].sum() - 2 * 6
+    # Every word counts the same.
+    chosen = logits.numpy()[touched].astype(np.float64)
+    gold = batch["tag_ids"][touched]
+    total = np.log(np.exp(chosen).sum(axis=-1))
+    expected = np.mean(total - chosen[np.arange(count), gold])
+    assert float(mean["loss"]) == pytest.approx(expected, rel=1e-5)
+    right, weight = metrics["accuracy"]
+    assert (right, weight) == (np.sum(chosen.argmax(axis=-1) == gold), count)
+    # The same loss as over the words of a split.
+    logits = logits.numpy()[touched]
+    assert mean_loss(words, logits, config) == pytest.approx(expected)
+    # A tag that the model lacks has no loss.
+    words.tags[-1] = "B-ORG"
+    words = dataclasses.replace(words)
+    others = total - chosen[np.arange(count), gold]
+    found = mean_loss(words, logits, config)
+    assert found == pytest.approx(others[:-1].mean())
+    strange = words_of(tmp_path, "b B-ORG\n")
+    assert mean_loss(strange, logits[:1], config) is None
+    line = error_of(TASK.encode, words, tokenizer(), config, labelled=True)
+    assert line.startswith(f"{words.path}: has the tag 'B-ORG', which is none")
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        ("a PER\nb PER\nc LOC\n\nd O\n", "PER PER LOC LOC"),
+        ("a B-PER\nb I-PER\nc B-LOC\n\nd O\n", "B-PER I-PER B-LOC B-LOC"),
+        ("a B-PER\nb E-PER\nc S-LOC\n\nd O\n", "B-PER E-PER S-LOC S-LOC"),
+        # A file without tags has no form to follow.
+        ("a\nb\nc\n\nd\n", "PER PER LOC LOC"),
+    ],
+)
+def test_labels_without_prefixes(tmp_path, text, answers):
+    """A model of such labels answers in the form of any file."""
+    train = words_of(tmp_path, "a PER\nb PER\nc LOC\n\nd O\n")
+    config = TASK.configure(TagRecipe(max_seq_length=24), train)
+    assert config.labels == ("O", "LOC", "PER")
+    has_tags = " " in text
+    words = words_of(tmp_path, text, tagged=has_tags)
+    logits = np.eye(3, dtype="float32")[[2, 2, 1, 1]] * 9
+    split = Split(words, None)
+    found = TASK.decode({"logits": logits}, split, tokenizer(), config)
+    assert found.tags == answers.split()
+    if has_tags:
+        score = TASK.score(Answered(words, found, config))
+        assert score.values["accuracy"] == 3 / 4
+        assert score.values["f1"] == 4 / 5
+        # Of three words next to nothing, of one that misses by 9.
+        assert score.loss == pytest.approx(9 / 4, abs=1e-3)
+        labels = TASK.encode(words, tokenizer(), config, labelled=True).tags
+        assert labels.tolist() == [2, 2, 1, 0]
+        # All words are PER: one entity of three words, in the file's form.
+        expected = 1 / 4 if "E-" in text else 2 / 4
+        assert TASK.baseline(train, words)["accuracy"] == expected
+
+
+def test_what_the_doctor_finds(tmp_path):
+    for name, count in (("eng.train", 20), ("eng.testa", 3)):
+        write_tags(tmp_path / name, count, 0, False)
+    dev = (tmp_path / "eng.testa").read_text().replace("LOC", "ORG")
+    long = "".join(f"Good{number}\u200b N I-NP O\n" for number in range(60))
+    (tmp_path / "eng.testa").write_text(f"{dev}\n{long}")
+    recipe = TagRecipe(data_dir=str(tmp_path), max_seq_length=32)
+    splits = {k: TASK.load(k, recipe) for k in ("train", "dev")}
+    found = TASK.examine(recipe, tokenizer(), splits)
+    numbers, lines = found.numbers, "\n".join(found.lines)
+    train, part = (numbers["splits"][k] for k in splits)
+    assert train["sentences"] == train["document_marks"] * 4 == 20
+    assert part["sentences"] == 4
+    assert part["words_per_sentence"]["100"] == 60
+    assert (part["long_sentences"], train["long_sentences"]) == (1, 0)
+    assert part["windows_of_long_sentences"] >= 60 // 30
+    # good60 is no word of the vocabulary.
+    assert part["unknown"] >= 60
+    assert part["suspicious"]["invisible"]["words"] == 60
+    assert numbers["types_not_in_train"]["dev"] == {
+        "ORG": part["entities"]["ORG"]
     }
-    results = trained.done["train"]
-    counts = {"train": NUM_TRAIN, "dev": NUM_DEV, "test": NUM_TEST}
-    assert results["examples"] == counts
-    assert results["doctor"]["splits"]["train"]["sentences"] == NUM_TRAIN
-    assert results["majority"]["dev"]["f1"] == 0.0
-    assert 0.2 < results["majority"]["dev"]["accuracy"] < 0.9
-    for split, name in (("dev", "eng.testa"), ("test", "eng.testb")):
-        assert results["dev"][split]["f1"] > 0.95
-        scores = trained.done["eval"][split]
-        assert scores == pytest.approx(results["dev"][split])
-        path = str(trained.folder / f"predictions_{split}.txt")
-        gold = str(trained.files / name)
-        scored = trained.task.score_file(TagRecipe(), gold, path)
-        assert {k: scored[k] for k in scores} == pytest.approx(scores)
+    shared = numbers["in_train"]["dev"]
+    assert shared["sentences"] == 3
+    assert shared["with_other_tags"] >= 1
+    assert shared["first"] == [3, 3]
+    assert "(not in train)" in lines
+    assert "sentences longer than 32 tokens: 1, read in " in lines
+    assert "3 sentences, 75.0 %" in lines
 
 
-def test_dev_predictions_hold_every_sentence(trained):
-    dev = read_conll(str(trained.files / "eng.testa"))
-    words = read_conll(str(trained.folder / "predictions_dev.txt"))
-    assert answer_lines(trained.folder) == [
+@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize("word", ["Good", "good"])
+def test_case_of_words_and_of_the_vocabulary(tmp_path, lower_case, word):
+    words = words_of(tmp_path, f"{word} B-PER\na O\n")
+    tokens = [*tokenizer().vocabulary.tokens, "Good"]
+    tokens = BertTokenizer(tokens, lower_case)
+    found = TASK.examine(TagRecipe(), tokens, {"train": words})
+    remarks = "".join(x for x in found.lines if "remark" in x)
+    uncased, cased = (f"the model is {x}cased" in remarks for x in ("un", ""))
+    assert uncased == (lower_case and word == "Good")
+    assert cased == (not lower_case and word == "good")
+
+
+def test_documents_are_split_whole(tmp_path):
+    words = some_words(tmp_path, 40, 7)
+    train, dev = split_off_documents(words, 0.2, 5)
+    assert (len(train), len(dev)) == (32, 8)
+    both = sorted([*train.rows.tolist(), *dev.rows.tolist()])
+    assert both == words.rows.tolist()
+    place = {row: number for number, row in enumerate(words.rows.tolist())}
+    for part in (train, dev):
+        assert part.document_starts.tolist() == [*range(0, len(part) + 1, 4)]
+        numbers = [place[row] for row in part.rows.tolist()]
+        assert part.words == [words.words[number] for number in numbers]
+        assert part.tags == [words.tags[number] for number in numbers]
+        # Sentences are those of the file.
+        assert set(part.rows[part.sentence_starts[:-1]]) <= set(
+            words.rows[words.sentence_starts[:-1]]
+        )
+    # Documents of the same words stay on one side.
+    text = "a O\n\nb B-PER\n\n" * 10 + "c O\n\n"
+    train, dev = split_off_documents(words_of(tmp_path, text), 0.4, 0)
+    assert not set(train.words) & set(dev.words)
+    # Of a single document, the end is split off.
+    text = "".join(f"w{k} O\n\n" for k in range(10))
+    words = words_of(tmp_path, f"-DOCSTART- O\n\n{text}")
+    train, dev = split_off_documents(words, 0.2, 0)
+    assert (len(train), len(dev)) == (8, 2)
+    assert dev.rows[0] > train.rows[-1]
+    words = words_of(tmp_path, "-DOCSTART- O\n\na O\n\n")
+    line = error_of(split_off_documents, words, 0.1, 0)
+    assert "its 1 sentence(s) in 1 document(s) cannot be split" in line
+
+
+def test_dev_predictions_hold_every_sentence(finish_case):
+    run = finish_case("tags")
+    dev = read_conll(str(run.files / "dev.csv"))
+    words = read_conll(str(run.folder / "predictions_dev.txt"))
+    assert answer_lines(run.folder) == [
         {
             "row": dev.rows[part.start],
             "words": dev.words[part],
@@ -105,88 +215,49 @@ def test_dev_predictions_hold_every_sentence(trained):
 
 
 def test_what_no_tag_depends_on_is_neither_trained_nor_missed(
-    trained, tmp_path
+    finish_case, tmp_path
 ):
-    """The pooler: it stays as it was, and no line tells that it is fresh."""
-    whole = load_checkpoint(trained.start)
-    for name, array in weights(trained.folder / "last").items():
+    """The pooler: it stays as it was, and is not reported as fresh."""
+    run = finish_case("tags")
+    whole = load_checkpoint(run.recipe.init_from)
+    for name, array in weights(run.folder / "last").items():
         if name in whole.arrays:
             stays = "pooler" in name
             assert np.array_equal(array, whole.arrays[name]) == stays, name
     without = {n: a for n, a in whole.arrays.items() if "pooler" not in n}
     assert len(without) < len(whole.arrays)
-    task, recipe = trained.task, trained.recipe
+    task = run.task.resolve(run.recipe)
     for arrays, fresh in ((whole.arrays, ()), (without, ("pooler",))):
         initial = dataclasses.replace(whole, arrays=arrays)
-        found = prepare_training(task, recipe, initial, tokenizer(), tmp_path)
+        found = prepare_training(
+            task, run.recipe, initial, tokenizer(), tmp_path
+        )
         assert found.fresh == fresh
 
 
-def test_test_is_left_alone_unless_it_is_to_be_scored(
-    trained, tmp_path, capsys
+def test_a_head_serves_where_the_tags_are_the_same(
+    finish_case, tmp_path, capsys
 ):
-    CONLL.make(tmp_path / "files", "")
-    path = tmp_path / "files" / "eng.testb"
-    path.write_text("no tags\n\nhere either\n")
-    task, recipe = trained.task, trained.recipe
-    settings = [f"init_from={trained.folder}", f"data_dir={path.parent}"]
-    recipe = recipe.override([*settings, "score_test=no"])
-    resolved = task.resolve(recipe)
-    assert resolved.splits(resolved.dev_splits, recipe) == ("dev",)
-    done = run_finetuning(task, recipe, tmp_path / "run", ["eval", "predict"])
-    assert list(done["eval"]) == ["dev"]
-    assert list(done["predict"]) == ["test"]
-    text = (tmp_path / "run" / "predictions_test.txt").read_text()
-    words = [line.split()[0] for line in text.split("\n") if line]
-    assert words == ["no", "here"]
-    path.unlink()
-    recipe = recipe.override(["score_test=yes"])
-    resolved = task.resolve(recipe)
-    assert resolved.splits(resolved.dev_splits, recipe) == ("dev",)
-    assert "eng.testb nor conll2003/test.txt; continuing with dev alone." in (
-        capsys.readouterr().err
-    )
-
-
-def test_no_word_of_a_long_sentence_goes_unpredicted(trained, tmp_path):
-    random = np.random.default_rng(4)
-    words = random.choice([*GOOD, *BAD, *FILLER], 500)
-    kinds = {w: "B-PER" for w in GOOD} | {w: "B-LOC" for w in BAD}
-    (tmp_path / "valid.txt").write_text(
-        "".join(f"{word} {kinds.get(word, 'O')}\n" for word in words)
-    )
-    settings = [f"data_dir={tmp_path}", f"init_from={trained.folder}"]
-    recipe = trained.recipe.override([*settings, "score_test=no"])
-    run_finetuning(trained.task, recipe, tmp_path / "out", ["eval"])
-    found = read_conll(str(tmp_path / "out" / "predictions_dev.txt"))
-    assert found.words == list(words)
-    num_correct = sum(
-        tag[2:] == kinds.get(word, "O")[2:]
-        for tag, word in zip(found.tags, words, strict=True)
-    )
-    # Windows would leave words of the middle without an answer else.
-    assert num_correct > 0.9 * 500
-
-
-def test_a_head_serves_where_the_tags_are_the_same(trained, tmp_path, capsys):
-    CONLL.make(tmp_path, "")
-    settings = [f"init_from={trained.folder}", f"data_dir={tmp_path}"]
-    recipe = trained.recipe.override(settings)
-
-    initial = load_checkpoint(trained.folder)
+    run = finish_case("tags")
+    settings = [f"init_from={run.folder}"]
+    for name in ("train", "dev"):
+        path = tmp_path / f"{name}.csv"
+        path.write_bytes((run.files / path.name).read_bytes())
+        settings.append(f"{name}_file={path}")
+    recipe = run.recipe.override(settings)
+    initial = load_checkpoint(run.folder)
 
     def prepared(initial, recipe=recipe):
-        task = trained.task.resolve(recipe)
+        task = run.task.resolve(recipe)
         return prepare_training(task, recipe, initial, tokenizer(), tmp_path)
 
     # The names decide, not their order.
     arrays = dict(initial.arrays)
     for name in (n for n in arrays if "token_classification" in n):
         arrays[name] = arrays[name][::-1]
-    other_order = dataclasses.replace(
-        initial, arrays=arrays, labels=initial.labels[::-1]
-    )
-    for each in (initial, other_order):
+    labels = initial.labels[::-1]
+    reverse = dataclasses.replace(initial, arrays=arrays, labels=labels)
+    for each in (initial, reverse):
         found = prepared(each)
         assert found.fresh == ()
         assert found.initial.labels == found.config.labels == initial.labels
@@ -195,66 +266,76 @@ def test_a_head_serves_where_the_tags_are_the_same(trained, tmp_path, capsys):
     reset = dataclasses.replace(recipe, reset_head=True)
     assert prepared(initial, reset).fresh == (TOKEN_CLASSIFIER,)
     capsys.readouterr()
-    for name in ("eng.train", "eng.testa"):
-        text = (tmp_path / name).read_text()
-        (tmp_path / name).write_text(text.replace("PER", "MAN"))
+    train = tmp_path / "train.csv"
+    train.write_text(train.read_text().replace("PER", "MAN"))
     assert prepared(initial).fresh == (TOKEN_CLASSIFIER,)
     captured = capsys.readouterr()
     line = "only in the model: 'B-PER', 'I-PER'; only in the data: 'B-MAN', "
     assert line in captured.err
-    # The test file has the old types.
+    # The dev file has the old types.
     assert "of types that the model does not learn (PER)" in captured.err
     assert "(not in train)" in captured.out
 
 
-@pytest.mark.parametrize("separator", [" ", "\t"])
-def test_user_files_by_settings_alone(separator, tmp_path, capsys):
-    write_tags(tmp_path / "marked", 40, 1, False)
-    text = (tmp_path / "marked").read_text()
-    lines = text.replace("-DOCSTART- -X- O O\n\n", "").splitlines()
-    columns = [line.split(" ") for line in lines]
-    text = "".join(
-        separator.join(["7", cells[-1], cells[0]]) + "\n" if cells[0] else "\n"
-        for cells in columns
-    )
-    (tmp_path / "all.conll").write_text(f"# made up\n{text}")
-    recipe = UserTagRecipe(
-        data_dir=str(tmp_path),
-        train_file="all.conll",
-        token_column=2,
-        tag_column=-2,
-        comment="#",
-    )
-    task = load_task("tagging").resolve(recipe)
-    train, dev = task.load("train", recipe), task.load("dev", recipe)
-    assert (len(train), len(dev)) == (36, 4)
-    assert task.configure(recipe, train).labels == LABELS
-    assert train.separator == separator
-    assert capsys.readouterr().err.count("1 comment lines") == 1
+def test_the_files_of_a_folder(tmp_path, capsys):
+    """Test is read without tags, unless it is to be scored."""
+
+    def recipe_of(folder=tmp_path, **settings):
+        values = {**TASK.defaults, "data_dir": str(folder), **settings}
+        return TagRecipe.from_dict(values, "test")
+
+    def line_of(call, folder, **settings):
+        return error_of(call, "train", recipe_of(folder, **settings))
+
+    for name in ("eng.train", "eng.testa"):
+        write_tags(tmp_path / name, 4, 0, False)
+    (tmp_path / "eng.testb").write_text("no tags\n\nhere either\n")
+    plain, scored = recipe_of(score_test=False), recipe_of(score_test=True)
+    task = TASK.resolve(plain)
+    assert task.splits(task.dev_splits, plain) == ("dev",)
+    words = task.load("test", plain)
+    assert (words.words, words.tags) == (["no", "here"], [])
+    task = TASK.resolve(scored)
+    assert task.splits(task.dev_splits, scored) == ("dev", "test")
+    assert task.load("test", scored).tags == ["tags", "either"]
+    (tmp_path / "eng.testb").unlink()
+    assert task.splits(task.dev_splits, scored) == ("dev",)
+    assert "continuing with dev alone" in capsys.readouterr().err
+    folder = tmp_path / "no"
+    assert line_of(task.load, "").startswith("`data_dir`=...: name the folder")
+    assert line_of(task.load, folder).endswith("no such folder.")
+    folder.mkdir()
+    assert "has neither eng.train nor train.txt" in line_of(task.load, folder)
+    line = line_of(task.load, tmp_path, tag_column=7)
+    assert "tag_column=7 is not there" in line
+    words = words_of(tmp_path, "a O\nb O\n")
+    assert "every word has the tag O" in error_of(task.configure, plain, words)
 
 
-def test_bad_input_gets_a_line(trained, tmp_path):
-    def line_of(modes=("train",), **settings):
-        pairs = [f"{k}={v}" for k, v in settings.items()]
-        recipe = trained.recipe.override(pairs)
-        folder = tmp_path / "o"
-        return error_of(run_finetuning, trained.task, recipe, folder, modes)
-
-    assert line_of(data_dir="").startswith(
-        "`data_dir`=...: name the folder with eng.testa or valid.txt"
+def test_official_numbers_of_conll2003(shared_data):
+    """The real files: what they hold, and that every word is asked for."""
+    assert TASK.defaults["score_test"]
+    recipe = TagRecipe(**{**TASK.defaults, "data_dir": str(shared_data)})
+    assert TASK.splits(TASK.dev_splits, recipe) == ("dev", "test")
+    splits = {k: TASK.load(k, recipe) for k in ("train", "dev", "test")}
+    assert [len(words) for words in splits.values()] == [14041, 3250, 3453]
+    # Tjong Kim Sang and De Meulder 2003, tables 1 and 2.
+    assert [len(w.document_starts) - 1 for w in splits.values()] == [
+        *(946, 216, 231)
+    ]
+    counts = [len(words.words) for words in splits.values()]
+    assert counts == [203621, 51362, 46435]
+    config = TASK.configure(recipe, splits["train"])
+    assert len(config.labels) == 9
+    dev = splits["dev"]
+    (numbers,) = (
+        TASK.examine(recipe, tokenizer(), {"dev": dev})
+        .numbers["splits"]
+        .values()
     )
-    assert line_of(data_dir=tmp_path / "no").endswith("no such folder.")
-    assert "has neither eng.testa nor valid.txt" in line_of(data_dir=tmp_path)
-    assert "tag_column=7 is not there" in line_of(tag_column=7)
-    CONLL.make(tmp_path / "files", "")
-    path = tmp_path / "files" / "eng.train"
-    good = path.read_text()
-    for text, line in (
-        (good.replace("I-NP I-PER", "I-PER", 1), "has 3 columns and row 3"),
-        (good.replace("I-PER", "O").replace("I-LOC", "O"), "every word has"),
-        ("-DOCSTART- -X- O O\n\n", "has no words"),
-    ):
-        path.write_text(text)
-        assert line in line_of(data_dir=path.parent)
-    assert "holds no fine-tuned model" in line_of(modes=("eval",))
-    assert not (tmp_path / "o").exists()
+    assert sum(numbers["entities"].values()) == 5942
+    rows = TASK.encode(dev, tokenizer(), config, labelled=True)
+    assert len(rows) == 3250
+    assert rows.word_starts[-1] == len(dev.words) == 51362
+    batch = as_numpy(rows.batch(np.arange(9)))
+    assert batch["tag_weights"].sum() == rows.word_starts[9]

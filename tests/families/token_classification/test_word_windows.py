@@ -5,23 +5,19 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.families.recipe import TagRecipe
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
-from bert_tf.families.token_classification.conll_files import (
-    TaggedWords,
-)
+from bert_tf.families.token_classification.conll_files import TaggedWords
 from bert_tf.families.token_classification.task import (
     ConllFolder,
     TokenClassificationTask,
 )
-from bert_tf.families.token_classification.windows import (
-    encode_words,
-)
+from bert_tf.families.token_classification.windows import encode_words
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.as_numpy import as_numpy
 
@@ -31,7 +27,7 @@ TOKENS = [*SPECIAL, *LETTERS, ".", "σ", "ς", "Α", "##σ", "##ς", "##Α"]
 TOKENIZER = BertTokenizer(TOKENS, lower_case=False)
 UNCASED = BertTokenizer(TOKENS, lower_case=True)
 CLS, SEP, UNK = (TOKENS.index(name) for name in ("[CLS]", "[SEP]", "[UNK]"))
-# Of one sub-token, of several, unknown, and one of which nothing is left.
+# Of one sub-token, of several, unknown, and words that normalisation removes.
 WORDS = ["a", "b", "cd", "abcde", "d.c", "z", "\x01", "\u200b"]
 
 
@@ -65,32 +61,27 @@ def pieces_of(word):
     return TOKENIZER.tokenize(word).numpy().tolist() or [UNK]
 
 
-documents_strategy = st.lists(
-    st.lists(
-        st.lists(st.sampled_from(WORDS), min_size=1, max_size=9),
-        min_size=1,
-        max_size=4,
-    ),
-    min_size=1,
-    max_size=3,
-)
+def lists(values, max_size):
+    return st.lists(values, min_size=1, max_size=max_size)
+
+
+documents_strategy = lists(lists(lists(st.sampled_from(WORDS), 9), 4), 3)
 
 
 def slow_rows(documents, room, context, stride):
-    """Rows: ids, the (place, word) pairs asked for, and the sentence."""
+    """Rows: ids, the (position, word) pairs predicted, and the sentence."""
     rows = []
     number, index = 0, -1
     for document in documents:
         stream, firsts, bounds = [], [], []
         for sentence in document:
-            begin = len(stream)
-            places = []
+            begin, positions = len(stream), []
             for word in sentence:
-                places.append(len(stream))
+                positions.append(len(stream))
                 stream += pieces_of(word)
-            firsts.append(places)
+            firsts.append(positions)
             bounds.append((begin, len(stream)))
-        for places, (begin, end) in zip(firsts, bounds, strict=True):
+        for positions, (begin, end) in zip(firsts, bounds, strict=True):
             index += 1
             low, high = (0, len(stream))
             if context == "sentence":
@@ -111,22 +102,22 @@ def slow_rows(documents, room, context, stride):
             while offsets[-1] + room < last:
                 offsets.append(min(offsets[-1] + stride, last - room))
             asked = {offset: [] for offset in offsets}
-            for place in places:
+            for position in positions:
                 sides = [
-                    min(place - o, min(o + room, last) - 1 - place)
+                    min(position - o, min(o + room, last) - 1 - position)
                     for o in offsets
                 ]
                 best = offsets[int(np.argmax(sides))]
-                asked[best].append((place - best + 1, number))
+                asked[best].append((position - best + 1, number))
                 number += 1
             for offset in offsets:
                 if asked[offset]:
                     window = stream[offset : min(offset + room, last)]
-                    ids = [CLS, *window, SEP]
-                    rows.append((ids, asked[offset], index))
+                    rows.append(([CLS, *window, SEP], asked[offset], index))
     return rows
 
 
+@settings(max_examples=50)
 @given(
     documents=documents_strategy,
     length=st.integers(3, 24),
@@ -136,34 +127,20 @@ def slow_rows(documents, room, context, stride):
 def test_rows_are_those_of_a_slow_layout(documents, length, context, stride):
     windows = encode(words_of(documents), length, context, stride)
     room = length - 2
-    used = min(stride or max(room // 2, 1), room)
-    expected = slow_rows(documents, room, context, used)
+    stride = min(stride or max(room // 2, 1), room)
+    expected = slow_rows(documents, room, context, stride)
     assert len(windows.rows) == len(expected)
+    row, position, word = as_numpy(windows.words(np.arange(len(expected))))
+    assert word.tolist() == [*range(len(windows.position))]
     for number, (ids, asked, sentence) in enumerate(expected):
         assert row_of(windows.rows, number) == ids
         assert windows.rows.example[number] == sentence
-        _, places, words = as_numpy(windows.words([number]))
-        assert list(zip(places, words, strict=True)) == asked
-    words = windows.words(np.arange(len(expected)))[2].numpy()
-    assert words.tolist() == [*range(len(windows.position))]
-
-
-def test_context_is_as_much_to_both_sides():
-    documents = [[["a"] * 6, ["b"] * 3, ["a", "d"] * 3], [["c"] * 20]]
-    windows = encode(words_of(documents), 9)
-    a, b, c, d = (TOKENS.index(letter) for letter in "abcd")
-    # The second sentence has two tokens on each side, the first none before.
-    assert row_of(windows.rows, 1) == [CLS, a, a, b, b, b, a, d, SEP]
-    assert row_of(windows.rows, 0) == [CLS, *[a] * 6, b, SEP]
-    # A row of another document holds nothing of this one.
-    assert set(row_of(windows.rows, 3)) == {CLS, SEP, c}
-    alone = encode(words_of(documents), 40, "sentence")
-    assert row_of(alone.rows, 1) == [CLS, b, b, b, SEP]
+        own = row == number
+        assert list(zip(position[own], word[own], strict=True)) == asked
 
 
 def test_a_file_without_document_marks_is_told_of_once(capsys):
     sentences = [["a"] * 6, ["b"] * 3]
-    line = "words.txt: has no -DOCSTART- lines, so its sentences stand alone"
     template = TokenClassificationTask(name="names", data=ConllFolder("", {}))
     for documents, context, expected in (
         ([[part] for part in sentences], "document", 1),
@@ -171,52 +148,39 @@ def test_a_file_without_document_marks_is_told_of_once(capsys):
         ([sentences], "document", 0),
     ):
         data = dataclasses.replace(words_of(documents), marks=0)
-        facts = TokenClassificationConfig("names", (), 40, context, 0)
+        config = TokenClassificationConfig("names", (), 40, context, 0)
         # Training, dev, and dev again, in one run.
         task = template.resolve(TagRecipe())
         for _ in range(3):
-            windows = task.encode(data, TOKENIZER, facts)
-        assert capsys.readouterr().err.count(line) == expected
+            windows = task.encode(data, TOKENIZER, config)
+        notices = capsys.readouterr().err
+        assert notices.count("words.txt: has no -DOCSTART- lines") == expected
         alone = windows.rows.lengths.numpy().tolist() == [8, 5]
         assert alone is (len(documents) == 2)
 
 
-@pytest.mark.parametrize(
-    ("word", "count"), [("a" * 5000, 1), ("a." * 2500, 5000), ("\x01", 1)]
-)
-def test_a_word_of_5000_characters_and_one_of_none(word, count):
-    data = words_of([[["b", word, "c"]]])
-    windows = encode(data, 32, "sentence")
-    _, place, asked = as_numpy(windows.words(np.arange(len(windows.rows))))
-    assert asked.tolist() == [0, 1, 2]
-    expected = UNK if count == 1 else TOKENS.index("a")
-    ids, starts = windows.rows.arrays
-    first = starts[:-1].repeat(np.diff(windows.word_starts))
-    assert ids[first + place][1] == expected
-
-
+@pytest.mark.parametrize("tokenizer", [TOKENIZER, UNCASED])
+@settings(max_examples=40)
 @given(
-    st.lists(
+    lists(
         st.text(
             st.characters(exclude_categories=["Z", "Cs", "Cc"])
             | st.sampled_from("aabé.σςΑ\u0301\u200b\u4e2d"),
             min_size=1,
             max_size=6,
         ),
-        min_size=1,
-        max_size=6,
+        6,
     )
 )
-def test_words_have_the_ids_that_they_have_in_a_text(words):
-    """Alone or joined by blanks; of a word that vanishes, [UNK] stands."""
-    for tokenizer in (TOKENIZER, UNCASED):
-        windows = encode(words_of([[words]]), 4000, tokenizer=tokenizer)
-        kept = tokenizer.tokenize(words).row_lengths().numpy() > 0
-        joined = tokenizer.tokenize(" ".join(words)).numpy().tolist()
-        found = row_of(windows.rows, 0)[1:-1]
-        assert len(found) == len(joined) + np.sum(~kept)
-        if kept.all():
-            assert found == joined
+def test_words_have_the_ids_that_they_have_in_a_text(tokenizer, words):
+    """Alone or joined by blanks; [UNK] stands for a word that vanishes."""
+    windows = encode(words_of([[words]]), 4000, tokenizer=tokenizer)
+    kept = tokenizer.tokenize(words).row_lengths().numpy() > 0
+    joined = tokenizer.tokenize(" ".join(words)).numpy().tolist()
+    found = row_of(windows.rows, 0)[1:-1]
+    assert len(found) == len(joined) + np.sum(~kept)
+    if kept.all():
+        assert found == joined
 
 
 def test_batches_have_tags_at_the_words_asked_for():
@@ -226,31 +190,21 @@ def test_batches_have_tags_at_the_words_asked_for():
     numbers = np.random.default_rng(1).integers(1, 9, len(data.words), np.int32)
     chosen = np.array([len(windows.rows) - 1, 0, 3])
     batch = as_numpy(dataclasses.replace(windows, tags=numbers).batch(chosen))
-    for name in ("input_ids", "input_mask", "segment_ids", "tag_ids"):
-        assert batch[name].dtype == np.int32
+    assert batch["tag_ids"].dtype == np.int32
     assert batch["tag_weights"].dtype == np.float32
-    assert not batch["segment_ids"].any()
-    for place, number in enumerate(chosen):
-        ids = row_of(windows.rows, number)
-        size = len(ids)
-        assert batch["input_ids"][place, :size].tolist() == ids
-        assert not batch["input_ids"][place, size:].any()
-        assert batch["input_mask"][place].sum() == size
-        _, places, words = as_numpy(windows.words([number]))
-        weights = np.zeros(batch["tag_weights"].shape[1])
-        weights[places] = 1
-        np.testing.assert_array_equal(batch["tag_weights"][place], weights)
-        np.testing.assert_array_equal(
-            batch["tag_ids"][place, places], numbers[words]
-        )
-    np.testing.assert_array_equal(
-        batch["tag_ids"] * (1 - batch["tag_weights"]), 0
-    )
+    row, position, word = as_numpy(windows.words(chosen))
+    weights = np.zeros(batch["input_ids"].shape)
+    weights[row, position] = 1
+    np.testing.assert_array_equal(batch["tag_weights"], weights)
+    tags = np.zeros(weights.shape)
+    tags[row, position] = numbers[word]
+    np.testing.assert_array_equal(batch["tag_ids"], tags)
 
 
+@settings(max_examples=30)
 @given(documents=documents_strategy, length=st.integers(4, 12))
 def test_outputs_return_to_their_words(documents, length):
-    """Rows in any order, in batches whose last one is filled up."""
+    """Rows in any order, in batches whose last one is padded."""
     data = words_of(documents)
     windows = encode(data, length)
     count = len(windows.rows)
@@ -259,11 +213,11 @@ def test_outputs_return_to_their_words(documents, length):
 
     def batches():
         for chosen in np.split(order, range(4, count, 4)):
-            filled = np.concatenate([chosen, order[: 4 - len(chosen)]])
-            yield chosen, {"logits": outputs[filled]}
+            padded = np.concatenate([chosen, order[: 4 - len(chosen)]])
+            yield chosen, {"logits": outputs[padded]}
 
     found = windows.gather(batches())["logits"]
     assert found.shape == (len(data.words), 3)
-    row, place, word = as_numpy(windows.words(np.arange(count)))
-    expected = outputs[row, place].astype(np.float32)
+    row, position, word = as_numpy(windows.words(np.arange(count)))
+    expected = outputs[row, position].astype(np.float32)
     np.testing.assert_array_equal(found[word], expected)
