@@ -1,11 +1,11 @@
-"""From spans of tokens to answers cut from their contexts, in TensorFlow.
+"""Cuts the best answers out of their contexts, in TensorFlow operations.
 
 The rules are those of google-research/bert, run_squad.py, `write_predictions`
-and `get_final_text`: the n best answers have different texts. The characters
-of the tokens are paired one by one with those of the words that they are of,
-blanks aside; where these words have another number of characters than their
-tokens, or a token is unknown, the answer is whole words. Tokens are searched
-in their words from the left, and may so be found before their own place.
+and `get_final_text`: the n best answers have different texts. The non-blank
+characters of an answer's tokens are aligned one by one with those of the words
+that contain them. If the numbers of characters differ, or a token is unknown,
+the answer is whole words. The tokens are searched in their words from the left
+and may be found before their own position.
 """
 
 import functools
@@ -18,17 +18,18 @@ from bert_tf.families.requests import Tensors
 from bert_tf.text.layout import ragged_range, text_of
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-# Candidates whose texts are made at first, as a multiple of n; more only where
-# these have fewer than n different texts.
-_SEARCHED = 2
+# Candidates whose texts are computed first, as a multiple of n; more follow
+# only for questions with fewer than n different texts.
+_FIRST_CANDIDATES = 2
+_BLANKS = "".join(f"\\x{{{ord(blank):X}}}" for blank in BLANKS)
 
 
 class Candidates(NamedTuple):
-    """Spans of tokens, by question and the best first.
+    """V spans of tokens, grouped by question and best first.
 
     Attributes:
       question: int32 [V].
-      first: int32 [V], tokens of the flat list of all contexts.
+      first: int32 [V], index into the concatenated tokens of all contexts.
       last: int32 [V], likewise.
       start_logit: float32 [V].
       end_logit: float32 [V].
@@ -42,31 +43,28 @@ class Candidates(NamedTuple):
 
     @property
     def score(self) -> tf.Tensor:
-        """Start and end logit together, float64 [V]."""
+        """Sum of start and end logit, float64 [V]."""
         return score_of(self.start_logit, self.end_logit)
 
     def take(self, chosen: tf.Tensor) -> Self:
-        """Some of them by number, int32 [K]."""
+        """Selects candidates by index, int32 [K]."""
         return type(self)(*(tf.gather(values, chosen) for values in self))
 
 
 def score_of(start_logit: tf.Tensor, end_logit: tf.Tensor) -> tf.Tensor:
-    """The score of answers, float64, which float32 would round."""
+    """Adds start and end logits in float64, without rounding."""
     return tf.cast(start_logit, tf.float64) + tf.cast(end_logit, tf.float64)
 
 
 class Words(NamedTuple):
-    """The characters and words of C contexts, counted through all of them.
+    """The characters and words of C contexts, concatenated.
 
     Attributes:
       codes: int32 [characters].
-      row_begin: int32 [C], where each context begins among them.
-      is_blank: bool [characters], which of them divide words.
-      begins: bool [characters], with which of them words begin.
+      row_begin: int32 [C], the first character of each context.
+      is_blank: bool [characters], whether a character separates words.
+      begins: bool [characters], whether a word begins with a character.
       number: int32 [characters], the word of each; of a blank, the last one.
-      texts: string [C], the contexts with a space for each range of blanks.
-      text_begin: int32 [characters], the byte of its text each begins with.
-      text_end: int32 [characters], its exclusive end there.
     """
 
     codes: tf.Tensor
@@ -74,9 +72,6 @@ class Words(NamedTuple):
     is_blank: tf.Tensor
     begins: tf.Tensor
     number: tf.Tensor
-    texts: tf.Tensor
-    text_begin: tf.Tensor
-    text_end: tf.Tensor
 
 
 def find_words(contexts: tf.Tensor) -> Words:
@@ -91,47 +86,28 @@ def find_words(contexts: tf.Tensor) -> Words:
     rows = tf.cast(decoded.value_rowids(), tf.int32)
     begins_row = tf.range(tf.size(codes)) == tf.gather(row_begin, rows)
     begins = ~is_blank & (after_blank | begins_row)
-    size = 1 + tf.add_n(
-        [tf.cast(codes >= first, tf.int32) for first in (0x80, 0x800, 0x10000)]
-    )
-    is_space = is_blank & (~after_blank | begins_row)
-    size = tf.where(is_blank, tf.cast(is_space, tf.int32), size)
-    end = _cumulated(size)
-    text_begin, text_end = (
-        values - tf.gather(end, tf.gather(row_begin, rows))
-        for values in (end[:-1], end[1:])
-    )
-    blanks = "".join(f"\\x{{{ord(blank):X}}}" for blank in BLANKS)
-    return Words(
-        codes=codes,
-        row_begin=row_begin,
-        is_blank=is_blank,
-        begins=begins,
-        number=tf.cumsum(tf.cast(begins, tf.int32)) - 1,
-        texts=tf.strings.regex_replace(contexts, f"[{blanks}]+", " "),
-        text_begin=text_begin,
-        text_end=text_end,
-    )
+    number = tf.cumsum(tf.cast(begins, tf.int32)) - 1
+    return Words(codes, row_begin, is_blank, begins, number)
 
 
 class Characters(NamedTuple):
-    """The characters of C contexts beside those of their T tokens.
+    """The characters of C contexts and of their T tokens.
 
-    Contexts, words, characters and tokens are counted through all contexts.
+    Contexts, words, characters and tokens are concatenated.
 
     Attributes:
-      words: of the contexts.
-      places: int32 [N], which characters are no blanks.
-      word_counts: int32 [words + 1], how many of those are before each word.
-      word: int32 [T], the word that a token is of.
+      words: words of the contexts.
+      solid: int32 [N], the characters that are not blanks.
+      word_counts: int32 [words + 1], solid characters before each word.
+      word: int32 [T], the word of each token.
       token_codes: int32 [M], the characters of the tokens.
-      token_begin: int32 [T + 1], where each token's begin.
-      spaced: bool [M], whether a space stands before a character.
-      unknown: int32 [T + 1], how many tokens before are unknown.
+      token_begin: int32 [T + 1], the first of them of each token.
+      spaced: bool [M], whether a space precedes a character.
+      unknown: int32 [T + 1], unknown tokens before each token.
     """
 
     words: Words
-    places: tf.Tensor
+    solid: tf.Tensor
     word_counts: tf.Tensor
     word: tf.Tensor
     token_codes: tf.Tensor
@@ -140,15 +116,15 @@ class Characters(NamedTuple):
     unknown: tf.Tensor
 
 
-class Places(NamedTuple):
-    """Where V answers stand, in characters that are no blanks.
+class CharacterSpans(NamedTuple):
+    """V answers as spans of solid characters.
 
     Attributes:
-      first: int32 [V], the first one.
-      last: int32 [V], the last one.
-      searched: int32 [V], the characters of its words before it, where it may
-        be found, too; 0 for whole words.
-      token: int32 [V], where the answer begins among the tokens' characters.
+      first: int32 [V], the first character.
+      last: int32 [V], the last character.
+      searched: int32 [V], characters of its words before the answer, where its
+        text may occur earlier; 0 for whole words.
+      token: int32 [V], the first of its characters in `token_codes`.
     """
 
     first: tf.Tensor
@@ -165,75 +141,76 @@ def best_answers(
     n_best_size: int,
     with_null: bool,
 ) -> Tensors:
-    """The best answers of B questions.
+    """Selects the best answers to B questions.
 
     Args:
       candidates: V spans.
       null: start and end logit of no answer, float32 [B].
-      characters: of C contexts.
+      characters: characters of C contexts.
       context: int32 [B], the context of each question.
-      n_best_size: n, how many answers are kept.
+      n_best_size: n, the number of answers to each question.
       with_null: whether no answer is one of them.
 
     Returns:
-      n_best_answers, string [B, n], the best first; n_best_scores, float64
-      [B, n], their shares; n_best_start_logits and n_best_end_logits, float32
-      [B, n]; n_best_starts and n_best_ends, int32 [B, n], their places in
-      the context. Unused places hold "", 0 and -1. null_odds, float64 [B], is
-      how much better no answer scores than the best one;
-      no_answer_probability, float64 [B], its share.
+      n_best_answers, string [B, n], best first; n_best_scores, float64 [B, n],
+      their softmax; n_best_start_logits and n_best_end_logits, float32 [B, n];
+      n_best_starts and n_best_ends, int32 [B, n], characters of the context.
+      Padding is "", 0 and -1. null_start_logit and null_end_logit, float32 [B];
+      null_odds, float64 [B], the score of no answer minus that of the best
+      answer; no_answer_probability, float64 [B].
     """
     rows = tf.size(context)
     null_score = score_of(*null)
     candidates, first, last, texts = _distinct(
-        candidates, characters, context, n_best_size
+        candidates, characters, n_best_size, rows
     )
     rank = _ranks(candidates.question, rows)
     limit = tf.fill([rows], n_best_size)
     if with_null:
-        # No answer stands behind what scores the same, and takes a place if
-        # one is left there.
+        # No answer comes after candidates of the same score, and takes the
+        # place of the last candidate if it is among the n best.
         before = candidates.score >= tf.gather(null_score, candidates.question)
         limit -= tf.cast(
             _counts(tf.boolean_mask(candidates.question, before), rows)
             < n_best_size,
             tf.int32,
         )
-    kept = tf.where(rank < tf.gather(limit, candidates.question))[:, 0]
-    candidates, score = candidates.take(kept), candidates.take(kept).score
-    question = candidates.question
-    index = tf.stack([question, tf.gather(rank, kept)], 1)
-    # The lowest number where there is none.
-    best = tf.math.unsorted_segment_max(score, question, rows)
-    most, exp_null = best, tf.zeros_like(best)
+    best = tf.where(rank < tf.gather(limit, candidates.question))[:, 0]
+    candidates = candidates.take(best)
+    question, score = candidates.question, candidates.score
+    index = tf.stack([question, tf.gather(rank, best)], 1)
+    # The softmax over the best. The maximum of no candidates is the lowest
+    # number.
+    highest = tf.math.unsorted_segment_max(score, question, rows)
+    shift, exp_null = highest, tf.zeros_like(highest)
     if with_null:
-        most = tf.maximum(best, null_score)
-        exp_null = tf.exp(null_score - most)
-    # The softmax over the best.
-    exp_scores = tf.exp(score - tf.gather(most, question))
+        shift = tf.maximum(highest, null_score)
+        exp_null = tf.exp(null_score - shift)
+    exp_scores = tf.exp(score - tf.gather(shift, question))
     total = tf.math.unsorted_segment_sum(exp_scores, question, rows) + exp_null
+
+    def padded(values: tf.Tensor, padding: str | int) -> tf.Tensor:
+        table = tf.fill([rows, n_best_size], tf.cast(padding, values.dtype))
+        return tf.tensor_scatter_nd_update(table, index, values)
+
     row_begin = tf.gather(
         characters.words.row_begin, tf.gather(context, question)
     )
-
-    def placed(values: tf.Tensor, unused: str | int | float) -> tf.Tensor:
-        table = tf.fill([rows, n_best_size], tf.cast(unused, values.dtype))
-        return tf.tensor_scatter_nd_update(table, index, values)
-
     begin, end = (
-        tf.gather(characters.places, tf.gather(places, kept)) - row_begin
-        for places in (first, last)
+        tf.gather(characters.solid, tf.gather(each, best)) - row_begin
+        for each in (first, last)
     )
     return {
-        "n_best_answers": placed(tf.gather(texts, kept), ""),
-        "n_best_scores": placed(exp_scores / tf.gather(total, question), 0),
-        "n_best_start_logits": placed(candidates.start_logit, 0),
-        "n_best_end_logits": placed(candidates.end_logit, 0),
-        "n_best_starts": placed(begin, -1),
-        "n_best_ends": placed(end + 1, -1),
+        "n_best_answers": padded(tf.gather(texts, best), ""),
+        "n_best_scores": padded(exp_scores / tf.gather(total, question), 0),
+        "n_best_start_logits": padded(candidates.start_logit, 0),
+        "n_best_end_logits": padded(candidates.end_logit, 0),
+        "n_best_starts": padded(begin, -1),
+        "n_best_ends": padded(end + 1, -1),
         "null_start_logit": null[0],
         "null_end_logit": null[1],
-        "null_odds": null_score - tf.where(best > best.dtype.min, best, 0),
+        "null_odds": null_score
+        - tf.where(highest > highest.dtype.min, highest, 0),
         "no_answer_probability": tf.math.divide_no_nan(exp_null, total),
     }
 
@@ -241,31 +218,25 @@ def best_answers(
 def _distinct(
     candidates: Candidates,
     characters: Characters,
-    context: tf.Tensor,
     n_best_size: int,
+    rows: tf.Tensor,
 ) -> tuple[Candidates, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The first candidates of each text, n or more, or all that there are.
+    """Selects the first candidate of each text: n or more, or all.
 
     Returns:
       The candidates, the first and last characters of their answers, int32
       [K], and their texts, string [K].
     """
-    rows = tf.size(context)
     rank = _ranks(candidates.question, rows)
     counts = _counts(candidates.question, rows)
 
     def search(limit: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
         chosen = tf.cast(tf.where(rank < limit)[:, 0], tf.int32)
         tried = candidates.take(chosen)
-        places = found_first(
-            characters, places_of(characters, tried.first, tried.last)
+        spans = first_matches(
+            characters, character_spans(characters, tried.first, tried.last)
         )
-        texts = answer_texts(
-            characters,
-            tf.gather(context, tried.question),
-            places.first,
-            places.last,
-        )
+        texts = answer_texts(characters, spans.first, spans.last)
         _, text = tf.unique(texts, tf.int64)
         # Equal for equal texts of one question.
         keys = text * tf.cast(rows, tf.int64) + tf.cast(
@@ -273,43 +244,43 @@ def _distinct(
         )
         number = tf.range(tf.size(keys))
         _, same = tf.unique(keys)
-        of_key = tf.math.unsorted_segment_min(number, same, tf.size(keys))
-        kept = tf.boolean_mask(number, tf.gather(of_key, same) == number)
-        num_found = _counts(tf.gather(tried.question, kept), rows)
-        short = (num_found < n_best_size) & (counts > limit)
+        first = tf.math.unsorted_segment_min(number, same, tf.size(keys))
+        kept = tf.boolean_mask(number, tf.gather(first, same) == number)
+        num_kept = _counts(tf.gather(tried.question, kept), rows)
+        is_short = (num_kept < n_best_size) & (counts > limit)
         return (
-            tf.where(tf.reduce_any(short), 2 * limit, 0),
+            tf.where(tf.reduce_any(is_short), 2 * limit, 0),
             *(
                 tf.gather(values, kept)
-                for values in (chosen, places.first, places.last, texts)
+                for values in (chosen, spans.first, spans.last, texts)
             ),
         )
 
-    none, some = tf.zeros([0], tf.int32), tf.TensorShape([None])
+    empty, any_size = tf.zeros([0], tf.int32), tf.TensorShape([None])
+    limit = _FIRST_CANDIDATES * n_best_size
     _, chosen, first, last, texts = tf.while_loop(
         lambda limit, *_: limit > 0,
         search,
-        [_SEARCHED * n_best_size, none, none, none, tf.zeros([0], tf.string)],
-        shape_invariants=[tf.TensorShape([]), *([some] * 4)],
+        [limit, empty, empty, empty, tf.zeros([0], tf.string)],
+        shape_invariants=[tf.TensorShape([]), *([any_size] * 4)],
     )
     return candidates.take(chosen), first, last, texts
 
 
 def _counts(question: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """How many candidates each of the `rows` questions has, int32."""
+    """Counts the candidates of each of `rows` questions, int32."""
     return tf.math.unsorted_segment_sum(tf.ones_like(question), question, rows)
 
 
 def _ranks(question: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """The ranks of candidates among those of their question."""
     return ragged_range(_counts(question, rows))[1]
 
 
 class ContextCharacters(tf.Module):
-    """Pairs the characters of contexts with those of their tokens.
+    """Aligns the characters of contexts with those of their tokens.
 
     Args:
-      tokenizer: what makes the tokens.
+      tokenizer: tokenizer of the model.
     """
 
     def __init__(self, tokenizer: Tokenizer):
@@ -327,149 +298,132 @@ class ContextCharacters(tf.Module):
         begins: tf.RaggedTensor,
         ends: tf.RaggedTensor,
     ) -> Characters:
-        """Pairs contexts, valid UTF-8, string [C], with their tokens.
+        """Aligns contexts with their tokens.
 
-        These are int32 [C, tokens], with their first characters and their
-        exclusive ends.
+        Args:
+          contexts: valid UTF-8, string [C].
+          ids: int32 [C, tokens].
+          begins: int32 [C, tokens], the first character of each token.
+          ends: int32 [C, tokens], the exclusive end of each token.
         """
         words = find_words(contexts)
         token_begins = first_characters(words, begins)
-        full = _cumulated(tf.cast(~words.is_blank, tf.int32))
-        token_codes, token_begin, spaced = self._token_characters(
-            words.codes, ids.flat_values, token_begins, ends - begins
-        )
-        return Characters(
-            words=words,
-            places=tf.cast(tf.where(~words.is_blank)[:, 0], tf.int32),
-            word_counts=tf.concat(
-                [tf.boolean_mask(full[:-1], words.begins), full[-1:]], 0
-            ),
-            word=tf.gather(words.number, token_begins),
-            token_codes=token_codes,
-            token_begin=token_begin,
-            spaced=spaced,
-            unknown=_cumulated(
-                tf.cast(ids.flat_values == self._unknown, tf.int32)
-            ),
-        )
-
-    def _token_characters(
-        self,
-        codes: tf.Tensor,
-        ids: tf.Tensor,
-        begins: tf.Tensor,
-        lengths: tf.RaggedTensor,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The last but one attributes of `Characters`.
-
-        What is unknown has the characters that it has when normalised.
-        """
-        unknown = tf.where(ids == self._unknown)
+        counts = _cumulative(tf.cast(~words.is_blank, tf.int32))
+        is_unknown = ids.flat_values == self._unknown
+        # An unknown token has the characters of its normalised text.
+        unknown = tf.where(is_unknown)
         texts = text_of(
-            codes,
-            tf.gather_nd(begins, unknown),
-            tf.gather_nd(lengths.flat_values, unknown),
+            words.codes,
+            tf.gather_nd(token_begins, unknown),
+            tf.gather_nd((ends - begins).flat_values, unknown),
         )
-        pieces = tf.tensor_scatter_nd_update(
-            tf.gather(self._texts, ids),
+        texts = tf.tensor_scatter_nd_update(
+            tf.gather(self._texts, ids.flat_values),
             unknown,
             self._normalize(texts),
         )
-        decoded = tf.strings.unicode_decode(pieces, "UTF-8")
-        counts = tf.cast(decoded.row_lengths(), tf.int32)
-        token, number = ragged_range(counts)
-        spaced = (number == 0) & tf.gather(
-            self._starts_word, tf.gather(ids, token)
+        decoded = tf.strings.unicode_decode(texts, "UTF-8")
+        lengths = tf.cast(decoded.row_lengths(), tf.int32)
+        token, number = ragged_range(lengths)
+        starts_word = tf.gather(self._starts_word, ids.flat_values)
+        return Characters(
+            words=words,
+            solid=tf.cast(tf.where(~words.is_blank)[:, 0], tf.int32),
+            word_counts=tf.concat(
+                [tf.boolean_mask(counts[:-1], words.begins), counts[-1:]], 0
+            ),
+            word=tf.gather(words.number, token_begins),
+            token_codes=decoded.flat_values,
+            token_begin=_cumulative(lengths),
+            spaced=(number == 0) & tf.gather(starts_word, token),
+            unknown=_cumulative(tf.cast(is_unknown, tf.int32)),
         )
-        return decoded.flat_values, _cumulated(counts), spaced
 
 
 def first_characters(words: Words, begins: tf.RaggedTensor) -> tf.Tensor:
-    """The first characters of tokens, int32 [T], of those in their contexts.
+    """Converts the first characters of tokens to indices into all contexts.
 
     Args:
-      words: of the contexts.
+      words: words of C contexts.
       begins: int32 [C, tokens], in each context.
+
+    Returns:
+      int32 [T].
     """
-    return begins.flat_values + tf.gather(
-        words.row_begin, begins.value_rowids()
-    )
+    rows = begins.value_rowids()
+    return begins.flat_values + tf.gather(words.row_begin, rows)
 
 
-def _cumulated(counts: tf.Tensor) -> tf.Tensor:
+def _cumulative(counts: tf.Tensor) -> tf.Tensor:
     return tf.concat([[0], tf.cumsum(counts)], 0)
 
 
-def places_of(
+def character_spans(
     characters: Characters, first: tf.Tensor, last: tf.Tensor
-) -> Places:
-    """Where the answers from token `first` to `last`, int32 [V], stand."""
+) -> CharacterSpans:
+    """Converts answers from token `first` to `last`, int32 [V]."""
     word, token_begin = characters.word, characters.token_begin
     begin, end = tf.gather(word, first), tf.gather(word, last) + 1
-    token = tf.searchsorted(word, begin)
-    token_end = tf.searchsorted(word, end)
-    before = tf.gather(token_begin, token)
-    inside = tf.gather(token_begin, token_end) - before
-    counts = characters.word_counts
-    whole_begin, whole_end = tf.gather(counts, begin), tf.gather(counts, end)
+    before, after = (
+        tf.gather(token_begin, tf.searchsorted(word, each))
+        for each in (begin, end)
+    )
+    whole_begin, whole_end = (
+        tf.gather(characters.word_counts, each) for each in (begin, end)
+    )
     unknown = characters.unknown
-    paired = (whole_end - whole_begin == inside) & (
+    is_aligned = (whole_end - whole_begin == after - before) & (
         tf.gather(unknown, last + 1) == tf.gather(unknown, first)
     )
     own = tf.gather(token_begin, first)
     own_end = tf.gather(token_begin, last + 1)
     shift = whole_begin - before
-    return Places(
-        tf.where(paired, own + shift, whole_begin),
-        tf.where(paired, own_end + shift, whole_end) - 1,
-        tf.where(paired, own - before, 0),
+    return CharacterSpans(
+        tf.where(is_aligned, own + shift, whole_begin),
+        tf.where(is_aligned, own_end + shift, whole_end) - 1,
+        tf.where(is_aligned, own - before, 0),
         own,
     )
 
 
-def found_first(characters: Characters, places: Places) -> Places:
-    """Moves answers to where they are found first in their words."""
+def first_matches(
+    characters: Characters, spans: CharacterSpans
+) -> CharacterSpans:
+    """Moves answers to the first occurrence of their text in their words."""
     codes, spaced = characters.token_codes, characters.spaced
-    size = places.last - places.first + 1
-    answer, number = ragged_range(places.searched)
-    place = tf.gather(places.token - places.searched, answer) + number
-
-    def own(values: tf.Tensor) -> tf.Tensor:
-        return tf.gather(values, answer)
-
-    likely = tf.where(
-        tf.gather(codes, place) == tf.gather(codes, own(places.token))
-    )[:, 0]
-    answer, place = tf.gather(answer, likely), tf.gather(place, likely)
-    trial, number = ragged_range(own(size))
-    there = tf.gather(place, trial) + number
-    here = tf.gather(own(places.token), trial) + number
+    size = spans.last - spans.first + 1
+    answer, number = ragged_range(spans.searched)
+    start = tf.gather(spans.token - spans.searched, answer) + number
+    # Only where the first character is equal are the others compared.
+    first_code = tf.gather(codes, tf.gather(spans.token, answer))
+    likely = tf.where(tf.gather(codes, start) == first_code)[:, 0]
+    answer, start = tf.gather(answer, likely), tf.gather(start, likely)
+    own_start = tf.gather(spans.token, answer)
+    trial, number = ragged_range(tf.gather(size, answer))
+    there, here = (
+        tf.gather(each, trial) + number for each in (start, own_start)
+    )
     same = (tf.gather(codes, there) == tf.gather(codes, here)) & (
         (number == 0) | (tf.gather(spaced, there) == tf.gather(spaced, here))
     )
-    is_found = tf.math.unsorted_segment_min(
-        tf.cast(same, tf.int32), trial, tf.size(place)
+    is_match = tf.math.unsorted_segment_min(
+        tf.cast(same, tf.int32), trial, tf.size(start)
     )
     shift = tf.math.unsorted_segment_min(
-        tf.where(is_found > 0, place - own(places.token), 0),
-        answer,
-        tf.size(size),
+        tf.where(is_match > 0, start - own_start, 0), answer, tf.size(size)
     )
-    # Answers that were searched for nowhere have no entry.
-    shift = tf.where(places.searched > 0, tf.minimum(shift, 0), 0)
-    return places._replace(first=places.first + shift, last=places.last + shift)
+    # The minimum of no trials is the highest number.
+    shift = tf.where(spans.searched > 0, tf.minimum(shift, 0), 0)
+    return spans._replace(first=spans.first + shift, last=spans.last + shift)
 
 
 def answer_texts(
-    characters: Characters,
-    context: tf.Tensor,
-    first: tf.Tensor,
-    last: tf.Tensor,
+    characters: Characters, first: tf.Tensor, last: tf.Tensor
 ) -> tf.Tensor:
-    """The answers, string [V], words joined by single spaces."""
-    words = characters.words
-    begin = tf.gather(words.text_begin, tf.gather(characters.places, first))
-    end = tf.gather(words.text_end, tf.gather(characters.places, last))
-    return tf.strings.substr(
-        tf.gather(words.texts, context), begin, end - begin
-    )
+    """Returns the texts of solid characters `first` to `last`, string [V].
+
+    Words are joined by single spaces.
+    """
+    begin, end = (tf.gather(characters.solid, each) for each in (first, last))
+    texts = text_of(characters.words.codes, begin, end + 1 - begin)
+    return tf.strings.regex_replace(texts, f"[{_BLANKS}]+", " ")

@@ -1,4 +1,4 @@
-"""Questions about a text: question and context in, an answer out."""
+"""Question answering that takes text: question and context in, answer out."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -50,30 +50,29 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
 class SpanModel(TextModel):
-    """A model that marks answers in a context, which takes text.
+    """A span model that takes text.
 
     Signatures:
       serving_default: question and context, string [B] -> answer, string [B];
-        start and end, int32 [B], where it stands in the context, in
-        characters; score, float32 [B], its share among the n best;
-        no_answer_probability, float32 [B], the share of there being none;
-        n_best_answers, string [B, n], n_best_scores, float32 [B, n], and
-        n_best_starts and n_best_ends, int32 [B, n], the best first. Where
-        there is no answer, answer is "" and start and end are -1; unused
-        places among the n best have "", 0 and -1. As in run_squad.py, an
-        answer begins and ends with a token, which may be part of a word.
+        start and end, int32 [B], in characters of the context; score, float32
+        [B], its probability among the n best; no_answer_probability, float32
+        [B]; n_best_answers, string [B, n], n_best_scores, float32 [B, n], and
+        n_best_starts and n_best_ends, int32 [B, n], best first. If there is no
+        answer, answer is "" and start and end are -1; the n best are padded
+        with "", 0 and -1. As in run_squad.py, an answer begins and ends with a
+        token, which may be part of a word.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
         start_logits and end_logits, float32 [B, S].
 
     Args:
       model: from the encoder's inputs to start_logits and end_logits.
       tokenizer: the tokenizer it was trained with.
-      config: how it is used.
-      max_windows: of a context; longer ones are refused.
+      config: how the model is used.
+      max_windows: windows of a context beyond which it is refused.
 
     Raises:
-      UserError: see `TextModel`; or lengths that leave no room or are not
-        positive.
+      UserError: see `TextModel`; or a length that is not positive or leaves no
+        room for a context.
     """
 
     def __init__(
@@ -108,22 +107,21 @@ class SpanModel(TextModel):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """question and context."""
+        """Returns question and context."""
         return ("question", "context")
 
     def requests(self) -> list[Request]:
-        """Contexts of several lengths, one of them of several windows."""
+        """Contexts of several lengths, one of which takes several windows."""
         lengths = sample_lengths(self.max_seq_length)
         contexts = [sample_text(n) for n in (*lengths, 2 * lengths[-1])]
-        questions = list(
-            itertools.islice(itertools.cycle(QUESTIONS), len(contexts))
-        )
+        endless = itertools.cycle(QUESTIONS)
+        questions = list(itertools.islice(endless, len(contexts)))
         return requests_of(
             SERVING_DEFAULT, question=questions, context=contexts
         )
 
     def answers(self, question: tf.Tensor, context: tf.Tensor) -> Tensors:
-        """The outputs of serving_default; see the class."""
+        """Computes the outputs of serving_default; see the class."""
         with tf.device(HOST):
             question, context = equal_rows(question=question, context=context)
             context = valid_text(context)
@@ -133,7 +131,7 @@ class SpanModel(TextModel):
             )
             packing = self.tokenizer.packing
             packed = pack_rows(rows.first, rows.second, packing)
-            # [CLS] is read also where there is no row.
+            # The logits of [CLS] are read even if there is no row.
             width = tf.maximum(largest(packed.lengths), 1)
         logits = self.compute(
             rows.first,
@@ -156,24 +154,27 @@ class SpanModel(TextModel):
             answered = found["n_best_starts"][:, 0] >= 0
             if self.threshold is not None:
                 answered &= found["null_odds"] <= self.threshold
-            null_share = found["no_answer_probability"]
-            shares = found["n_best_scores"]
+            n_best = {
+                name: found[f"n_best_{name}"]
+                for name in ("answers", "scores", "starts", "ends")
+            }
+            n_best["scores"] = tf.cast(n_best["scores"], tf.float32)
+            no_answer = tf.cast(found["no_answer_probability"], tf.float32)
+
+            def best(name: str, otherwise: tf.Tensor | str | int) -> tf.Tensor:
+                return tf.where(answered, n_best[name][:, 0], otherwise)
+
             return {
-                "answer": tf.where(answered, found["n_best_answers"][:, 0], ""),
-                "score": tf.cast(
-                    tf.where(answered, shares[:, 0], null_share), tf.float32
-                ),
-                "start": tf.where(answered, found["n_best_starts"][:, 0], -1),
-                "end": tf.where(answered, found["n_best_ends"][:, 0], -1),
-                "no_answer_probability": tf.cast(null_share, tf.float32),
-                "n_best_answers": found["n_best_answers"],
-                "n_best_scores": tf.cast(shares, tf.float32),
-                "n_best_starts": found["n_best_starts"],
-                "n_best_ends": found["n_best_ends"],
+                "answer": best("answers", ""),
+                "score": best("scores", no_answer),
+                "start": best("starts", -1),
+                "end": best("ends", -1),
+                "no_answer_probability": no_answer,
+                **{f"n_best_{name}": each for name, each in n_best.items()},
             }
 
     def rows(self, question: TokenIds, context: TokenIds) -> "SpanRows":
-        """The rows of questions on contexts; see `span_rows`."""
+        """See `span_rows`."""
         return span_rows(
             question,
             context,
@@ -188,7 +189,7 @@ class SpanModel(TextModel):
         outputs: Mapping[str, np.ndarray],
         rows: Sequence[Mapping[str, Any]],
     ) -> list[Answer]:
-        """The best answer with its place and score, and that of none."""
+        """Returns the best answer and the probability of no answer."""
         names = ("answer", "start", "end", "score", "no_answer_probability")
         columns = [outputs[name].tolist() for name in names]
         return [
@@ -197,7 +198,7 @@ class SpanModel(TextModel):
         ]
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """See the class."""
+        """Computes the outputs of tokens; see the class."""
         return self.forward(inputs)
 
 
@@ -205,9 +206,9 @@ class SpanRows(NamedTuple):
     """W rows of questions with windows of their contexts.
 
     Attributes:
-      windows: of the contexts, by question.
+      windows: windows of the contexts, grouped by question.
       first: the question of each row.
-      second: the tokens of its window.
+      second: the tokens of each window.
     """
 
     windows: Windows
@@ -223,21 +224,21 @@ def span_rows(
     max_query_length: int,
     max_windows: int = tf.int32.max,
 ) -> SpanRows:
-    """Makes a row of each window that shows a part of a context.
+    """Splits contexts into windows and pairs them with their questions.
 
     The rules are those of google-research/bert, run_squad.py,
     `convert_examples_to_features`: [CLS] question [SEP] window [SEP], a window
     every `doc_stride` tokens until one reaches the end of the context. A
-    context without tokens has none.
+    context without tokens has no window.
 
     Args:
       question: B questions.
       context: their B contexts.
       room: tokens of question and window.
-      doc_stride: tokens from the start of a window to that of the next; where
-        it is longer than a window, windows follow one another.
-      max_query_length: the longest question; others are truncated.
-      max_windows: of a context; longer ones are refused.
+      doc_stride: tokens from the start of a window to that of the next, at
+        most the length of a window.
+      max_query_length: length that questions are truncated to.
+      max_windows: windows of a context beyond which it is refused.
     """
     count = tf.minimum(question.count, max_query_length)
     windows = checked_windows(
@@ -261,17 +262,17 @@ def span_answers(
     max_answer_length: int,
     with_null: bool,
 ) -> Tensors:
-    """The best answers of B questions; see `best_answers`.
+    """Decodes the best answers to B questions; see `best_answers`.
 
     Args:
-      characters: of C contexts.
-      rows: of the questions.
+      characters: characters of C contexts.
+      rows: rows of the questions.
       context: int32 [B], the context of each question.
       logits: start and end logits, float32 [W, S], S > 0.
-      packing: what frames the rows.
-      n_best_size: n, how many answers are kept, and how many starts and ends
-        of a window are tried.
-      max_answer_length: the most tokens of an answer.
+      packing: special tokens of the rows.
+      n_best_size: n, the number of answers, and of starts and ends of a window
+        that are combined.
+      max_answer_length: tokens of the longest answer.
       with_null: whether a question may have no answer.
     """
     return best_answers(
@@ -291,10 +292,9 @@ def _candidates(
     n_best_size: int,
     max_answer_length: int,
 ) -> Candidates:
-    """The spans that run_squad.py's `write_predictions` considers.
+    """Returns the spans that run_squad.py's `write_predictions` considers.
 
-    Unlike there, the padding behind a window takes no place among the best
-    positions.
+    Unlike there, padding is never among the best positions.
     """
     windows, question, second = rows
     before = packing.before_second(question.count)
@@ -302,8 +302,8 @@ def _candidates(
     starts, ends = (
         _best_positions(each, lengths, n_best_size) for each in logits
     )
-    # A window answers with what begins where it shows most context, and ends
-    # in the context.
+    # An answer begins where its window has more context than others, and ends
+    # within the context.
     own_begin, own_end, end = (
         bound[:, tf.newaxis]
         for bound in (
@@ -313,9 +313,10 @@ def _candidates(
     )
     is_start = (own_begin <= starts) & (starts < own_end)
     first = tf.where(is_start, starts, tf.int32.max)[:, :, tf.newaxis]
-    more = tf.where(ends < end, ends, -1)[:, tf.newaxis] - first
-    fits = tf.where((more >= 0) & (more < max_answer_length))
-    window, i, j = tf.unstack(tf.cast(fits, tf.int32), num=3, axis=1)
+    distance = tf.where(ends < end, ends, -1)[:, tf.newaxis] - first
+    is_span = (distance >= 0) & (distance < max_answer_length)
+    indices = tf.cast(tf.where(is_span), tf.int32)
+    window, i, j = tf.unstack(indices, num=3, axis=1)
     begin, last = _at(starts, window, i), _at(ends, window, j)
     shift = tf.gather(second.begin - before, window)
     found = Candidates(
@@ -325,7 +326,7 @@ def _candidates(
         _at(logits[0], window, begin),
         _at(logits[1], window, last),
     )
-    # The order of what is equal is the original's: window, start, end.
+    # Ties are ordered as in run_squad.py: by window, start and end.
     order = tf.argsort(-found.score, stable=True)
     question = tf.gather(found.question, order)
     return found.take(tf.gather(order, tf.argsort(question, stable=True)))
@@ -338,10 +339,10 @@ def _at(values: tf.Tensor, row: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
 def _best_positions(
     logits: tf.Tensor, lengths: tf.Tensor, count: int
 ) -> tf.Tensor:
-    """The positions of the highest logits, the first of equal ones first.
+    """Returns the positions of the highest logits, the first of ties first.
 
     Returns:
-      int32 [W, K], past a row's end where it is short.
+      int32 [W, K], beyond the end of rows with fewer than K tokens.
     """
     width = tf.shape(logits)[1]
     in_row = tf.range(width) < lengths[:, tf.newaxis]
@@ -352,16 +353,16 @@ def _best_positions(
 def _null_logits(
     windows: Windows, logits: tuple[tf.Tensor, tf.Tensor], questions: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Start and end logit of [CLS] in the window where they are least together.
+    """Returns the logits of [CLS] in the window where their sum is lowest.
 
     Returns:
-      Both float32 [B]; 0 where there is no window.
+      Start and end logit, float32 [B]; 0 for a question without a window.
     """
     start, end = (each[:, 0] for each in logits)
     score = score_of(start, end)
-    least = tf.math.unsorted_segment_min(score, windows.text, questions)
+    lowest = tf.math.unsorted_segment_min(score, windows.text, questions)
     number, none = tf.range(tf.size(score)), tf.size(score)
-    number = tf.where(score == tf.gather(least, windows.text), number, none)
+    number = tf.where(score == tf.gather(lowest, windows.text), number, none)
     number = tf.math.unsorted_segment_min(number, windows.text, questions)
     number = tf.minimum(number, none)
     start, end = (
@@ -373,5 +374,5 @@ def _null_logits(
 def text_model(
     config: QuestionAnsweringConfig, model: keras.Model, tokenizer: Tokenizer
 ) -> SpanModel:
-    """The model that `config.build` made, as one that takes text."""
+    """Wraps what `config.build` returned as a model that takes text."""
     return SpanModel(model, tokenizer, config)

@@ -1,4 +1,4 @@
-"""What the data doctor counts of questions on contexts, and its findings."""
+"""Data doctor of question answering."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.families import checks
-from bert_tf.families.question_answering.squad_files import (
-    Question,
-    num_searched,
-)
+from bert_tf.families.question_answering.squad_files import Question
 from bert_tf.families.question_answering.windows import make_windows
 from bert_tf.families.recipe import SpanRecipe
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -21,7 +18,7 @@ def examine_questions(
     tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[Question]],
 ) -> checks.Examination:
-    """Examines questions on contexts; see `Task.examine`."""
+    """Counts questions, windows, unknown tokens and repeats; see `Task`."""
     found = checks.examine(
         task,
         {
@@ -43,13 +40,13 @@ def examine_questions(
 def _split_rows(
     questions: Sequence[Question], recipe: SpanRecipe, tokenizer: Tokenizer
 ) -> checks.SplitRows:
-    """The questions of a split, with what their windows show."""
-    numbers = _window_counts(questions, recipe, tokenizer)
+    """Returns the questions of a split with counts of their windows."""
+    numbers = _counts(questions, recipe, tokenizer)
     details = []
     if numbers["first_places"]:
         text = (
-            f"answers that their contexts have several times, taken at "
-            f"the first: of {numbers['first_places']:,} questions"
+            "answers that occur several times in their contexts, taken at the "
+            f"first place: of {numbers['first_places']:,} questions"
         )
         details.append(("first_places", text))
     text = (
@@ -70,7 +67,7 @@ def _split_rows(
         details.append(("cut", text))
     return checks.SplitRows(
         file="",
-        # Questions have names, and no rows of a file.
+        # Questions have identifiers instead of rows.
         rows=[checks.Row(0, (q.question, q.context)) for q in questions],
         title=(
             f"{len(questions):,} questions on "
@@ -82,12 +79,11 @@ def _split_rows(
     )
 
 
-def _window_counts(
+def _counts(
     questions: Sequence[Question],
     recipe: SpanRecipe,
     tokenizer: Tokenizer,
 ) -> dict[str, Any]:
-    """Questions, contexts and windows of one split."""
     windows = make_windows(
         questions,
         tokenizer,
@@ -95,7 +91,7 @@ def _window_counts(
         recipe.doc_stride,
         recipe.max_query_length,
     )
-    of_question = np.bincount(windows.rows.example, minlength=len(questions))
+    per_question = np.bincount(windows.rows.example, minlength=len(questions))
     contexts = windows.contexts.tokens[0]
     ids = contexts.flat_values.numpy()
     unknown = int(np.sum(ids == tokenizer.vocabulary.unk_id))
@@ -103,12 +99,15 @@ def _window_counts(
         "contexts": len({question.context for question in questions}),
         "articles": len({question.title for question in questions}),
         "without_answer": sum(not question.answers for question in questions),
-        "first_places": num_searched(questions),
+        "first_places": sum(
+            any(answer.num_places > 1 for answer in question.answers)
+            for question in questions
+        ),
         "windows": len(windows),
-        "several_windows": int(np.sum(of_question > 1)),
+        "several_windows": int(np.sum(per_question > 1)),
         "longest_context": int(contexts.bounding_shape()[1]),
         "cut_questions": int(
-            np.sum(windows.asked.count > recipe.max_query_length)
+            np.sum(windows.questions.count > recipe.max_query_length)
         ),
         "unknown_share": unknown / max(len(ids), 1),
     }

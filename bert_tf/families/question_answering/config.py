@@ -1,4 +1,4 @@
-"""How a model of the family is used: what task.json holds."""
+"""Configuration of question answering, as task.json stores it."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from bert_tf.encoders import BertEncoder
 
 
-# run_squad.py `is_whitespace`: what divides the words of a context. Other
-# blanks, such as U+00A0, stand inside words.
+# run_squad.py `is_whitespace`: separators of words in a context. Other blanks,
+# such as U+00A0, belong to words.
 BLANKS = " \t\r\n\u202f"
-# google-research/bert, run_squad.py, which most models of questions follow.
+# Defaults of google-research/bert, run_squad.py, which most models use.
 _LONGEST_WINDOW, _DOC_STRIDE = 384, 128
 _MAX_QUERY_LENGTH, _MAX_ANSWER_LENGTH, _N_BEST_SIZE = 64, 30, 20
 
 
 @dataclasses.dataclass(frozen=True)
 class QuestionAnsweringConfig(TaskConfig):
-    """What task.json holds of a model of spans; see `SpanRecipe`.
+    """Configuration of a span model; see `SpanRecipe`.
 
     Attributes:
       doc_stride: tokens from the start of a window to that of the next.
-      max_query_length: longest question in tokens.
-      max_answer_length: longest answer in tokens.
-      n_best_size: answers kept to a question.
+      max_query_length: tokens of the longest question.
+      max_answer_length: tokens of the longest answer.
+      n_best_size: answers to a question.
       with_null: whether a question may have no answer.
-      null_threshold: a question whose null odds are above it has none.
+      null_threshold: null odds above which a question has no answer.
     """
 
     doc_stride: int
@@ -48,7 +48,10 @@ class QuestionAnsweringConfig(TaskConfig):
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:
-        """Answers in windows of run_squad.py's sizes, where they fit."""
+        """Returns a config with run_squad.py's lengths, if they fit.
+
+        For a folder that has no task.json.
+        """
         task = QUESTION_ANSWERING
         head.refuse(task, "labels")
         length = head.length(2, 2)
@@ -72,20 +75,20 @@ class QuestionAnsweringConfig(TaskConfig):
     def build(
         self, encoder: "BertEncoder", unpadded: bool = True
     ) -> "keras.Model":
-        """See `bert_span_labeler`."""
+        """Builds a `bert_span_labeler`."""
         from bert_tf.models import bert_span_labeler
 
         return bert_span_labeler(encoder, unpadded=unpadded)
 
     def sample(self) -> dict[str, Any]:
-        """A question and where its answer stands."""
+        """Returns a question and its context."""
         return {"question": "Who came?", "context": "Ada came."}
 
     @property
     def num_segments(self) -> int:
-        """A question and a context."""
+        """Two: a question and a context."""
         return 2
 
     def summary(self) -> dict[str, Any]:
-        """The threshold, where there is one."""
+        """Returns the threshold, if there is one."""
         return {"threshold": self.null_threshold} if self.with_null else {}

@@ -1,4 +1,4 @@
-"""What is explained of an answer of this family: a number, and its words."""
+"""Explanations of an answer, or of no answer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,10 +26,17 @@ def subject_of(
     answer: Answer,
     target: Target,
 ) -> Subject:
-    """The answer to explain; see `LoadedModel.explain`.
+    """Returns what is explained of an answer: log odds of start plus end.
+
+    Args:
+      served: the model.
+      row: question and context by column.
+      answer: the model's answer to the row.
+      target: an answer in the context, "" for no answer, or None for the
+        model's answer.
 
     Raises:
-      UserError: the target is none of the model's.
+      UserError: the context does not have the target.
     """
     context = row["context"]
     first = TokenizedTexts(served, {"question": row["question"]})
@@ -47,11 +54,11 @@ def subject_of(
             'that is, or "" for there being none.'
         )
     if start < 0:
-        # Of all windows that one where no answer is the least likely counts.
+        # The window where no answer is least likely decides.
         inputs = encoder_inputs(served, rows)
         logits = Forward(served.model).in_blocks(inputs)
         window = int(tf.argmin(tf.reduce_sum(logits[:, 0], -1)))
-        places_of = 0, 0
+        positions = 0, 0
     else:
         begin, stop = second.range_of(start, end)
         own_begin, own_end = most_context(windows)
@@ -66,11 +73,11 @@ def subject_of(
             )
         before = served.tokenizer.packing.before_second(rows[0].count)
         shift = int((before - windows.offset)[window])
-        places_of = begin + shift, stop - 1 + shift
+        positions = begin + shift, stop - 1 + shift
 
     def measure(logits: tf.Tensor) -> tf.Tensor:
         starts, ends = tf.unstack(logits[:, 0], axis=-1)
-        return log_odds(starts, places_of[0]) + log_odds(ends, places_of[1])
+        return log_odds(starts, positions[0]) + log_odds(ends, positions[1])
 
     return subject_of_rows(
         served,

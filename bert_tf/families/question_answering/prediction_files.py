@@ -1,4 +1,4 @@
-"""Answers of a model to questions, and the files that they are scored by."""
+"""Answers of a model to questions, and the files for the official scripts."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ NULL_ODDS_FILE = "null_odds.json"
 
 
 class ScoredText(NamedTuple):
-    """One of the best answers; its text is empty for none."""
+    """One of the best answers; its text is empty for no answer."""
 
     text: str
     probability: float
@@ -29,16 +29,16 @@ class ScoredText(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What a model answers to N questions.
+    """A model's answers to N questions.
 
     Attributes:
-      n_best: the best answers to each, the best first; with `null_odds`, the
-        empty one is among them.
-      best: the best answer to each that is not empty.
-      spans: int64 [N, 2], begin and exclusive end of that answer in its
-        context, in characters; -1 where there is none.
-      null_odds: float64 [N], how much better no answer scores than `best`;
-        None where every question has an answer.
+      n_best: the best answers to each question, best first; with `null_odds`,
+        the empty one is among them.
+      best: the best answer to each question that is not empty.
+      spans: int64 [N, 2], the range of characters of that answer in its
+        context; -1 if there is none.
+      null_odds: float64 [N], the score of no answer minus that of `best`; None
+        if every question has an answer.
     """
 
     n_best: tuple[tuple[ScoredText, ...], ...]
@@ -47,7 +47,7 @@ class Answers:
     null_odds: np.ndarray | None
 
     def texts(self, threshold: float = 0.0) -> tuple[str, ...]:
-        """The answers; null odds above the threshold make one empty."""
+        """Returns the answers, empty if the null odds exceed the threshold."""
         if self.null_odds is None:
             return self.best
         return tuple(
@@ -65,8 +65,12 @@ def write_answers(
 ) -> None:
     """Writes predictions.json, nbest_predictions.json and null_odds.json.
 
-    The last is written where a question may have no answer. All names begin
-    with `prefix`; for `threshold` see `Answers.texts`.
+    Args:
+      questions: N questions.
+      answers: answers to them; null_odds.json requires null odds.
+      folder: folder of the files.
+      threshold: see `Answers.texts`.
+      prefix: prefix of the names of the files.
     """
     files = {
         PREDICTIONS_FILE: answers.texts(threshold),
@@ -84,29 +88,25 @@ def write_answers(
 
 
 def read_predictions(path: str) -> dict[str, str]:
-    """Reads a predictions.json: the answer to each question.
+    """Reads a predictions.json: answers by identifier.
 
     Raises:
-      UserError: it cannot be read, is no JSON object, names a question twice,
-        or an answer is no text.
+      UserError: it cannot be read, is not a JSON object, repeats a key, or has
+        a value that is not a text.
     """
     return _read(path, "a text", lambda value: isinstance(value, str))
 
 
 def read_null_odds(path: str) -> dict[str, float]:
-    """Reads a null_odds.json: how likely each question has no answer.
+    """Reads a null_odds.json: null odds by identifier.
 
     Raises:
-      UserError: as for `read_predictions`; or odds that are no finite number.
+      UserError: as for `read_predictions`; values must be finite numbers.
     """
     return _read(
         path,
         "a finite number",
-        lambda value: (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and math.isfinite(value)
-        ),
+        lambda value: type(value) in (int, float) and math.isfinite(value),
     )
 
 
@@ -135,4 +135,4 @@ def _read(
 
 
 class _Pairs(list):
-    """An object's keys and values, before a second key hides the first."""
+    """Keys and values of a JSON object, with repeated keys."""

@@ -1,7 +1,7 @@
-"""Report statistics of answers to questions, spans of a text.
+"""Report statistics of question answering.
 
-Rows are those of dev_predictions.jsonl: "answers" are the gold answers, none
-where the text has no answer, and "prediction" is empty where none is given.
+Rows are those of dev_predictions.jsonl: "answers" are the gold answers, empty
+if there is none, and "prediction" is empty for no answer.
 """
 
 import collections
@@ -19,24 +19,28 @@ _QUESTION_WORDS = ("what", "which", "who", "when", "where", "why", "how")
 _FORMS = {"whom": "who", "whose": "who"}
 _OTHER_WORD = "other"
 _WORD = re.compile(r"[^\W\d_]+")
-# The most words in each group but the last.
+# The largest number of words in each group but the last.
 _ANSWER_WORDS = (1, 2, 4, 8)
 _CONTEXT_WORDS = (75, 100, 150, 200, 300)
 _HAS_ANSWER, _NO_ANSWER = "has an answer", "no answer"
 _ODDS_BINS = 40
-# What lies beyond these shares of the null odds is counted at the ends.
+# Null odds beyond these quantiles are counted in the outer bins.
 _ODDS_RANGE = (0.005, 0.995)
 
 
 def statistics(
     rows: Sequence[Row], results: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Scores of groups of questions, null odds and mistakes.
-
-    Args:
-      rows: N questions.
-      results: for the threshold.
-    """
+    """Returns scores of groups of questions, null odds and mistakes."""
+    # The lowest F1 first, then the most certain answers. An answer that is not
+    # among the n best has no known probability.
+    wrong = sorted(
+        (row for row in rows if row["exact"] < 1),
+        key=lambda row: (
+            row["f1"],
+            -dict(row["n_best"]).get(row["prediction"], 0.0),
+        ),
+    )
     return {
         "num_examples": len(rows),
         "all": _scores(rows),
@@ -51,42 +55,42 @@ def statistics(
             _ranges(_CONTEXT_WORDS),
         ),
         "null_odds": _null_odds(rows, results.get("threshold")),
-        "mistakes": _mistakes(rows),
+        "mistakes": {
+            "total": len(wrong),
+            "worst": [dict(row) for row in wrong[:NUM_MISTAKES]],
+        },
     }
 
 
 def question_word(row: Row) -> str:
-    """The first question word of a question; "other" where there is none."""
+    """Returns the first question word of a question, or "other"."""
     words = _WORD.findall(row["question"].lower())
     known = (_FORMS.get(word, word) for word in words)
     return next((w for w in known if w in _QUESTION_WORDS), _OTHER_WORD)
 
 
 def _answer_length(row: Row) -> str:
-    """The group of the first right answer's number of words."""
+    """Returns the group of the number of words of the first gold answer."""
     if not row["answers"]:
         return _NO_ANSWER
     return _range(row["answers"][0]["text"], _ANSWER_WORDS)
 
 
 def _ranges(edges: Sequence[int]) -> list[str]:
-    """The names of the groups: "1", "2", "3 to 4", ..., "9 or more"."""
+    """Names the groups: "1", "2", "3 to 4", ..., "9 or more"."""
     begins = [1, *(edge + 1 for edge in edges[:-1])]
     names = [
         str(end) if begin == end else f"{begin} to {end}"
         for begin, end in zip(begins, edges, strict=True)
     ]
-    # What has no word at all is among the shortest.
     return [*names, f"{edges[-1] + 1} or more"]
 
 
 def _range(text: str, edges: Sequence[int]) -> str:
-    """The group of a text's number of words."""
     return _ranges(edges)[int(np.searchsorted(edges, len(text.split())))]
 
 
 def _scores(rows: Sequence[Row]) -> dict[str, Any]:
-    """How many questions, and their mean exact match and F1."""
     return {
         "count": len(rows),
         "exact": float(np.mean([row["exact"] for row in rows])),
@@ -97,10 +101,10 @@ def _scores(rows: Sequence[Row]) -> dict[str, Any]:
 def _groups(
     rows: Sequence[Row], group: Callable[[Row], str]
 ) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = collections.defaultdict(list)
+    groups: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:
-        found[group(row)].append(row)
-    return found
+        groups[group(row)].append(row)
+    return groups
 
 
 def _grouped(
@@ -108,19 +112,19 @@ def _grouped(
     group: Callable[[Row], str],
     order: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The scores of each group that has questions; no order: largest first."""
-    found = _groups(rows, group)
+    """Computes the scores of each group, by default the largest first."""
+    groups = _groups(rows, group)
     if order is None:
-        order = sorted(found, key=lambda name: (-len(found[name]), name))
+        order = sorted(groups, key=lambda name: (-len(groups[name]), name))
     return [
-        {"group": name} | _scores(found[name])
+        {"group": name} | _scores(groups[name])
         for name in order
-        if name in found
+        if name in groups
     ]
 
 
 def _parts(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Questions with and without an answer; empty where all have one."""
+    """Scores questions with and without an answer; empty if all have one."""
     groups = _groups(
         rows, lambda row: _HAS_ANSWER if row["answers"] else _NO_ANSWER
     )
@@ -140,7 +144,7 @@ def _parts(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def _null_odds(
     rows: Sequence[Row], threshold: float | None
 ) -> dict[str, Any] | None:
-    """The null odds of questions with and without an answer, counted."""
+    """Returns histograms of the null odds with and without an answer."""
     if rows[0]["null_odds"] is None:
         return None
     odds = np.array([row["null_odds"] for row in rows], np.float64)
@@ -158,15 +162,3 @@ def _null_odds(
         "has_answer": np.histogram(clipped[has_answer], edges)[0].tolist(),
         "no_answer": np.histogram(clipped[~has_answer], edges)[0].tolist(),
     }
-
-
-def _mistakes(rows: Sequence[Row]) -> dict[str, Any]:
-    """The questions of the lowest F1, the surest answers first."""
-
-    def order(row: Row) -> tuple[float, float]:
-        # An answer that is not among the best has no known probability.
-        return row["f1"], -dict(row["n_best"]).get(row["prediction"], 0.0)
-
-    wrong = [row for row in rows if row["exact"] < 1]
-    worst = sorted(wrong, key=order)[:NUM_MISTAKES]
-    return {"total": len(wrong), "worst": [dict(row) for row in worst]}

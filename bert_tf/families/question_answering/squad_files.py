@@ -1,4 +1,4 @@
-"""Questions with their contexts and answers, in the layouts of JSON files."""
+"""JSON files of questions with their contexts and answers."""
 
 import json
 import re
@@ -29,13 +29,13 @@ _KINDS = {
 
 
 class Answer(NamedTuple):
-    """One gold answer.
+    """A gold answer.
 
     Attributes:
       text: the answer.
-      start: the character of the context it begins at.
-      num_places: where the file does not tell the start, how often the context
-        has the answer, of which the start is the first; else 1.
+      start: its first character in the context.
+      num_places: occurrences of the answer in the context if the file does not
+        state the start, which is then the first of them; otherwise 1.
     """
 
     text: str
@@ -44,16 +44,16 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """One question about a context.
+    """A question about a context.
 
     Attributes:
-      identifier: its name in prediction files.
-      title: the article's title; empty where the file has none.
+      identifier: the key of the question in prediction files.
+      title: the article's title, or empty.
       question: the question.
-      context: the text to answer it from.
-      answers: all gold answers; none where there is no answer or the file
-        does not tell.
-      is_impossible: whether the file says that there is no answer.
+      context: the text that contains the answer.
+      answers: all gold answers; empty if there is no answer or if it is
+        unknown.
+      is_impossible: whether the file states that there is no answer.
     """
 
     identifier: str
@@ -72,31 +72,30 @@ def read_questions(
     bad_rows: str = "",
     check: Callable[[Question, str], None] = lambda question, place: None,
 ) -> list[Question]:
-    """Reads a JSON file in the layout of SQuAD or of the data sets of the hub.
+    """Reads a JSON file in the layout of SQuAD or of Hugging Face's run_qa.py.
 
-    SQuAD's has articles of paragraphs of questions, or paragraphs alone. In the
-    other each question has its context, as for Hugging Face's run_qa.py:
-    {"data": [{"id", "title", "context", "question", "answers": {"text": [...],
-    "answer_start": [...]}}]}. Either may be a list without "data". An id may be
-    a number; a question without one is called by its place in the file, from 0.
+    SQuAD's layout has articles of paragraphs of questions, or paragraphs. In
+    the other layout each question has its context: {"data": [{"id", "title",
+    "context", "question", "answers": {"text": [...], "answer_start":
+    [...]}}]}. Either may be a list without "data". An id may be a number; the
+    default id is the position in the file, from 0.
 
     Args:
-      path: the file; .gz is unpacked.
-      answers_needed: whether every question must tell its answers or that it
-        has none, as for training and scoring.
-      unique_identifiers: whether two questions may not have one identifier,
-        as for predictions.
+      path: the file; .gz is decompressed.
+      answers_needed: whether every question must state its answers or that
+        there is none, as for training and scoring.
+      unique_identifiers: whether identifiers must be unique, as for
+        predictions.
       encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
-      bad_rows: what becomes of questions with a fault; see `Faults`.
-      check: raises `Fault` for a question, given its place too.
+      bad_rows: treatment of invalid questions; see `Faults`.
+      check: raises `Fault` for an invalid question, given its place too.
 
     Returns:
       The questions in the order of the file.
 
     Raises:
-      UserError: the file cannot be read, is not JSON, is laid out otherwise,
-        has no questions, or some that lack something that is needed or
-        contradict themselves.
+      UserError: the file cannot be read, is not JSON, has another layout or no
+        questions, or has questions with missing or contradictory values.
     """
     text = "".join(line for _, line in read_lines(path, encoding_errors))
     questions: list[Question] = []
@@ -126,11 +125,11 @@ def read_questions(
 
 
 def located_answers(questions: Sequence[Question]) -> list[list[Answer]]:
-    """The answers of each question that are where their offsets point.
+    """Selects the answers of each question that are at their offsets.
 
-    As in google-research/bert, run_squad.py, `read_squad_examples`: an answer
-    must be in the words of the context that it touches. Blanks of any kind
-    are equal (tokenization.py, `whitespace_tokenize`), as long as they divide
+    As in google-research/bert, run_squad.py, `read_squad_examples`: the words
+    of the context in the answer's range must contain the answer. All kinds of
+    blanks are equal (tokenization.py, `whitespace_tokenize`) if they separate
     the same words.
     """
     return [
@@ -138,16 +137,16 @@ def located_answers(questions: Sequence[Question]) -> list[list[Answer]]:
             answer
             for answer in question.answers
             if (cleaned := " ".join(answer.text.split()))
-            and cleaned in _words_touched(question.context, answer)
+            and cleaned in _words_in_range(question.context, answer)
         ]
         for question in questions
     ]
 
 
-def _words_touched(context: str, answer: Answer) -> str:
-    """The words of an answer's range; for a blank, the word before it.
+def _words_in_range(context: str, answer: Answer) -> str:
+    """Returns the words that an answer overlaps; of a blank, the word before.
 
-    Empty where there are none, or the range is not in the context.
+    Empty if there are none, or if the range exceeds the context.
     """
     begin, end = answer.start, answer.start + len(answer.text)
     start = context[: begin + 1].rstrip(BLANKS)
@@ -165,24 +164,23 @@ def trainable(
     path: str,
     impossible: bool,
 ) -> list[Question]:
-    """The questions that can be trained on, each with one answer at most.
+    """Selects the questions to train on, each with one answer at most.
 
     As in google-research/bert, run_squad.py, a question is skipped if its
-    answer is not located. Unlike there, a question may have several answers:
-    the first that is located is taken.
+    answer is not located. Unlike there, a question may have several answers,
+    of which the first located one is used.
 
     Args:
       questions: the questions of a file.
       located: their `located_answers`.
       path: the file.
-      impossible: whether questions without an answer are trained on, as in
-        SQuAD 2.0.
+      impossible: whether questions may have no answer, as in SQuAD 2.0.
 
     Raises:
       UserError: a question has no answer and `impossible` is not set, or
-        nothing is left.
+        no question is left.
     """
-    kept = []
+    selected = []
     faults = Faults(path, unit="questions")
     for question, answers in zip(questions, located, strict=True):
         if not question.answers and not impossible:
@@ -193,15 +191,15 @@ def trainable(
             )
             faults.add(question.identifier, fault)
         elif question.context.strip() and (answers or not question.answers):
-            kept.append(question._replace(answers=tuple(answers[:1])))
-    faults.settle(len(kept))
-    if not kept:
+            selected.append(question._replace(answers=tuple(answers[:1])))
+    faults.settle(len(selected))
+    if not selected:
         raise UserError(
             f"{path}: none of its {len(questions)} questions can be trained "
             f"on; {_num_misplaced(questions, located)} have an answer that is "
             "not at its answer_start, which counts Unicode characters from 0."
         )
-    return kept
+    return selected
 
 
 def oddity_lines(
@@ -210,7 +208,7 @@ def oddity_lines(
     path: str,
     training: bool,
 ) -> list[str]:
-    """What is odd about the questions of a file, a line for each kind.
+    """Describes unusual questions of a file, a line for each kind.
 
     Args:
       questions: the questions.
@@ -255,7 +253,7 @@ def oddity_lines(
 def _num_misplaced(
     questions: Sequence[Question], located: Sequence[Sequence[Answer]]
 ) -> int:
-    """How many have answers and a context, and no answer is located."""
+    """Counts questions with answers and a context, but no located answer."""
     return sum(
         bool(question.answers and question.context.strip()) and not answers
         for question, answers in zip(questions, located, strict=True)
@@ -283,7 +281,7 @@ def _articles(text: str, path: str) -> list[Any]:
 def _rows(
     nodes: Sequence[Any], path: str, faults: Faults, outer: str = "data"
 ) -> Iterator[tuple[str, Any, str, str]]:
-    """The place of each question, its object, its title and its context.
+    """Yields the place of each question, its object, title and context.
 
     A node is an article with paragraphs, a paragraph with questions, or a
     question with its context.
@@ -311,7 +309,7 @@ def _rows(
 
 
 def _get(node: Any, key: str, kind: type, place: str) -> Any:
-    """A member of a JSON object that must be there and of a kind."""
+    """Returns a member of a JSON object, checking its type."""
     if not isinstance(node, dict):
         raise Fault(
             "no object", f"{place}: is {excerpt(node)}; it must be an object."
@@ -346,9 +344,7 @@ def _question(
     identifier = row.get("id") if isinstance(row, dict) else None
     if identifier is None:
         identifier = str(number)
-    elif isinstance(identifier, int | float) and not isinstance(
-        identifier, bool
-    ):
+    elif type(identifier) in (int, float):
         # As Google's run_squad.py writes it as a key.
         identifier = json.dumps(identifier)
     else:
@@ -361,23 +357,24 @@ def _question(
         answers = _answers(row, context, bool(impossible), place)
     if impossible is None:
         impossible = answers_needed and not answers
+    contradiction = ""
     if impossible and answers:
-        raise Fault(
-            "a contradiction",
-            f"{place}: 'is_impossible' is true and there are {len(answers)} "
-            "answers; remove them, or make it false.",
+        contradiction = (
+            f"'is_impossible' is true and there are {len(answers)} answers; "
+            "remove them, or make it false."
         )
     if answers_needed and not impossible and not answers:
-        raise Fault(
-            "a contradiction",
-            f"{place}: 'is_impossible' is false and there is no answer; give "
-            "one, or make it true.",
+        contradiction = (
+            "'is_impossible' is false and there is no answer; give one, or "
+            "make it true."
         )
+    if contradiction:
+        raise Fault("a contradiction", f"{place}: {contradiction}")
     return Question(identifier, title, question, context, answers, impossible)
 
 
 def _truth(value: Any, place: str) -> bool | None:
-    """A bool, or what other programs write for one; None where none is."""
+    """Converts a bool, or what other programs write for one."""
     known = {"true": True, "1": True, "false": False, "0": False, "null": None}
     name = value.lower() if isinstance(value, str) else json.dumps(value)
     if name not in known:
@@ -392,11 +389,10 @@ def _truth(value: Any, place: str) -> bool | None:
 def _answers(
     row: Any, context: str, impossible: bool, place: str
 ) -> tuple[Answer, ...]:
-    """The answers of a question.
+    """Returns the answers of a question: a list of objects, or lists of both.
 
-    They are a list of texts with their starts, or lists of both. One without a
-    start is searched. An empty one is none at -1, without a start, or where the
-    question is impossible.
+    An answer without a start is searched. An empty one is no answer if it is
+    at -1 or without a start, or if the question is impossible.
     """
     given = row.get("answers", [])
     if isinstance(given, dict):
@@ -425,7 +421,7 @@ def _answers(
 def with_starts(
     texts: Sequence[Any], starts: Any, place: str
 ) -> list[tuple[Any, Any]]:
-    """Each answer with its start, or with None where there are no starts."""
+    """Pairs answers with their starts, or with None if there are none."""
     if starts is None:
         starts = [None] * len(texts)
     if not isinstance(starts, list | tuple) or len(starts) != len(texts):
@@ -440,10 +436,10 @@ def with_starts(
 def placed_answer(
     text: str, start: int | None, context: str, place: str
 ) -> Answer:
-    """An answer at its start, or where the context has it first.
+    """Returns an answer at its start, or at its first occurrence.
 
     Raises:
-      UserError: it has no start, and the context does not have it.
+      Fault: it has no start and does not occur in the context.
     """
     if start is not None:
         return Answer(text, start)
@@ -458,23 +454,15 @@ def placed_answer(
     return Answer(text, start, len(overlapping.findall(context)))
 
 
-def num_searched(questions: Sequence[Question]) -> int:
-    """How many have an answer that its context has several times."""
-    return sum(
-        any(answer.num_places > 1 for answer in question.answers)
-        for question in questions
-    )
-
-
 def split_off_questions(
     questions: Sequence[Question], share: float, seed: int
 ) -> tuple[list[Question], list[Question]]:
-    """Splits questions in two; those of the same context stay on one side.
+    """Splits questions in two, keeping those of a context together.
 
     Args:
       questions: the questions.
-      share: of the questions that becomes dev.
-      seed: of the draw.
+      share: share of the questions that becomes dev.
+      seed: seed of the draw.
 
     Returns:
       The training and the dev part, each in the order of the file.
@@ -487,8 +475,8 @@ def split_off_questions(
         groups.setdefault(question.context.strip(), []).append(number)
     if len(groups) == 1:
         raise UserError(
-            f"all {len(questions)} questions have the same context, so none "
-            "can be kept for dev; pass `dev_file`=..."
+            f"all {len(questions)} questions have the same context, so no "
+            "dev part can be split off; pass `dev_file`=..."
         )
     sizes = np.ones(len(questions), int)
     target = share * len(questions)

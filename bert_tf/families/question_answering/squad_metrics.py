@@ -1,8 +1,8 @@
 """The official scores of SQuAD 1.1 and 2.0, in percent.
 
-The definitions are those of the data sets' evaluation scripts, evaluate-v1.1
-and evaluate-v2.0: exact match and F1 of the words, without case, punctuation
-and articles, the best over the gold answers.
+The definitions are those of the evaluation scripts evaluate-v1.1 and
+evaluate-v2.0: exact match and F1 of the words, ignoring case, punctuation and
+articles, the maximum over the gold answers.
 """
 
 import collections
@@ -11,36 +11,34 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, first_few
 from bert_tf.families.question_answering.squad_files import Question
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-# evaluate-v2.0 `--na-prob-thresh`: its own default, made for probabilities.
+# Default of evaluate-v2.0 `--na-prob-thresh`, chosen for probabilities.
 _NO_ANSWER_THRESHOLD = 1.0
-# run_squad.py `--null_score_diff_threshold`: its own default, of null odds.
+# Default of run_squad.py `--null_score_diff_threshold`, for null odds.
 NULL_THRESHOLD = 0.0
-# Questions that a notice names.
-_NAMED = 5
 
 Scores = dict[str, float]
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def normalize_answer(text: str) -> str:
-    """Lower case without punctuation, articles and redundant blanks."""
+    """Lower-cases a text and removes punctuation, articles and extra blanks."""
     text = text.lower().translate(_NO_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
-def word_f1(prediction: str, answer: str, none_is_right: bool = False) -> float:
-    """The F1 of a prediction's words.
+def word_f1(prediction: str, answer: str, empty_matches: bool = False) -> float:
+    """Computes the F1 of a prediction's words.
 
-    Where neither has a word it is 0, and with `none_is_right` 1 (SQuAD 2.0).
+    Of two texts without words it is 0, or 1 with `empty_matches` (SQuAD 2.0).
     """
     predicted = normalize_answer(prediction).split()
     gold = normalize_answer(answer).split()
-    if none_is_right and not (predicted or gold):
+    if empty_matches and not (predicted or gold):
         return 1.0
     common = collections.Counter(predicted) & collections.Counter(gold)
     num_same = common.total()
@@ -53,34 +51,32 @@ def word_f1(prediction: str, answer: str, none_is_right: bool = False) -> float:
 def coverage_lines(
     questions: Sequence[Question], predictions: Mapping[str, object], path: str
 ) -> list[str]:
-    """What to say of the names in a prediction file, if anything.
+    """Describes missing and unknown identifiers in a prediction file.
 
-    Questions that it lacks score 0, and names that are no question's do not
-    count.
+    Questions without a prediction score 0; unknown identifiers are ignored.
 
     Raises:
-      UserError: no question is answered, so that the files do not belong
-        together.
+      UserError: no question is answered, so the files do not belong together.
     """
     names = dict.fromkeys(question.identifier for question in questions)
-    missing = tuple(name for name in names if name not in predictions)
+    missing = [repr(name) for name in names if name not in predictions]
     if len(missing) == len(names):
         raise UserError(
             f"{path}: answers none of the {len(names)} questions; their ids "
-            f"are {_named(missing)}, and those in the file are "
-            f"{_named(tuple(predictions)) or 'none'}."
+            f"are {first_few(missing)}, and those in the file are "
+            f"{first_few(list(map(repr, predictions))) or 'none'}."
         )
-    unknown = tuple(name for name in predictions if name not in names)
+    unknown = [repr(name) for name in predictions if name not in names]
     lines = []
     if missing:
         lines.append(
             f"{path}: {len(missing)} of {len(names)} questions are unanswered "
-            f"and will receive score 0: {_named(missing)}."
+            f"and will receive score 0: {first_few(missing)}."
         )
     if unknown:
         lines.append(
-            f"{path}: {len(unknown)} ids are no question's and do not count: "
-            f"{_named(unknown)}."
+            f"{path}: {len(unknown)} ids belong to no question and are "
+            f"ignored: {first_few(unknown)}."
         )
     return lines
 
@@ -88,18 +84,17 @@ def coverage_lines(
 def question_scores(
     question: Question, prediction: str, with_null: bool
 ) -> tuple[float, float]:
-    """Exact match and F1 of the answer to one question, from 0 to 1.
+    """Computes exact match and F1 of one prediction, from 0 to 1.
 
-    Whatever scores a question comes here. Of the gold answers, evaluate-v2.0
-    leaves out those without a word ("The"), and where none is left, as where
-    there are none at all, no answer is the right one. evaluate-v1.1 compares
-    with every right answer as it is; to one without a word, an answer without
-    one matches exactly and has an F1 of 0.
+    All scores of questions use this function. evaluate-v2.0 ignores gold
+    answers without a word ("The"); if no other is left, the correct answer is
+    none. evaluate-v1.1 uses every gold answer: against one without a word, a
+    prediction without a word matches exactly and has an F1 of 0.
 
     Args:
-      question: with at least one right answer unless `with_null`.
-      prediction: the answer, empty for none.
-      with_null: whether to score as SQuAD 2.0, else as SQuAD 1.1.
+      question: a question, with at least one answer unless `with_null`.
+      prediction: the predicted answer, empty for none.
+      with_null: whether to score as SQuAD 2.0, otherwise as SQuAD 1.1.
     """
     answers = [answer.text for answer in question.answers]
     if with_null:
@@ -114,12 +109,12 @@ def question_scores(
 def score_squad_v1(
     questions: Sequence[Question], predictions: Mapping[str, str]
 ) -> Scores:
-    """The scores of SQuAD 1.1: exact_match and f1, from 0 to 100.
+    """Computes the scores of SQuAD 1.1: exact_match and f1, from 0 to 100.
 
-    A question that is not answered scores 0.
+    A question without a prediction scores 0.
 
     Raises:
-      UserError: a question has no right answer.
+      UserError: a question has no gold answer.
     """
     for question in questions:
         if not question.answers:
@@ -140,24 +135,25 @@ def score_squad_v2(
     null_odds: Mapping[str, float] | None = None,
     threshold: float = _NO_ANSWER_THRESHOLD,
 ) -> Scores:
-    """The scores of SQuAD 2.0.
+    """Computes the scores of SQuAD 2.0.
 
-    The official script cannot score a file that lacks an answer; here that
-    question scores 0.
+    The official script requires a prediction for every question; here a
+    missing one scores 0.
 
     Args:
       questions: the questions.
-      predictions: the answer to each, empty for none.
-      null_odds: how likely each has no answer, by any measure, or None.
-      threshold: above it, a question counts as answered with nothing.
+      predictions: answers by identifier, empty for none.
+      null_odds: how likely each question has no answer, by any measure, or
+        None.
+      threshold: null odds above which a prediction counts as empty.
 
     Returns:
-      exact, f1 and total; the same of the questions with an answer (HasAns_)
-      and without (NoAns_), where there are such; with `null_odds` also
-      best_exact, best_exact_thresh, best_f1 and best_f1_thresh. From 0 to 100.
+      exact, f1 and total; the same of questions with an answer (HasAns_) and
+      without (NoAns_), if there are any; with `null_odds` also best_exact,
+      best_exact_thresh, best_f1 and best_f1_thresh. From 0 to 100.
 
     Raises:
-      UserError: an answered question has no null odds.
+      UserError: a predicted question has no null odds.
     """
     exact, f1 = _raw_scores(questions, predictions, with_null=True)
     has_answer = {q.identifier: bool(q.answers) for q in questions}
@@ -169,7 +165,6 @@ def score_squad_v2(
             best[f"best_{name}"] = 100.0 * value / len(has_answer)
             best[f"best_{name}_thresh"] = at
         for scores in (exact, f1):
-            # What is above the threshold counts as answered with nothing.
             for name in scores:
                 if odds[name] > threshold:
                     scores[name] = float(not has_answer[name])
@@ -186,19 +181,19 @@ def tuned_threshold(
     best_answers: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> float:
-    """The threshold of null odds with the highest F1.
+    """Returns the threshold of null odds with the highest F1.
 
     Args:
       questions: the questions.
       best_answers: `Answers.best` of each, whatever its null odds are.
-      null_odds: of each.
+      null_odds: null odds of each.
 
     Returns:
-      What evaluate-v2.0 calls best_f1_thresh; where no answer at all is the
-      best, which the script calls 0, a number below all odds.
+      best_f1_thresh of evaluate-v2.0. If it is best to answer nothing, which
+      the script calls 0, a number below all odds.
 
     Raises:
-      UserError: an answered question has no null odds.
+      UserError: a predicted question has no null odds.
     """
     has_answer = {q.identifier: bool(q.answers) for q in questions}
     odds = _odds_of(best_answers, has_answer, null_odds)
@@ -212,8 +207,8 @@ def _raw_scores(
     questions: Sequence[Question],
     predictions: Mapping[str, str],
     with_null: bool,
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Exact match and F1 of each question that is answered."""
+) -> tuple[Scores, Scores]:
+    """Computes exact match and F1 of each question with a prediction."""
     exact, f1 = {}, {}
     for question in questions:
         name = question.identifier
@@ -230,10 +225,10 @@ def _best_threshold(
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """The highest sum of scores, and the odds up to which answers count.
+    """Returns the highest sum of scores and its threshold.
 
-    evaluate-v2.0, `find_best_thresh`: at first nothing is answered; then the
-    questions are, from the lowest null odds on.
+    evaluate-v2.0, `find_best_thresh`: starts with no answers and adds them in
+    the order of their null odds.
     """
     current: float = sum(not has_answer[name] for name in scores)
     best = current
@@ -251,10 +246,7 @@ def _best_threshold(
 
 
 def _mean_scores(
-    exact: Mapping[str, float],
-    f1: Mapping[str, float],
-    names: Sequence[str],
-    prefix: str,
+    exact: Scores, f1: Scores, names: Sequence[str], prefix: str
 ) -> Scores:
     total = len(names)
     return {
@@ -269,7 +261,7 @@ def _odds_of(
     has_answer: Mapping[str, bool],
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
-    """The null odds of the questions."""
+    """Returns the null odds of the questions, checking that all have some."""
     for name in predictions:
         if name in has_answer and name not in null_odds:
             raise UserError(
@@ -277,8 +269,3 @@ def _odds_of(
                 "answered; give the file of the same run."
             )
     return {k: v for k, v in null_odds.items() if k in has_answer}
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(map(repr, names[:_NAMED])) + more

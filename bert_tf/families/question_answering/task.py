@@ -1,4 +1,4 @@
-"""Tasks that answer a question by a span of a text: SQuAD 1.1 and 2.0."""
+"""Tasks that answer questions by spans of texts: SQuAD 1.1 and 2.0."""
 
 import dataclasses
 import functools
@@ -6,6 +6,8 @@ import math
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
@@ -41,11 +43,11 @@ from bert_tf.progress import log
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
-    # TensorFlow takes seconds to import, and scoring a file needs none of it.
+    # TensorFlow takes seconds to import, and scoring a file does not need it.
     from bert_tf.families.question_answering.windows import SpanWindows
 
 QuestionsAnswered = Answered[list[Question], Answers, QuestionAnsweringConfig]
-# Of the best answers, those that the report shows.
+# The n best answers in the report.
 _SHOWN_BEST = 3
 
 
@@ -56,10 +58,10 @@ class QuestionAnsweringTask(
     """Questions whose answers are spans of their contexts.
 
     Attributes:
-      train_name: the official name of the file to train on.
-      dev_name: that of the file to evaluate on.
-      with_null: whether a question may have no answer, as in SQuAD 2.0; the
-        threshold for that is tuned on dev.
+      train_name: official name of the training file.
+      dev_name: official name of the dev file.
+      with_null: whether a question may have no answer, as in SQuAD 2.0; its
+        threshold is then tuned on dev.
     """
 
     train_name: str
@@ -71,23 +73,23 @@ class QuestionAnsweringTask(
 
     @property
     def tune(self) -> Any:
-        """Chooses the threshold of no answer where there may be none."""
+        """Tunes the threshold of no answer if there may be none."""
         return self._with_threshold if self.with_null else None
 
     @functools.cached_property
     def data(self) -> UserFiles:
-        """Its files, by their official names or those of the recipe."""
+        """The files that the recipe names, or the official ones."""
         names = {"train": self.train_name, "dev": self.dev_name}
         return UserFiles(split_off_questions, "questions", names)
 
     def read_file(
         self, path: str, recipe: Any, labelled: bool = True, unique: bool = True
     ) -> list[Question]:
-        """The questions of a file, as it has them; see `read_questions`."""
+        """See `read_questions`."""
         return read_questions(path, labelled, unique, recipe.encoding_errors)
 
     def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
-        """Reads the questions of a split; notices say what is skipped."""
+        """Reads the questions of a split; notices report what is skipped."""
 
         def read_rows(path: str, labelled: bool) -> list[Question]:
             return self.read_file(path, recipe, labelled, split != "train")
@@ -105,7 +107,7 @@ class QuestionAnsweringTask(
                 if not question.answers:
                     raise UserError(
                         f"{path}, question {question.identifier!r}: has no "
-                        "right answer; such questions are for `task`=squad_v2."
+                        "right answer; use `task`=squad_v2 for such questions."
                     )
         return questions
 
@@ -125,7 +127,7 @@ class QuestionAnsweringTask(
     def configure(
         self, recipe: SpanRecipe, examples: list[Question]
     ) -> QuestionAnsweringConfig:
-        """The config of a model with the recipe's lengths."""
+        """Returns the config of a model with the recipe's lengths."""
         return QuestionAnsweringConfig(
             task=self.name,
             labels=(),
@@ -146,11 +148,12 @@ class QuestionAnsweringTask(
         labelled: bool = False,
         run: RunSplit | None = None,
     ) -> "SpanWindows | LabelledRows":
-        """See `make_windows` and `label_windows`."""
+        """Encodes windows, all of the same weight; see `make_windows`."""
         from bert_tf.families.question_answering.windows import (
-            label_windows,
+            answer_positions,
             make_windows,
         )
+        from bert_tf.families.task_model import END_POSITIONS, START_POSITIONS
 
         windows = make_windows(
             examples,
@@ -159,9 +162,12 @@ class QuestionAnsweringTask(
             config.doc_stride,
             config.max_query_length,
         )
-        if labelled:
-            return label_windows(windows, examples, tokenizer)
-        return windows
+        if not labelled:
+            return windows
+        starts, ends = answer_positions(windows, examples, tokenizer).T
+        labels = {START_POSITIONS: starts, END_POSITIONS: ends}
+        weights = np.ones(len(windows), np.float32)
+        return LabelledRows(windows, weights, labels)
 
     def objective(self) -> Any:
         """See `SpanObjective`."""
@@ -190,10 +196,10 @@ class QuestionAnsweringTask(
         )
 
     def score(self, answered: QuestionsAnswered) -> Score:
-        """The official scores, from 0 to 1.
+        """Computes the official scores, from 0 to 1.
 
-        Of SQuAD 2.0: at the threshold of the model, and (best_) at the best
-        one for these questions.
+        SQuAD 2.0 has scores at the model's threshold, and best_ scores at the
+        best threshold for these questions.
         """
         examples, predictions, config = answered
         answers = predictions.texts(config.null_threshold)
@@ -202,25 +208,22 @@ class QuestionAnsweringTask(
             scores = squad_metrics.score_squad_v1(examples, texts)
             return Score(_shares(scores, ("f1", "exact_match")))
         scores = squad_metrics.score_squad_v2(examples, texts)
-        parts = [n for n in scores if n.startswith(("HasAns_", "NoAns_"))]
-        parts = [n for n in parts if not n.endswith("total")]
         best = squad_metrics.score_squad_v2(
             examples,
             _by_identifier(examples, predictions.best),
             _by_identifier(examples, predictions.null_odds.tolist()),
         )
+        parts = [name for name in scores if "Ans_" in name]
         return Score(
-            {
-                **_shares(scores, ("f1", "exact")),
-                **_shares(best, ("best_f1", "best_exact")),
-                **_shares(scores, parts),
-            }
+            _shares(scores, ("f1", "exact"))
+            | _shares(best, ("best_f1", "best_exact"))
+            | _shares(scores, parts)
         )
 
     def _with_threshold(
         self, answered: QuestionsAnswered
     ) -> QuestionAnsweringConfig:
-        """The config with the threshold of the highest F1."""
+        """Returns the config with the threshold of the highest F1."""
         examples, predictions, config = answered
         assert predictions.null_odds is not None
         threshold = squad_metrics.tuned_threshold(
@@ -233,20 +236,17 @@ class QuestionAnsweringTask(
     def baseline(
         self, train: list[Question], examples: list[Question]
     ) -> dict[str, float]:
-        """What giving no answer scores; NaN where every question has one."""
+        """Scores no answers; NaN if every question has an answer."""
         del train
         if not self.with_null:
             return {"f1": math.nan, "exact_match": math.nan}
         nothing = {question.identifier: "" for question in examples}
         scores = squad_metrics.score_squad_v2(examples, nothing)
-        found = _shares(scores, [n for n in scores if not n.endswith("total")])
-        return found | {
-            "best_f1": found["f1"],
-            "best_exact": found["exact"],
-        }
+        best = {f"best_{name}": scores[name] for name in ("f1", "exact")}
+        return _shares(scores | best, [*scores, *best])
 
     def references(self, examples: list[Question]) -> list[Any]:
-        """The questions' names and gold answers."""
+        """Returns the identifier and gold answers of each question."""
         return [
             [question.identifier, *(answer.text for answer in question.answers)]
             for question in examples
@@ -258,7 +258,7 @@ class QuestionAnsweringTask(
         split: str,
         answered: QuestionsAnswered,
     ) -> pathlib.Path:
-        """Writes the files of the official scripts; those of dev as dev_*."""
+        """Writes the files for the official scripts; dev's begin with dev_."""
         examples, predictions, config = answered
         prefix = "dev_" if split == "dev" else ""
         threshold = config.null_threshold
@@ -268,7 +268,7 @@ class QuestionAnsweringTask(
     def prediction_lines(
         self, answered: QuestionsAnswered
     ) -> Iterator[dict[str, Any]]:
-        """Every question, its answers, and what the model answers."""
+        """Yields each question with its gold answers and the prediction."""
         examples, predictions, config = answered
         odds, spans = predictions.null_odds, predictions.spans.tolist()
         texts = predictions.texts(config.null_threshold)
@@ -307,7 +307,7 @@ class QuestionAnsweringTask(
         predictions: str,
         null_odds: str,
     ) -> dict[str, Any]:
-        """The scores of the official script, from 0 to 100."""
+        """Computes the scores of the official script, from 0 to 100."""
         questions = self.read_file(references, recipe)
         found = read_predictions(predictions)
         for line in squad_metrics.coverage_lines(questions, found, predictions):
@@ -321,7 +321,7 @@ class QuestionAnsweringTask(
 def _by_identifier(
     questions: Sequence[Question], values: Sequence[Any]
 ) -> dict[str, Any]:
-    """What belongs to each of N questions, as prediction files have it."""
+    """Maps the identifiers of N questions to values."""
     names = (question.identifier for question in questions)
     return dict(zip(names, values, strict=True))
 
@@ -329,5 +329,5 @@ def _by_identifier(
 def _shares(
     scores: Mapping[str, float], names: Iterable[str]
 ) -> dict[str, float]:
-    """Scores from 0 to 1 of those from 0 to 100."""
-    return {name: scores[name] / 100 for name in names}
+    """Scales scores to at most 1; leaves totals out."""
+    return {k: scores[k] / 100 for k in names if not k.endswith("total")}

@@ -1,4 +1,4 @@
-"""Questions of the user's own: tables of them, or files laid out as SQuAD's."""
+"""User files of questions: tables, or JSON files in SQuAD's layout."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -33,20 +33,20 @@ from bert_tf.progress import log
 def read_user_questions(
     path: str, recipe: UserQuestionRecipe, answers_needed: bool = True
 ) -> list[Question]:
-    """Reads a file whose name ends in .json as SQuAD's, others as tables.
+    """Reads a .json file in SQuAD's layout, or another file as a table.
 
-    In a table, a question's identifier is its place in the file, from 0. In
-    JSON lines the answers may be laid out as the data sets of the hub have
-    them, an object of lists text and answer_start, or a list of such objects.
+    In a table, a question's identifier is its position in the file, from 0. In
+    JSON lines the answers may have the form of Hugging Face's data sets, an
+    object of lists text and answer_start, or a list of such objects.
 
     Args:
-      path: the file; .gz is unpacked.
-      recipe: names its columns and says how to read it.
-      answers_needed: whether every question must tell its answers or that it
-        has none, as for training and scoring.
+      path: the file; .gz is decompressed.
+      recipe: states the columns and the dialect.
+      answers_needed: whether every question must state its answers or that
+        there is none, as for training and scoring.
 
     Raises:
-      UserError: the file cannot be read, or not all of its rows can be used.
+      UserError: the file cannot be read, or has invalid rows.
     """
 
     def check(question: Question, place: str) -> None:
@@ -85,10 +85,10 @@ def read_user_questions(
         )
         nested: list[str] = []
         if answers_needed and (recipe.format or format_of(path)) == "jsonl":
-            # Either the answer is there, or the object that holds it.
-            answer = recipe.answer_column
-            nested = [answer, f"{answer}.text", f"{answer}.answer_start"]
-            columns.remove(answer)
+            # The key has the answer, or an object that contains it.
+            key = recipe.answer_column
+            nested = [key, f"{key}.text", f"{key}.answer_start"]
+            columns.remove(key)
 
         def make(row: Row) -> Question:
             place = f"{path}, row {row.number}"
@@ -98,7 +98,7 @@ def read_user_questions(
             )
             cells = list(row.cells[2:])
             if nested:
-                *named, answer, texts, starts = cells
+                *starts, answer, texts, nested_starts = cells
                 if answer is None and texts is None:
                     raise Fault(
                         "a missing key",
@@ -106,10 +106,9 @@ def read_user_questions(
                         "an object of that name with text; name the key with "
                         "`answer_column`, for example answers.",
                     )
-                if texts is not None:
-                    answer = texts
-                    named = named or ([] if starts is None else [starts])
-                cells = [answer, *named]
+                if texts is not None and not starts:
+                    starts = [] if nested_starts is None else [nested_starts]
+                cells = [answer if texts is None else texts, *starts]
             answers = _answers(cells, context, place)
             found = Question(
                 identifier=str(row.position),
@@ -141,10 +140,10 @@ def read_user_questions(
 def _answers(
     cells: Sequence[Cell], context: str, place: str
 ) -> tuple[Answer, ...]:
-    """The answers in a row, given the cells of answers and starts, if any.
+    """Returns the answers in the cells of answers and starts, if any.
 
-    An empty cell, or an empty answer at -1, has none; a list has several.
-    Without starts, an answer is where the context has it first.
+    An empty cell, or an empty answer at -1, is no answer; a list has several.
+    Without starts, the first occurrence in the context is used.
     """
     texts, *given = [
         cell if isinstance(cell, tuple) else (cell,) if cell else ()
@@ -153,31 +152,29 @@ def _answers(
     starts = given[0] if given else None
     if not any(map(str.strip, texts)) and starts and {*starts} == {"-1"}:
         return ()
-    if not all(text.strip() for text in texts):
+    if not all(map(str.strip, texts)):
         raise Fault(
             "an empty answer",
             f"{place}: one of its answers is empty; remove it from the list.",
         )
+    pairs = with_starts(texts, starts, place)
     try:
-        return tuple(
-            placed_answer(
-                text, None if start is None else int(start), context, place
-            )
-            for text, start in with_starts(texts, starts, place)
-        )
-    except ValueError as error:
-        if isinstance(error, Fault):
-            raise
+        numbers = [None if start is None else int(start) for _, start in pairs]
+    except ValueError:
         raise Fault(
             "a start that is no number",
             f"{place}: the start is {excerpt(', '.join(starts or ()))}; it "
             "counts the characters of the context before the answer.",
         ) from None
+    return tuple(
+        placed_answer(text, start, context, place)
+        for text, start in zip(texts, numbers, strict=True)
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UserQuestionAnsweringTask(QuestionAnsweringTask):
-    """What the name questions stands for: own files, described by settings."""
+    """The task called questions, which reads user files."""
 
     train_name: str = ""
     dev_name: str = ""
@@ -190,7 +187,7 @@ class UserQuestionAnsweringTask(QuestionAnsweringTask):
     recipe_type: ClassVar[type[UserQuestionRecipe]] = UserQuestionRecipe
 
     def resolve(self, recipe: Any) -> Self:
-        """The task of one run, in which a file is read once."""
+        """Returns the task of one run, in which a file is read once."""
         return dataclasses.replace(
             self,
             with_null=recipe.with_null,

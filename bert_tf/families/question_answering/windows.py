@@ -1,7 +1,7 @@
-"""The questions of a split as rows of token ids, and the answers to them.
+"""Encodes the questions of a split, labels them and decodes the answers.
 
-A split may be large, so what a model answers, and where the answers to learn
-lie, is computed of some windows at a time, by the operations of `answers.py`.
+A split may be large, so answers and labels are computed for blocks of windows,
+by the operations of `answers.py`.
 """
 
 import dataclasses
@@ -27,13 +27,8 @@ from bert_tf.families.question_answering.prediction_files import (
     ScoredText,
 )
 from bert_tf.families.question_answering.squad_files import Question
-from bert_tf.families.rows import LabelledRows, Outputs, RowsAround
-from bert_tf.families.task_model import (
-    END_LOGITS,
-    END_POSITIONS,
-    START_LOGITS,
-    START_POSITIONS,
-)
+from bert_tf.families.rows import Outputs, RowsAround
+from bert_tf.families.task_model import END_LOGITS, START_LOGITS
 from bert_tf.text.layout import (
     EncodedRows,
     TokenIds,
@@ -46,20 +41,19 @@ from bert_tf.text.layout import (
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-# Contexts tokenised at a time, and windows read at a time; pairs of a start and
-# an end that are compared at a time.
+# Contexts per call of the tokenizer; windows, and pairs of a start and an end,
+# per block.
 _CONTEXTS, _WINDOWS, _PAIRS = 512, 4096, 1 << 21
-# The answer where the rules leave none, as in run_squad.py.
+# run_squad.py's answer if no span is valid.
 _NONCE = ScoredText("empty", 1.0, 0.0, 0.0)
 
 
 class Contexts(NamedTuple):
-    """C different contexts with their tokens.
+    """C distinct contexts with their tokens.
 
     Attributes:
       texts: string [C].
-      tokens: their ids, the first characters and the exclusive ends of these,
-        each int32 [C, tokens].
+      tokens: ids, first characters and exclusive ends, int32 [C, tokens].
     """
 
     texts: tf.Tensor
@@ -69,16 +63,15 @@ class Contexts(NamedTuple):
 def tokenize_contexts(
     contexts: Sequence[str], tokenizer: Tokenizer
 ) -> tuple[Contexts, np.ndarray]:
-    """Tokenises N contexts, equal ones once.
+    """Tokenizes N contexts, equal ones once.
 
-    google-research/bert tokenises every word of its own; since its tokenizer
-    never looks across the blanks that divide them, the tokens of the whole
-    are the same.
+    google-research/bert tokenizes single words. The tokens of the whole context
+    are the same, because no token spans a blank.
 
     Returns:
-      The different contexts and, for each of the N, its number, int64 [N].
+      The distinct contexts, and the number of each of the N, int64 [N].
     """
-    # Batches of ASCII alone are tokenised faster, so they come first.
+    # Batches of ASCII only are tokenized faster, so ASCII texts come first.
     texts = sorted(dict.fromkeys(contexts), key=lambda text: not text.isascii())
     numbers = {text: number for number, text in enumerate(texts)}
     parts = [
@@ -93,12 +86,12 @@ def tokenize_contexts(
 
 
 class Block(NamedTuple):
-    """Some questions of a split, one after the other.
+    """Consecutive questions of a split.
 
     Attributes:
-      questions: their range.
-      windows: that of their windows.
-      contexts: their different contexts.
+      questions: range of the questions.
+      windows: range of their windows.
+      contexts: their distinct contexts.
       context: int32 [B], the context of each question.
       rows: their rows.
     """
@@ -115,49 +108,46 @@ class SpanWindows(RowsAround):
     """W windows of N questions.
 
     Attributes:
-      rows: the windows; its examples are the questions.
-      asked: the N questions, whole.
-      contexts: their different contexts.
+      rows: the windows; their examples are the questions.
+      questions: the N questions, not truncated.
+      contexts: their distinct contexts.
       context: int64 [N], the context of each question.
       settings: room, doc_stride and max_query_length; see `span_rows`.
     """
 
     rows: EncodedRows
-    asked: TokenIds
+    questions: TokenIds
     contexts: Contexts
     context: np.ndarray
     settings: tuple[int, int, int]
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
-        """The logits of all tokens of all windows, concatenated: [T]."""
+        """Concatenates the logits of all tokens of all windows, [T]."""
         starts, lengths = self.rows.starts.numpy(), self.rows.lengths.numpy()
         names = (START_LOGITS, END_LOGITS)
-        found = {name: np.zeros(starts[-1], np.float32) for name in names}
+        logits = {name: np.zeros(starts[-1], np.float32) for name in names}
         for chosen, outputs in batches:
-            length = lengths[chosen]
-            place = np.arange(outputs[START_LOGITS].shape[1])
-            row, column = np.nonzero(place < length[:, None])
+            positions = np.arange(outputs[START_LOGITS].shape[1])
+            row, column = np.nonzero(positions < lengths[chosen][:, np.newaxis])
             tokens = starts[chosen][row] + column
             for name in names:
-                found[name][tokens] = outputs[name][row, column]
-        return found
+                logits[name][tokens] = outputs[name][row, column]
+        return logits
 
     def blocks(self, num_windows: int = _WINDOWS) -> Iterator[Block]:
-        """All questions, as many at a time as some windows hold, at least one.
+        """Yields all questions in blocks of at most this many windows.
 
-        Yields:
-          Ranges of questions in their order.
+        A block has at least one question.
         """
         count = self.rows.num_examples
         bounds = np.searchsorted(self.rows.example, np.arange(count + 1))
         first = 0
         while first < count:
-            most = bounds[first] + num_windows
-            end = int(np.searchsorted(bounds, most, side="right")) - 1
+            limit = bounds[first] + num_windows
+            end = int(np.searchsorted(bounds, limit, side="right")) - 1
             end = max(end, first + 1)
-            these = slice(first, end)
             numbers, context = np.unique(
-                self.context[these], return_inverse=True
+                self.context[first:end], return_inverse=True
             )
             contexts = Contexts(
                 tf.gather(self.contexts.texts, numbers),
@@ -165,12 +155,12 @@ class SpanWindows(RowsAround):
             )
             context = tf.constant(context, tf.int32)
             yield Block(
-                these,
+                slice(first, end),
                 slice(bounds[first], bounds[end]),
                 contexts,
                 context,
                 span_rows(
-                    take(self.asked, tf.range(first, end)),
+                    take(self.questions, tf.range(first, end)),
                     take(token_ids(contexts.tokens[0]), context),
                     *self.settings,
                 ),
@@ -189,24 +179,24 @@ def make_windows(
 
     Args:
       questions: N questions.
-      tokenizer: what turns texts into ids.
-      max_seq_length: S, the longest row; a token of a context fits beside the
-        longest question.
+      tokenizer: tokenizer of the model.
+      max_seq_length: S, tokens of the longest row, with room for a token of
+        the context after the longest question.
       doc_stride: tokens from the start of a window to that of the next.
-      max_query_length: the longest question; others are truncated.
+      max_query_length: length that questions are truncated to.
     """
     contexts, context = tokenize_contexts(
         [question.context for question in questions], tokenizer
     )
-    asked = tokenize(tokenizer, [q.question for q in questions])
+    first = tokenize(tokenizer, [q.question for q in questions])
     room = max_seq_length - tokenizer.packing.num_special(2)
     settings = room, doc_stride, max_query_length
-    of_questions = take(token_ids(contexts.tokens[0]), tf.constant(context))
-    windows, first, second = span_rows(asked, of_questions, *settings)
+    second = take(token_ids(contexts.tokens[0]), tf.constant(context))
+    windows, *texts = span_rows(first, second, *settings)
     rows = pack_rows(
-        first, second, tokenizer.packing, windows.text, len(questions)
+        texts[0], texts[1], tokenizer.packing, windows.text, len(questions)
     )
-    return SpanWindows(rows, asked, contexts, context, settings)
+    return SpanWindows(rows, first, contexts, context, settings)
 
 
 def decode_answers(
@@ -218,18 +208,18 @@ def decode_answers(
     n_best_size: int = 20,
     max_answer_length: int = 30,
 ) -> Answers:
-    """Finds the best answers; see `span_answers`.
+    """Decodes the best answers; see `span_answers`.
 
     Args:
       windows: W windows of N questions, T tokens in all.
-      tokenizer: what made the windows.
-      start_logits: float32 [T], of the tokens of all rows; of
-        several models, their means.
+      tokenizer: tokenizer of the model.
+      start_logits: float32 [T], of the tokens of all rows, averaged over the
+        models of an ensemble.
       end_logits: float32 [T], likewise.
       with_null: whether a question may have no answer (SQuAD 2.0).
-      n_best_size: how many answers are kept, and how many starts and ends of
-        a window are tried.
-      max_answer_length: the most tokens of an answer.
+      n_best_size: number of answers, and of starts and ends of a window that
+        are combined.
+      max_answer_length: tokens of the longest answer.
 
     Raises:
       UserError: the logits are not finite.
@@ -240,17 +230,17 @@ def decode_answers(
             raise UserError(f"{name}: are not all finite.")
     rows = windows.rows
     starts, lengths = rows.starts.numpy(), rows.lengths.numpy()
-    pair = ContextCharacters(tokenizer)
+    align = ContextCharacters(tokenizer)
     parts = []
     for block in windows.blocks(_PAIRS // n_best_size**2):
         length = lengths[block.windows]
-        mask = np.arange(length.max(initial=1)) < length[:, None]
+        mask = np.arange(length.max(initial=1)) < length[:, np.newaxis]
         padded = np.zeros((2, *mask.shape), np.float32)
         begin = starts[block.windows.start]
         for own, values in zip(padded, logits.values(), strict=True):
             own[mask] = values[begin : begin + length.sum()]
         found = span_answers(
-            pair(block.contexts.texts, *block.contexts.tokens),
+            align(block.contexts.texts, *block.contexts.tokens),
             block.rows,
             block.context,
             tuple(map(tf.constant, padded)),
@@ -264,13 +254,12 @@ def decode_answers(
         name: np.concatenate([part[name] for part in parts])
         for name in parts[0]
     }
+    ends = whole["n_best_starts"][:, 0], whole["n_best_ends"][:, 0]
     n_best = tuple(_n_best(whole, with_null))
     return Answers(
         n_best=n_best,
         best=tuple(next((e.text for e in own if e.text), "") for own in n_best),
-        spans=np.stack(
-            [whole["n_best_starts"][:, 0], whole["n_best_ends"][:, 0]], axis=1
-        ),
+        spans=np.stack(ends, axis=1),
         null_odds=whole["null_odds"] if with_null else None,
     )
 
@@ -278,7 +267,7 @@ def decode_answers(
 def _n_best(
     found: dict[str, np.ndarray], with_null: bool
 ) -> Iterator[tuple[ScoredText, ...]]:
-    """The best answers to each question, with no answer among them."""
+    """Yields the best answers to each question, with no answer among them."""
     columns = [
         found[name].tolist()
         for name in (
@@ -295,21 +284,9 @@ def _n_best(
         ]
         if with_null:
             entries.append(ScoredText("", probability, start, end))
-            # Behind what scores the same.
+            # No answer comes after answers of the same score.
             entries.sort(key=lambda e: -(e.start_logit + e.end_logit))
         yield tuple(entries) or (_NONCE,)
-
-
-def label_windows(
-    windows: SpanWindows,
-    questions: Sequence[Question],
-    tokenizer: Tokenizer,
-) -> LabelledRows:
-    """The windows with their answers; a window counts as much as any other."""
-    positions = answer_positions(windows, questions, tokenizer)
-    labels = zip((START_POSITIONS, END_POSITIONS), positions.T, strict=True)
-    weights = np.ones(len(windows), np.float32)
-    return LabelledRows(windows, weights, dict(labels))
 
 
 def answer_positions(
@@ -317,21 +294,21 @@ def answer_positions(
     questions: Sequence[Question],
     tokenizer: Tokenizer,
 ) -> np.ndarray:
-    """Where the answers lie in the windows.
+    """Returns the positions of the answers in the windows.
 
-    As in run_squad.py: an answer is the words that it touches, or the tokens
-    among theirs that are its own (`_improve_answer_span`). A window that does
-    not show all of it, or a question without one, is answered by [CLS]. The
-    questions are as `trainable` returns them.
+    As in run_squad.py: an answer is the words that it overlaps, or those of
+    their tokens that equal its tokens (`_improve_answer_span`). The answer is
+    [CLS] if a window does not contain all of it, or if there is none. The
+    questions are those that `trainable` returned.
 
     Returns:
       int32 [W, 2], the positions of the first and the last token.
     """
     positions = [np.zeros((0, 2), np.int32)]
     for block in windows.blocks():
-        asked = questions[block.questions]
-        answered = np.flatnonzero([bool(q.answers) for q in asked])
-        answers = [asked[number].answers[0] for number in answered.tolist()]
+        gold = [question.answers for question in questions[block.questions]]
+        answered = np.flatnonzero([bool(answers) for answers in gold])
+        answers = [gold[number][0] for number in answered.tolist()]
         words = find_words(block.contexts.texts)
         ids, begins, _ = block.contexts.tokens
         word = tf.gather(words.number, first_characters(words, begins))
@@ -341,39 +318,39 @@ def answer_positions(
         first, last = (
             tf.gather(words.number, c) for c in (begin, begin + size - 1)
         )
-        tokens = _improved(
+        tokens = _matching_tokens(
             ids.flat_values,
             tf.searchsorted(word, first),
             tf.searchsorted(word, last, side="right") - 1,
             tokenize(tokenizer, [answer.text for answer in answers]),
         )
-        # None where the question has no answer, or that has no tokens.
+        # -1 if there is no answer, or if it has no tokens.
         tokens = tf.tensor_scatter_nd_update(
-            tf.fill([len(asked), 2], -1), answered[:, np.newaxis], tokens
+            tf.fill([len(gold), 2], -1), answered[:, np.newaxis], tokens
         )
-        windows_of, asked_of, shown = block.rows
-        tokens = tf.gather(tokens, windows_of.text)
-        tokens -= shown.begin[:, tf.newaxis]
+        spans, question, context = block.rows
+        tokens = tf.gather(tokens, spans.text)
+        tokens -= context.begin[:, tf.newaxis]
         inside = (tokens[:, 0] >= 0) & (tokens[:, 0] <= tokens[:, 1])
-        inside &= tokens[:, 1] < shown.count
-        tokens += tokenizer.packing.before_second(asked_of.count)[:, tf.newaxis]
+        inside &= tokens[:, 1] < context.count
+        tokens += tokenizer.packing.before_second(question.count)[:, tf.newaxis]
         positions.append(tf.where(inside[:, tf.newaxis], tokens, 0).numpy())
     return np.concatenate(positions)
 
 
-def _improved(
+def _matching_tokens(
     ids: tf.Tensor, first: tf.Tensor, last: tf.Tensor, own: TokenIds
 ) -> tf.Tensor:
-    """The first ranges of tokens that equal answers' own, or all they touch.
+    """Finds the first range of tokens that equals those of each answer.
 
     Args:
       ids: int32 [T], the tokens of all contexts.
-      first: int32 [A], where to look for each answer.
-      last: int32 [A], inclusive.
+      first: int32 [A], the first token of the range to search.
+      last: int32 [A], the last one.
       own: tokens of the answers.
 
     Returns:
-      int32 [A, 2], the first and the last token of each.
+      int32 [A, 2], the first and the last token; those searched if none equal.
     """
     num_trials = tf.maximum(last - first + 2 - own.count, 0)
     answer, shift = ragged_range(tf.where(own.count > 0, num_trials, 0))

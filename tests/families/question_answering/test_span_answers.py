@@ -13,8 +13,8 @@ from bert_tf.errors import UserError
 from bert_tf.families.question_answering.answer_texts import (
     ContextCharacters,
     answer_texts,
-    found_first,
-    places_of,
+    character_spans,
+    first_matches,
 )
 from bert_tf.families.question_answering.prediction_files import (
     read_null_odds,
@@ -69,14 +69,13 @@ def decode(questions, logits, lengths=LENGTHS, **kinds):
 def cut(context, spans, tokenizer):
     """The texts of spans of tokens, and where they stand in the context."""
     tokens = tokenizer.tokenize_with_offsets([context])
-    pairs = ContextCharacters(tokenizer)(tf.constant([context]), *tokens)
+    characters = ContextCharacters(tokenizer)(tf.constant([context]), *tokens)
     first, last = tf.unstack(tf.constant(spans, tf.int32), axis=1)
-    places = found_first(pairs, places_of(pairs, first, last))
-    of_context = tf.zeros_like(first)
-    texts = answer_texts(pairs, of_context, places.first, places.last)
+    found = first_matches(characters, character_spans(characters, first, last))
+    texts = answer_texts(characters, found.first, found.last)
     begin, end = (
-        tf.gather(pairs.places, each).numpy()
-        for each in (places.first, places.last)
+        tf.gather(characters.solid, each).numpy()
+        for each in (found.first, found.last)
     )
     decoded = [text.decode() for text in texts.numpy()]
     return list(zip(decoded, begin, end + 1, strict=True))
@@ -87,21 +86,16 @@ def cut(context, spans, tokenizer):
     [
         # The rest of a word is left away where it can be.
         ("(Steve  Smith's) a", (1, 2), "Steve Smith"),
-        ("(Steve  Smith's) a", (0, 5), "(Steve Smith's)"),
         ("Café's.", (0, 0), "Café"),
         # Written apart, the accent is one character more: the whole word.
         ("Cafe\u0301's.", (0, 0), "Cafe\u0301's."),
-        ("Cafe\u0301 Steve's", (1, 1), "Steve"),
         # Control characters are dropped in normalised text, too.
         ("a\u200b b.", (1, 1), "b"),
-        ("a\u200b b.", (0, 1), "a\u200b b."),
         # The first place where the text is found counts.
-        ("aA's", (1, 1), "a"),
         ("a-a-b", (2, 2), "a"),
         ("A-a-b", (2, 2), "A"),
         # What is unknown cannot be found.
         ("xyz's b", (0, 0), "xyz's"),
-        ("xyz's b", (2, 2), "s"),
         # Blanks that divide no words leave the characters uneven.
         ("a\u00a0b's", (0, 0), "a\u00a0b's"),
         ("a\n\n b\u202fc.", (0, 2), "a b c"),
@@ -154,7 +148,7 @@ def test_texts_full_of_traps_are_cut_as_by_the_reference(lower_case):
     texts = reference_tokenization.GOLDEN_TEXTS
     texts = [*texts, " ".join(texts), "\n".join(texts[::-1]), *TRAPS]
     for context in texts:
-        assert_cut_as_reference(context, pair, random, 30)
+        assert_cut_as_reference(context, pair, random, 20)
 
 
 @settings(max_examples=40)
@@ -167,24 +161,19 @@ def test_any_text_is_cut_as_by_the_reference(context, seed):
     assert_cut_as_reference(context, (TOKENIZER, REFERENCE), random, 10)
 
 
-def real_pair(folder, vocabulary, lower_case):
-    file = folder / "vocab" / vocabulary / "vocab.txt"
-    tokens = Vocabulary.from_file(file).tokens
-    return BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
-
-
-REAL = (
-    ("dev-v1.1.json", "bert-base-uncased", True, 80),
-    ("dev-v1.1.json", "bert-base-cased", False, 120),
-    ("xquad/xquad.zh.json", "bert-base-multilingual-cased", False, 40),
+@pytest.mark.parametrize(
+    ("name", "vocabulary", "lower_case", "step"),
+    [
+        ("dev-v1.1.json", "bert-base-uncased", True, 160),
+        ("xquad/xquad.zh.json", "bert-base-multilingual-cased", False, 60),
+    ],
 )
-
-
-@pytest.mark.parametrize(("name", "vocabulary", "lower_case", "step"), REAL)
 def test_real_contexts_are_cut_as_by_the_reference(
     name, vocabulary, lower_case, step, shared_data
 ):
-    pair = real_pair(shared_data, vocabulary, lower_case)
+    vocabulary = shared_data / "vocab" / vocabulary / "vocab.txt"
+    tokens = Vocabulary.from_file(vocabulary).tokens
+    pair = BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
     rows = read_questions(str(shared_data / "squad" / name))
     contexts = list(dict.fromkeys(row.context for row in rows))
     random = np.random.default_rng(5)
@@ -225,30 +214,13 @@ def test_null_odds_and_the_threshold():
     assert answers.texts(1.9) == ("",)
     assert answers.texts(2.0) == ("Steve Smith",)
     assert answers.best == ("Steve Smith",)
-
-
-def test_the_empty_answer_is_among_the_best_even_as_the_worst():
+    # The empty answer is among the best even as the worst.
     asked = question("a b c d")
     tokens = {i: (i, i) for i in range(4)} | {None: (-9, -9)}
     answers = decode([asked], [tokens], with_null=True, n_best_size=3)
     texts = [entry.text for entry in answers.n_best[0]]
     assert texts == ["d", "c d", "c", ""]
     assert answers.null_odds.tolist() == [-18 - 6]
-
-
-def test_the_null_score_is_the_least_of_the_windows():
-    asked = question("a b c d e f", "who")
-    windows = make_windows([asked], TOKENIZER, 8, 2, 1)
-    assert len(windows.rows) == 2
-    starts = np.zeros(len(windows.rows.arrays[0]))
-    ends = np.zeros(len(windows.rows.arrays[0]))
-    for number, (start, end) in enumerate([(7.0, 3.0), (2.0, 4.0)]):
-        starts[windows.rows.arrays[1][number]] = start
-        ends[windows.rows.arrays[1][number]] = end
-    answers = decode_answers(windows, TOKENIZER, starts, ends, True)
-    assert answers.null_odds.tolist() == [6.0]
-    (empty,) = [e for e in answers.n_best[0] if not e.text]
-    assert empty[2:] == (2.0, 4.0)
 
 
 def test_where_nothing_can_be_answered_nothing_fails():
@@ -262,14 +234,6 @@ def test_where_nothing_can_be_answered_nothing_fails():
     answers = decode(asked, logits, n_best_size=1, with_null=True)
     assert answers.texts(1e9) == ("", "", "c")
     assert answers.null_odds.tolist() == [18.0, 0.0, -28.0]
-
-
-def test_answers_are_not_longer_than_they_may_be():
-    asked = question("a b c d")
-    tokens = {0: (9, -1), 2: (0, 2), 3: (0, 9)}
-    for longest, text in ((4, "a b c d"), (3, "a b c"), (1, "d")):
-        answers = decode([asked], [tokens], max_answer_length=longest)
-        assert answers.texts() == (text,)
 
 
 def assert_decoded_as_reference(questions, lengths, logits_of, **kinds):
@@ -309,9 +273,15 @@ def assert_decoded_as_reference(questions, lengths, logits_of, **kinds):
             assert " ".join(of_context) == found.best[index]
 
 
-@pytest.mark.parametrize("with_null", [False, True])
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("lengths", [(384, 128, 64), (12, 3, 4), (9, 6, 2)])
+@pytest.mark.parametrize(
+    ("with_null", "ties", "lengths"),
+    [
+        (False, True, (384, 128, 64)),
+        (True, False, (12, 3, 4)),
+        (True, True, (9, 6, 2)),
+        (False, False, (9, 6, 2)),
+    ],
+)
 def test_random_logits_decode_as_by_the_reference(with_null, ties, lengths):
     random = np.random.default_rng(11)
     words = [*LETTERS, "Steve", "Smith's", "(a", "b)", "Café", "xx-a", "aB."]
@@ -337,8 +307,27 @@ def test_random_logits_decode_as_by_the_reference(with_null, ties, lengths):
         )
 
 
+def test_all_candidates_are_tried_where_many_have_one_text():
+    """Of one word, whose 400 best spans have few texts, or of several."""
+    contexts = ["a " * 300 + "b", "a " * 20, "a b c", "c b"]
+
+    def logits(shape):
+        return np.broadcast_to(
+            np.float32(-1 - 0.01 * (np.arange(*shape) % 20)), (2, *shape)
+        )
+
+    assert_decoded_as_reference(
+        [question(context, "a") for context in contexts],
+        (384, 40, 8),
+        logits,
+        n_best_size=5,
+        max_answer_length=3,
+        with_null=False,
+    )
+
+
 def test_blocks_of_windows_change_nothing(monkeypatch):
-    questions = [question("a b c d e f g" * (1 + i % 3)) for i in range(20)]
+    questions = [question("a b c d e f g" * (1 + i % 3)) for i in range(9)]
     windows = make_windows(questions, TOKENIZER, 9, 2, 2)
     random = np.random.default_rng(2)
     logits = random.normal(size=(2, len(windows.rows.arrays[0]))).astype(
@@ -346,7 +335,7 @@ def test_blocks_of_windows_change_nothing(monkeypatch):
     )
     arguments = (windows, TOKENIZER, *logits, True)
     whole = decode_answers(*arguments)
-    for size in (1, 7, 50):
+    for size in (1, 7):
         monkeypatch.setattr(
             "bert_tf.families.question_answering.windows._PAIRS", 400 * size
         )

@@ -44,12 +44,6 @@ def tools(lower_case=True, golden=False):
     return BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
 
 
-@functools.cache
-def real_tools(folder, lower_case=True):
-    tokens = Vocabulary.from_file(folder / "vocab.txt").tokens
-    return BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
-
-
 def assert_as_reference(questions, pair, lengths):
     """Every part of the windows is what the plain rules give."""
     tokenizer, reference = pair
@@ -109,7 +103,7 @@ def test_a_longer_window_is_worth_more():
     assert offset_and_owned(windows) == ([0, 4], [[0, 5], [1, 3]])
 
 
-@pytest.mark.parametrize("count", [161, 200, 215, 301, 330])
+@pytest.mark.parametrize("count", [200, 301])
 def test_a_hundred_tokens_more_are_worth_one_more_beside(count):
     asked = question(" ".join(LETTERS[i % 10] for i in range(count)), "who")
     assert_as_reference([asked], tools(), (164, 140, 1))
@@ -139,8 +133,9 @@ def test_an_answer_is_its_own_pieces_or_whole_words(context, answer, expected):
     assert_as_reference([asked], (tokenizer, reference), (384, 128, 64))
 
 
-@pytest.mark.parametrize("golden", [False, True])
-@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize(
+    ("lower_case", "golden"), [(True, True), (False, False)]
+)
 def test_texts_full_of_traps_agree_with_the_reference(lower_case, golden):
     texts = [
         *reference_tokenization.GOLDEN_TEXTS,
@@ -171,7 +166,7 @@ def test_texts_full_of_traps_agree_with_the_reference(lower_case, golden):
         if not q.answers or reference.pieces(q.answers[0].text)
     ]
     assert len(questions) > 100
-    for lengths in ((384, 128, 64), (24, 5, 12), (40, 100, 36), (10, 1, 6)):
+    for lengths in ((384, 128, 64), (24, 5, 12), (10, 1, 6)):
         assert_as_reference(questions, tools(lower_case, golden), lengths)
 
 
@@ -208,7 +203,7 @@ def test_any_windows_agree_with_the_reference(
     assert_as_reference(questions, tools(lower_case), lengths)
 
 
-def test_contexts_are_tokenised_once():
+def test_contexts_are_tokenized_once():
     tokenizer, _ = tools()
     texts = ["a b", "é c", "a b", "", "d"]
     contexts, numbers = tokenize_contexts(texts, tokenizer)
@@ -217,13 +212,7 @@ def test_contexts_are_tokenised_once():
     assert [found[number] for number in numbers] == texts
     counts = contexts.tokens[0].row_lengths().numpy()
     assert counts[numbers].tolist() == [2, 2, 2, 0, 1]
-    contexts, numbers = tokenize_contexts([], tokenizer)
-    assert contexts.texts.shape == (0,)
-    assert numbers.shape == (0,)
-
-
-def test_a_context_without_tokens_has_no_window():
-    tokenizer, _ = tools()
+    # A context without tokens has no window.
     contexts = [" ", "a b", "", "\u200b \x00"]
     questions = [question(context) for context in contexts]
     windows = make_windows(questions, tokenizer)
@@ -231,33 +220,21 @@ def test_a_context_without_tokens_has_no_window():
     assert windows.rows.num_examples == 4
 
 
-def test_long_questions_are_truncated():
-    tokenizer, reference = tools()
-    asked = [question("a b", "abc d"), question("a b", "a b c d e")]
-    windows = make_windows(asked, tokenizer, 20, 5, 4)
-    assert windows.rows.first.count.numpy().tolist() == [4, 4]
-    assert_as_reference(asked, (tokenizer, reference), (20, 5, 4))
-
-
-REAL = (
-    ("dev-v1.1.json", "bert-base-cased", False, 53),
-    ("train-v2.0-10articles.json", "bert-base-uncased", True, 11),
-    ("xquad/xquad.zh.json", "bert-base-multilingual-cased", False, 17),
-    ("xquad/xquad.de.json", "bert-base-uncased", True, 17),
+@pytest.mark.parametrize(
+    ("name", "vocabulary", "lower_case", "step"),
+    [
+        ("train-v2.0-10articles.json", "bert-base-uncased", True, 66),
+        ("xquad/xquad.zh.json", "bert-base-multilingual-cased", False, 102),
+    ],
 )
-
-
-def real_questions(folder, name, step):
-    path = str(folder / "squad" / name)
-    read = read_questions(path)
-    return trainable(read, located_answers(read), path, True)[::step]
-
-
-@pytest.mark.parametrize(("name", "vocabulary", "lower_case", "step"), REAL)
 def test_real_questions_agree_with_the_reference(
     name, vocabulary, lower_case, step, shared_data
 ):
-    questions = real_questions(shared_data, name, step * 6)
-    pair = real_tools(shared_data / "vocab" / vocabulary, lower_case)
+    path = str(shared_data / "squad" / name)
+    read = read_questions(path)
+    questions = trainable(read, located_answers(read), path, True)[::step]
+    vocabulary = shared_data / "vocab" / vocabulary / "vocab.txt"
+    tokens = Vocabulary.from_file(vocabulary).tokens
+    pair = BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
     assert_as_reference(questions, pair, (384, 128, 64))
     assert_as_reference(questions, pair, (96, 31, 20))
