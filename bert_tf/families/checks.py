@@ -416,13 +416,10 @@ _MANY_QUOTED = 2
 
 
 def _num_quoted(split: SplitRows) -> int:
-    """How many texts of a TSV file are quoted as spreadsheets quote CSV cells.
+    """Counts texts of a TSV file that are quoted like cells of CSV.
 
-    In a TSV file, which is read as GLUE's are, a quotation mark is an ordinary
-    character.
-
-    Returns:
-      0 if the file is no TSV, or a quotation mark occurs in another place.
+    In TSV, as in GLUE's files, quotation marks are ordinary characters. It is 0
+    if they occur in another place.
     """
     if not split.file.removesuffix(".gz").lower().endswith(".tsv"):
         return 0

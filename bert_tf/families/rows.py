@@ -153,13 +153,9 @@ class LabelledRows(RowsAround):
 
 
 def few_widths(lengths: np.ndarray) -> np.ndarray:
-    """Chooses the width that each row is padded to among a few widths.
+    """Pads row lengths, int64 [R], to powers of two of 32 or more.
 
-    Args:
-      lengths: int64 [R], the tokens of each row.
-
-    Returns:
-      int64 [R]: powers of two, 32 or more, at most the longest row.
+    The widths, int64 [R], do not exceed the longest row.
     """
     powers = 2 ** np.ceil(np.log2(np.maximum(lengths, 32))).astype(np.int64)
     return np.minimum(powers, np.max(lengths))

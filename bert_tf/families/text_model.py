@@ -100,7 +100,10 @@ class TextModel(abc.ABC):
     ):
         self.config: BertConfig | None = encoder.config if encoder else None
         if self.config:
-            _check_fit(self.config, tokenizer, max_seq_length)
+            size, longest = self.config.vocab_size, self.config.longest_input
+            tokenizer.vocabulary.require_rows(size, "the model")
+            why = "longest_input"
+            whole_number("max_seq_length", max_seq_length, 3, longest, why)
         check_labels(list(labels), "labels")
         self.model = model
         self.weights = [variable.value for variable in model.weights]
@@ -369,12 +372,3 @@ def check_outputs(count: Any, labels: Sequence[str]) -> None:
             f"`labels`: are {len(labels)}, and the model has {count} outputs; "
             "name each."
         )
-
-
-def _check_fit(
-    config: BertConfig, tokenizer: Tokenizer, max_seq_length: int
-) -> None:
-    tokenizer.vocabulary.require_rows(config.vocab_size, "the model")
-    longest = config.longest_input
-    why = "longest_input"
-    whole_number("max_seq_length", max_seq_length, 3, longest, why)

@@ -97,13 +97,10 @@ class WordFinder(tf.Module):
         last: tf.Tensor,
         size: tf.Tensor,
     ) -> tf.Tensor:
-        """Which of the tokenizer's words continue the word before.
+        """Which of N words of the tokenizer continue the word before.
 
-        Args:
-          touches: bool [N], whether no blank precedes the word.
-          first: int32 [N], its first character.
-          last: int32 [N], its last character.
-          size: int32 [N], the number of its characters.
+        `touches` is whether no blank precedes the word; `first`, `last` and
+        `size` are its first and last character and the number of all.
         """
         passed = tf.searchsorted(self._bounds, first, side="right")
         is_word = passed % 2 == 1

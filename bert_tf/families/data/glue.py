@@ -71,10 +71,7 @@ def train_dev_test(
 ) -> dict[str, GlueFile]:
     """Returns the files of a task with one dev and one test set.
 
-    Args:
-      texts: the text columns.
-      label: the column of the label, which the test file lacks.
-      data_set: the data set in TensorFlow Datasets.
+    They have text columns and a label column, which the test file lacks.
     """
     return {
         "train": GlueFile("train.tsv", texts, label, data_set, "train"),

@@ -173,13 +173,7 @@ def iterate_rows(
 def collect(
     rows: Iterable[Row], make: Callable[[Row], E], faults: Faults
 ) -> list[E]:
-    """Converts every row, and reports the faults of all.
-
-    Args:
-      rows: the rows of a table.
-      make: converts a row, or raises `Fault`.
-      faults: collects the faults.
-    """
+    """Converts rows by `make`, which may raise `Fault`, and reports faults."""
     made: list[E] = []
     for row in rows:
         try:
@@ -274,11 +268,7 @@ def handle_empty_texts(
 def named_columns(
     settings: Mapping[str, Sequence[str]], path: str = ""
 ) -> list[str]:
-    """Returns the columns that settings name.
-
-    Args:
-      settings: setting to names of columns.
-      path: the file that has them, for errors.
+    """Returns the columns that settings name; errors name the file `path`.
 
     Raises:
       UserError: a setting names no column, or a column is named twice.

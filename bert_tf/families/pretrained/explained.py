@@ -28,13 +28,7 @@ def subject_of(
     answer: Answer,
     target: Target,
 ) -> Subject:
-    """Returns the token at the first [MASK] of a text to explain.
-
-    Args:
-      served: a model that fills masks.
-      row: the text, by column.
-      answer: the model's answer.
-      target: a token of the vocabulary; None is the best one.
+    """Returns the token at the first [MASK] to explain, by default the best.
 
     Raises:
       UserError: the target is no token.

@@ -124,11 +124,7 @@ def text_answers(
 
 
 def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
-    """Decodes the logits of a classifier.
-
-    Args:
-      logits: float32 [N, C].
-      labels: the C names.
+    """Decodes the logits of a classifier, float32 [N, C].
 
     Returns:
       label, string [N]; probabilities and logits, float32 [N, C].

@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from bert_tf.families import checks
 from bert_tf.families.checks import Examination, counted, percent
 from bert_tf.families.data.examples import Example, names_in, sorted_labels
 from bert_tf.text.tokenizer_protocol import Tokenizer
+
+if TYPE_CHECKING:
+    from bert_tf.families.text_classification.task import (
+        TextClassificationTask,
+    )
 
 _LABELS_SHOWN = 12
 # A larger share of the rows is remarked on.
@@ -26,32 +31,21 @@ _SIMILARITY = 0.85
 
 
 def examine_texts(
-    task: str,
-    label_kind: str,
-    labels: Sequence[str],
+    task: "TextClassificationTask",
     max_seq_length: int,
     tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[Example]],
 ) -> Examination:
-    """Examines rows of a text or a pair; see `Task.examine`.
-
-    Args:
-      task: the name of the task.
-      label_kind: classes, regression or multi_label.
-      labels: the task's own labels, if any.
-      max_seq_length: the longest input in tokens.
-      tokenizer: the tokenizer of the model that will be trained.
-      splits: split to its rows, the one to train on first.
-    """
+    """Examines rows of a text or a pair; see `Task.examine`."""
     found = checks.examine(
-        task,
-        {name: _split_rows(labels, e) for name, e in splits.items()},
+        task.name,
+        {name: _split_rows(task.labels, e) for name, e in splits.items()},
         tokenizer,
         max_seq_length,
         conflict="with_another_label",
     )
     numbers, train = found.numbers, found.numbers["train_split"]
-    numbers["label_kind"] = label_kind
+    numbers["label_kind"] = task.label_kind
     counts = {
         name: part["labels"].get("counts", {})
         for name, part in numbers["splits"].items()

@@ -162,14 +162,7 @@ def _mistakes(
     severity: np.ndarray,
     details: Callable[[int], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Describes the wrong rows with the highest severity.
-
-    Args:
-      rows: N rows.
-      wrong: bool [N].
-      severity: float [N]; ties keep the order of the rows.
-      details: returns what to add for the row of an index.
-    """
+    """Describes the wrong rows of highest severity, with details by index."""
     order = np.argsort(-severity, kind="stable")
     worst = [int(index) for index in order if wrong[index]][:NUM_MISTAKES]
     return {

@@ -127,14 +127,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         splits: Mapping[str, list[Example]],
     ) -> Examination:
         """See `examine_texts`."""
-        return examine_texts(
-            self.name,
-            self.label_kind,
-            self.labels,
-            recipe.max_seq_length,
-            tokenizer,
-            splits,
-        )
+        return examine_texts(self, recipe.max_seq_length, tokenizer, splits)
 
     def configure(
         self, recipe: SentenceRecipe, examples: list[Example]
