@@ -421,6 +421,7 @@ def test_interrupted_is_uninterrupted(
     "name",
     ["choices", "features"],
 )
+@pytest.mark.filterwarnings("ignore:Even though")
 def test_seeds_keep_the_best(name: str, start, tmp_path, eagerly) -> None:
     task, recipe = CASES[name].make(tmp_path / "files", start)
     recipe = dataclasses.replace(recipe, seeds=2, num_train_epochs=1.0)
