@@ -17,6 +17,7 @@ from bert_tf.families.checks import (
 from bert_tf.families.recipe import UserTableRecipe
 from bert_tf.families.text_classification.kinds import UserFileTask
 from bert_tf.text.tokenizer import BertTokenizer
+from tests.letters_tokenizer import Letters
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##d e ; &".split()
 TOKENIZER = BertTokenizer(TOKENS)
@@ -40,13 +41,13 @@ def examine(task, recipe, tokenizer=TOKENIZER):
     return task.examine(recipe, tokenizer, splits)
 
 
-def examined(path, text, **settings):
+def examined(path, text, tokenizer=TOKENIZER, **settings):
     """The examination of one file as train and dev."""
     path.write_text(text, encoding="utf-8")
     files = {"train_file": str(path), "dev_file": str(path)}
     columns = {"text_columns": "t", "label_column": "l"}
     recipe = UserTableRecipe(**files | columns | settings)
-    return examine(UserFileTask("own").resolve(recipe), recipe)
+    return examine(UserFileTask("own").resolve(recipe), recipe, tokenizer)
 
 
 def test_numbers_and_findings(tmp_path):
@@ -196,6 +197,14 @@ def test_quotes_of_csv_in_tsv(tmp_path, texts, remark):
     rows = [f"{text}\t{n % 2}" for n, text in enumerate(texts)]
     found = examined(tmp_path / "t.tsv", "\n".join(["t\tl", *rows]))
     assert any("pass format=csv" in line for line in found.lines) == remark
+
+
+def test_a_vocabulary_without_unk_has_no_line_of_unknown_words(tmp_path):
+    path, letters = tmp_path / "t.tsv", Letters().tokenizer()
+    found = examined(path, "t\tl\nab\tx\ncd\ty\n", tokenizer=letters)
+    kinds = [each.kind for each in found.findings]
+    assert "tokens" in kinds
+    assert "unknown" not in kinds
 
 
 def test_empty_texts_and_several_labels(tmp_path):

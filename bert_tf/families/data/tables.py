@@ -283,7 +283,7 @@ def named_columns(
             if name in found:
                 raise UserError(
                     f"{given}: the column {name!r} is named twice; texts and "
-                    "label stand in a column each."
+                    "label need different columns."
                 )
             found.append(name)
     return found

@@ -195,8 +195,8 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
             return self.objective()
         if self.label_kind != CLASSES:
             raise UserError(
-                f"class_weights: {self.name} has no classes of which a row "
-                f"has one ({self.label_kind}); leave it empty."
+                f"class_weights: {self.name} has no classes "
+                f"(label_kind={self.label_kind}); leave it empty."
             )
         targets = self.targets(examples, config.labels)
         return self.objective(class_weights_of(setting, targets, config.labels))
