@@ -256,12 +256,6 @@ def test_a_pair_needs_room_and_a_model_for_pairs():
         next(extractor.chunks([("a", "the")]))
 
 
-def test_a_vocabulary_larger_than_the_model():
-    encoder = small_encoder(vocab_size=len(TOKENS) - 1)
-    with pytest.raises(UserError, match="34 tokens, but vocab_size is 33"):
-        Extractor(encoder, TOKENIZER, Settings())
-
-
 def test_weights_that_are_not_finite():
     encoder = small_encoder()
     table = encoder.embeddings.word_table.numpy()
