@@ -78,37 +78,22 @@ def _parse_static(records: tf.Tensor, folder: RecordFolder) -> Rows:
 
 def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
     """Parses records of one sequence, without masks."""
-    # Pads rows before [PAD] does; not an id of a vocabulary.
-    absent = tf.int32.min
-
-    def numbers(padding: int) -> tf.io.FixedLenSequenceFeature:
-        return tf.io.FixedLenSequenceFeature(
-            [], tf.int64, allow_missing=True, default_value=padding
-        )
-
+    ragged = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int32)
     parsed = tf.io.parse_example(
         records,
         {
-            "input_ids": numbers(absent),
-            "segment_ids": numbers(0),
+            "input_ids": ragged,
+            "segment_ids": ragged,
             "next_sentence_labels": tf.io.FixedLenFeature([], tf.int64),
         },
     )
     parsed = {name: tf.cast(v, tf.int32) for name, v in parsed.items()}
-
-    def widened(rows: tf.Tensor, padding: int) -> tf.Tensor:
-        """Pads rows from the longest length of the batch to S."""
-        missing = folder.max_seq_length - tf.shape(rows)[1]
-        return tf.pad(rows, [[0, 0], [0, missing]], constant_values=padding)
-
-    tokens = widened(parsed["input_ids"], absent)
-    is_token = tokens != absent
+    tokens, width = parsed["input_ids"], folder.max_seq_length
+    pad_id = folder.vocabulary.packing.pad_id
     return {
-        "input_ids": tf.where(
-            is_token, tokens, folder.vocabulary.packing.pad_id
-        ),
-        "input_mask": tf.cast(is_token, tf.int32),
-        "segment_ids": widened(parsed["segment_ids"], 0),
+        "input_ids": tokens.to_tensor(pad_id, shape=[None, width]),
+        "input_mask": tf.sequence_mask(tokens.row_lengths(), width, tf.int32),
+        "segment_ids": parsed["segment_ids"].to_tensor(shape=[None, width]),
         "next_sentence_labels": parsed["next_sentence_labels"],
     }
 

@@ -5,10 +5,6 @@ import importlib.util
 import os
 import pathlib
 import re
-import signal
-import subprocess
-import sys
-import time
 from typing import Any
 
 import pytest
@@ -226,43 +222,6 @@ def test_a_folder_is_left_unfinished_finished_or_replaced(
         with_beam(workshop, seed=9)
     with_beam(workshop, seed=9, overwrite=True)
     workshop.build("here", seed=9, overwrite=True)
-    assert workshop.digests("beam") == workshop.digests("here")
-
-
-@pytest.mark.slow
-def test_a_killed_run_is_done_again(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """kill -9 at some moments; the next run builds all records."""
-    command = [
-        *(sys.executable, "-m", "tools.create_pretraining_data"),
-        f"--input={workshop.folder}/*.txt",
-        f"--vocab_file={workshop.vocab_file}",
-        f"--output_dir={workshop.folder / 'beam'}",
-        *("--num_shards=30", "--held_out=0.1", "--runner=beam"),
-    ]
-    # The command reads the text in blocks of the default size.
-    monkeypatch.undo()
-    recipe = {"max_seq_length": 128, "max_predictions_per_seq": 20}
-    workshop.build("here", num_shards=30, **recipe)
-    stopped = 0
-    for delay in (0.0, 1.5):
-        run = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        while run.poll() is None:
-            if (workshop.folder / "beam" / ".work").exists():
-                time.sleep(delay)
-                run.send_signal(signal.SIGKILL)
-                stopped += run.wait() == -signal.SIGKILL
-        if not (workshop.folder / "beam" / "records.json").exists():
-            with pytest.raises(UserError, match="are unfinished"):
-                RecordFolder.open(workshop.folder / "beam")
-    assert stopped
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     assert workshop.digests("beam") == workshop.digests("here")
 
 

@@ -1,5 +1,4 @@
 import importlib.util
-import json
 import pathlib
 import sys
 
@@ -118,27 +117,3 @@ def test_beam_makes_the_same_records(
     assert printed.out.splitlines()[:-2] == here[:-2]
     for path in pathlib.Path(arguments["output_dir"]).iterdir():
         assert path.read_bytes() == pathlib.Path(out, path.name).read_bytes()
-
-
-def test_corpora_of_other_formats_are_mixed(
-    arguments: dict[str, object], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = pathlib.Path(arguments["input"]).parent
-    (folder / "b.jsonl").write_text(
-        "".join(
-            json.dumps({"body": f"Bal {word}. Fim {word}!"}) + "\n"
-            for word in ("dol", "gel", "kir", "bus", "fan", "dol")
-        )
-    )
-    run(
-        arguments,
-        input=f"text={folder}/*.txt,json:2={folder}/b.jsonl",
-        text_field="body",
-        smoothing=0.7,
-        near_duplicates=0.9,
-    )
-    printed = capsys.readouterr()
-    assert "1 documents left out as near-duplicates" in printed.out
-    assert "json: 6 documents" in printed.out
-    recipe = RecordFolder.open(arguments["output_dir"]).recipe
-    assert (recipe.text_field, recipe.smoothing) == ("body", 0.7)

@@ -84,8 +84,6 @@ def size_of(path: str) -> int | None:
 
 def read_bytes(path: str) -> bytes:
     """Reads a file."""
-    if not is_remote(path):
-        return pathlib.Path(path).read_bytes()
     with FileSystems.open(path, compression_type=_RAW) as file:
         return file.read()
 

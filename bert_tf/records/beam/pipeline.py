@@ -84,11 +84,25 @@ _TaggedFacts: TypeAlias = beam.pvalue.TaggedOutput[
 ]
 
 
-class ReadBlocks(beam.DoFn):
-    """Reads the whole text in blocks, up to the first user error."""
+class _Step(beam.DoFn):
+    """A step of the build.
 
-    def __init__(self, task: RecordsTask) -> None:
+    Args:
+      task: what is built.
+      output_dir: the folder of the records, a path or a URL.
+      outcome: name of the file in it for the result of the pipeline.
+    """
+
+    def __init__(
+        self, task: RecordsTask, output_dir: str, outcome: str
+    ) -> None:
         self.task = task
+        self.output_dir = output_dir
+        self.outcome = outcome
+
+
+class ReadBlocks(_Step):
+    """Reads the whole text in blocks, up to the first user error."""
 
     def process(self, start: int) -> Iterator[Block | InputError]:
         """Yields all blocks."""
@@ -122,11 +136,8 @@ class ReadBlocks(beam.DoFn):
             )
 
 
-class TokenizeBlocks(beam.DoFn):
+class TokenizeBlocks(_Step):
     """Tokenises blocks; yields documents, and facts as a second output."""
-
-    def __init__(self, task: RecordsTask) -> None:
-        self.task = task
 
     def setup(self) -> None:
         """Loads the tokenizer, once in each worker."""
@@ -158,11 +169,8 @@ class TokenizeBlocks(beam.DoFn):
         yield block.number, documents
 
 
-class AllocateDocuments(beam.DoFn):
+class AllocateDocuments(_Step):
     """Allocates the documents of all blocks to record files."""
-
-    def __init__(self, task: RecordsTask) -> None:
-        self.task = task
 
     def process(
         self, element: tuple[None, Iterable[BlockFacts | InputError]]
@@ -195,11 +203,8 @@ class AllocateDocuments(beam.DoFn):
                 yield str(error)
 
 
-class SendDocuments(beam.DoFn):
+class SendDocuments(_Step):
     """Sends the documents of a block to the record files that need them."""
-
-    def __init__(self, task: RecordsTask) -> None:
-        self.task = task
 
     def process(
         self, element: tuple[int, Documents], allocation: Allocation | str
@@ -223,12 +228,8 @@ class SendDocuments(beam.DoFn):
                     yield job.name, part
 
 
-class WriteShards(beam.DoFn):
+class WriteShards(_Step):
     """Writes record files."""
-
-    def __init__(self, task: RecordsTask, output_dir: str) -> None:
-        self.task = task
-        self.output_dir = output_dir
 
     def process(
         self, element: tuple[str, Iterable[Part | None]]
@@ -255,13 +256,8 @@ class WriteShards(beam.DoFn):
         )
 
 
-class WriteOutcome(beam.DoFn):
+class WriteOutcome(_Step):
     """Writes the result of the pipeline for the process that started it."""
-
-    def __init__(self, task: RecordsTask, output_dir: str, name: str) -> None:
-        self.task = task
-        self.output_dir = output_dir
-        self.name = name
 
     def process(
         self, results: list[ShardResult], allocation: Allocation | str
@@ -275,28 +271,24 @@ class WriteOutcome(beam.DoFn):
                 "manifest": json.loads(manifest.to_json()),
             }
         text = json.dumps(values).encode("utf-8")
-        write_whole(self.output_dir, self.name, lambda file: file.write(text))
-        yield self.name
+        write_whole(
+            self.output_dir, self.outcome, lambda file: file.write(text)
+        )
+        yield self.outcome
 
 
 def add_steps(
     pipeline: beam.Pipeline, task: RecordsTask, output_dir: str, outcome: str
 ) -> None:
-    """Adds all steps to an empty pipeline.
-
-    Args:
-      pipeline: the pipeline.
-      task: what is built.
-      output_dir: the folder of the records, a path or a URL.
-      outcome: name of the file in it for the result of the pipeline.
-    """
+    """Adds all steps to an empty pipeline; see `_Step` for the arguments."""
+    arguments = (task, output_dir, outcome)
     tokenized = (
         pipeline
         | "Begin" >> beam.Create([0])
-        | "ReadBlocks" >> beam.ParDo(ReadBlocks(task))
+        | "ReadBlocks" >> beam.ParDo(ReadBlocks(*arguments))
         | "SpreadBlocks" >> beam.Reshuffle()
         | "TokenizeBlocks"
-        >> beam.ParDo(TokenizeBlocks(task)).with_outputs(
+        >> beam.ParDo(TokenizeBlocks(*arguments)).with_outputs(
             _FACTS, main="documents"
         )
     )
@@ -304,11 +296,11 @@ def add_steps(
         tokenized[_FACTS]
         | "KeyFacts" >> beam.Map(lambda facts: (None, facts))
         | "GatherFacts" >> beam.GroupByKey()
-        | "AllocateDocuments" >> beam.ParDo(AllocateDocuments(task))
+        | "AllocateDocuments" >> beam.ParDo(AllocateDocuments(*arguments))
     )
     allocation = beam.pvalue.AsSingleton(allocated)
     parts = tokenized["documents"] | "SendDocuments" >> beam.ParDo(
-        SendDocuments(task), allocation
+        SendDocuments(*arguments), allocation
     )
     # Files without documents are written too.
     names = allocated | "NameFiles" >> beam.FlatMap(
@@ -322,8 +314,7 @@ def add_steps(
         (parts, names)
         | "AllParts" >> beam.Flatten()
         | "GatherParts" >> beam.GroupByKey()
-        | "WriteShards" >> beam.ParDo(WriteShards(task, output_dir))
+        | "WriteShards" >> beam.ParDo(WriteShards(*arguments))
         | "GatherResults" >> beam.combiners.ToList()
-        | "WriteOutcome"
-        >> beam.ParDo(WriteOutcome(task, output_dir, outcome), allocation)
+        | "WriteOutcome" >> beam.ParDo(WriteOutcome(*arguments), allocation)
     )
