@@ -167,16 +167,6 @@ class WikipediaDump:
                     f"{line + 1}; download it again."
                 )
 
-    def _more(self, text: bytes, data: bytes, line: int) -> bytes:
-        """What was read with what comes."""
-        if len(text) > MAX_LINE_BYTES:
-            raise UserError(
-                f"{self.path}: the page after line {line + 1} has more than "
-                f"{MAX_LINE_BYTES >> 20} MB; dumps with the history of "
-                "every page are not read, download pages-articles."
-            )
-        return text + data
-
     def paragraphs(self, document: Document) -> list[str]:
         """See `DocumentReader`; empty unless the page is an article."""
         text = decode(
