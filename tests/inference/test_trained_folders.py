@@ -9,7 +9,14 @@ from bert_tf.inference.predict import predict_file
 from tests.contracts.task_cases import Finished
 from tests.run_folders import answer_lines
 
-FILES = ("classes", "choices", "numbers", "several_labels", "windows", "pairs")
+FILES = (
+    "classes",
+    "choices",
+    "numbers",
+    "several_labels",
+    "pairs",
+    "windows_on_a_bilstm",
+)
 FILES = (*FILES, "questions_in_a_table")
 
 
