@@ -116,13 +116,15 @@ def run(
         for owner, name, value in (
             (app, "run", _run_main),
             (sys, "argv", words),
+            # Files of the user's own extend it.
+            (sys, "path", [*sys.path]),
             (command_line, "_required", set()),
+            (command_line, "_given_as", {"inputs": "--input"}),
             (progress, "_reworded", str),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
         for values, changes in (
             (os.environ, _NO_HUGE_PAGES),
-            (command_line._given_as, {}),
             (flags.FLAGS.__dict__, _flags_of_absl()),
         ):
             stack.enter_context(mock.patch.dict(values, changes))
