@@ -9,6 +9,7 @@ from corpus_files import articles, write_dump
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.corpora.vocabulary import (
+    count_words,
     mixed_counts,
     train_corpus_vocab,
     train_vocab,
@@ -102,6 +103,17 @@ def test_weights_decide_what_is_learned(tmp_path: pathlib.Path) -> None:
     assert {"ab", "abab"} & set(more_of_a)
     assert not any("ef" in token for token in more_of_a)
     assert any("ef" in token for token in learn(1, 3))
+
+
+def test_smoothing_decides_how_often_words_count(
+    tmp_path: pathlib.Path,
+) -> None:
+    for name, lines in (("a", 30), ("b", 10)):
+        (tmp_path / f"{name}.txt").write_text(f"{name * 2}\n" * lines)
+    recipe = CorpusRecipe(smoothing=0.0)
+    files = parse_inputs(f"a={tmp_path}/a.txt,b={tmp_path}/b.txt", recipe)
+    found = count_words(files, recipe, TokenizerConfig.of(), 0.0, 1000)
+    assert found.learned.counts == {"aa": 20, "bb": 20}
 
 
 def test_no_words(tmp_path: pathlib.Path) -> None:
