@@ -112,6 +112,8 @@ def test_folders_with_other_files(tmp_path):
         (["yes", 1], "labels.json: holds no list of strings"),
         (["no", "yes"], "names 2 labels, but its head has 3"),
         (["no", "yes", "no"], "labels.json: the label 'no' occurs twice"),
+        ({"problem_type": "any"}, "labels.json: problem_type='any': takes one"),
+        ({"labels": 3, "problem_type": "regression"}, "no list of strings"),
         (["no", "yes", "\ud800"], r"label 2 is '\ud800', with half of a surr"),
     ],
 )
@@ -169,14 +171,6 @@ def test_an_unknown_layout(to, tmp_path):
     line = error_of(save_checkpoint, tmp_path / "x", model(), to=to)
     assert f"`to`={to!r}: takes one of" in line
     assert not (tmp_path / "x").exists()
-
-
-def test_half_precision_is_written_as_float32(tmp_path):
-    given = {k: v.astype(np.float16) for k, v in model().arrays.items()}
-    save_checkpoint(tmp_path, Checkpoint(CONFIG, given))
-    for name, array in load_checkpoint(tmp_path).arrays.items():
-        assert array.dtype == np.float32
-        np.testing.assert_array_equal(array, given[name].astype(np.float32))
 
 
 def test_a_folder_that_holds_a_model(tmp_path):

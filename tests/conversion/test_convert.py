@@ -157,18 +157,17 @@ def test_a_source_without_vocabulary(tmp_path, target, capsys):
     assert made.lower_case is False
 
 
-@pytest.mark.parametrize(("length", "kept"), [(5, 5), (20, 12)])
-def test_another_length(length, kept, source, target, capsys):
+def test_another_length(source, target, capsys):
     report = convert_checkpoint(
-        source, "bert_tf", target, max_position_embeddings=length
+        source, "bert_tf", target, max_position_embeddings=20
     )
     assert all(c.difference < 1e-6 for c in report.comparisons)
     name = "bert/embeddings/position_embeddings"
     new = load_checkpoint(target)
-    assert new.config.max_position_embeddings == length
-    assert new.arrays[name].shape == (length, 8)
+    assert new.config.max_position_embeddings == 20
+    assert new.arrays[name].shape == (20, 8)
     np.testing.assert_array_equal(
-        new.arrays[name][:kept], load_checkpoint(source).arrays[name][:kept]
+        new.arrays[name][:12], load_checkpoint(source).arrays[name]
     )
     assert "positions: " in capsys.readouterr().out
 

@@ -186,13 +186,3 @@ def test_a_kind_of_answers_that_is_lost_fails_the_proof(
     line = error_of(convert_checkpoint, *arguments)
     assert "problem_type of the written folder" in line
     assert not (tmp_path / "out").exists()
-
-
-def test_labels_file_with_a_kind(tmp_path, source):
-    (source / "task.json").unlink()
-    path = source / "labels.json"
-    path.write_text('{"problem_type": "any", "labels": null}')
-    line = error_of(load_checkpoint, source)
-    assert line.startswith(f"{path}: problem_type='any': takes one of si")
-    path.write_text('{"problem_type": "regression", "labels": 3}')
-    assert "holds no list of strings" in error_of(load_checkpoint, source)
