@@ -85,9 +85,11 @@ def test_a_conversion_and_what_is_next(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["google_tf1", "hugging_face"])
-def test_memory_of_a_base_size_conversion(to, tmp_path):
-    """Less than three times the checkpoint's size, TensorFlow included."""
+def test_memory_of_a_base_size_conversion(tmp_path):
+    """Less than three times the checkpoint's size, TensorFlow included.
+
+    Only TensorFlow's layout is written from arrays that are all in memory.
+    """
     config = BertConfig.from_size("base", 30522)
     arrays = random_arrays(config, ("pooler", "masked_lm", "next_sentence"))
     size = sum(array.nbytes for array in arrays.values())
@@ -108,7 +110,7 @@ def test_memory_of_a_base_size_conversion(to, tmp_path):
             "-m",
             "tools.convert_checkpoint",
             f"--input={tmp_path / 'source'}",
-            f"--to={to}",
+            "--to=google_tf1",
             f"--output_dir={tmp_path / 'out'}",
         ],
         cwd=ROOT,
