@@ -88,7 +88,7 @@ def test_a_conversion_and_what_is_next(tmp_path):
 def test_memory_of_a_base_size_conversion(tmp_path):
     """Less than three times the checkpoint's size, TensorFlow included.
 
-    Only TensorFlow's layout is written from arrays that are all in memory.
+    Of all layouts, TensorFlow's needs the most memory.
     """
     config = BertConfig.from_size("base", 30522)
     arrays = random_arrays(config, ("pooler", "masked_lm", "next_sentence"))
