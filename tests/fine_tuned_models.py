@@ -27,12 +27,12 @@ TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
 
 def recorded() -> dict:
-    """Of each folder its config.json, tokenizer_config.json and shapes."""
+    """config.json, tokenizer_config.json and shapes of each folder."""
     return json.loads((GOLDEN / "folders.json").read_text(encoding="utf-8"))
 
 
 def answers() -> dict:
-    """What transformers answers of each folder."""
+    """The answers of transformers for each folder."""
     return json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
 
 
@@ -53,7 +53,7 @@ def write_folder(folder: pathlib.Path, name: str) -> pathlib.Path:
     random = np.random.default_rng(len(name))
     arrays = {}
     for key, shape in sorted(found["shapes"].items()):
-        # What a text says must count for more than biases do.
+        # Texts must influence outputs more than biases.
         scale = 0.8 if key.endswith("weight") else 0.2
         values = random.normal(0.0, scale, shape)
         if key.endswith("LayerNorm.weight") or "layer_norm.weight" in key:

@@ -1,4 +1,4 @@
-"""What finished runs leave in their folders, and runs that are interrupted."""
+"""Reads the folders of finished runs, and interrupts runs."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ from bert_tf.training.loop import TrainingLoop
 
 
 def history(folder: pathlib.Path) -> list[dict[str, Any]]:
-    """The numbers of a run, without those that depend on the clock."""
+    """The history of a run, without speeds."""
     lines = (folder / "history.jsonl").read_text().splitlines()
     return [
         {k: v for k, v in json.loads(line).items() if "per_second" not in k}
@@ -34,7 +34,7 @@ def answer_lines(folder: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def assert_same_run(first: pathlib.Path, second: pathlib.Path) -> None:
-    """Two trainings left the same numbers, weights and answers."""
+    """Asserts that two trainings wrote equal histories, weights and answers."""
     assert history(first) == history(second)
     for part in (".", "last"):
         theirs = weights(second / part)
@@ -45,7 +45,7 @@ def assert_same_run(first: pathlib.Path, second: pathlib.Path) -> None:
 
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Interrupts a training before it does a step."""
+    """Raises KeyboardInterrupt before a step of a training."""
     train = TrainingLoop._train
 
     def interrupt(self, phase, batch, number, progress, history):
@@ -57,8 +57,8 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 
 def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Sends SIGINT in the middle of a step, as a terminal or Jupyter does."""
-    # A shell has it ignored in what runs in its background.
+    """Sends SIGINT during a step, as a terminal or Jupyter does."""
+    # Shells let background processes ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     train = TrainingLoop._train
 

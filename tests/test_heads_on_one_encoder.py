@@ -1,4 +1,4 @@
-"""Any number of heads on one encoder, in any order."""
+"""Several heads share an encoder, in any order."""
 
 import keras
 import numpy as np
@@ -26,7 +26,7 @@ def symbols() -> dict[str, keras.KerasTensor]:
 
 
 def own_model(encoder: BertEncoder) -> keras.Model:
-    """What a user may make of the sequence output."""
+    """A user's head on the sequence output."""
     inputs = symbols()
     sequence = encoder(inputs)["sequence_output"]
     pooled = keras.layers.GlobalAveragePooling1D()(sequence)
@@ -89,7 +89,7 @@ def test_every_head_in_one_model_trains(tmp_path) -> None:
     for make in HEADS.values():
         make(shared)
     inputs = symbols()
-    # Not models in a model: Keras loads none whose parts share a layer.
+    # No nested models: Keras cannot load those that share a layer.
     pooled = shared(inputs, pooled_only=True)["pooled_output"]
     sequence = shared(inputs)["sequence_output"]
     outputs = {

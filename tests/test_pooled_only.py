@@ -1,4 +1,4 @@
-"""The pooled output by itself: equal to the encoder's, for less work."""
+"""`pooled_only` computes the pooled output of the whole encoder."""
 
 import keras
 import numpy as np
@@ -64,7 +64,7 @@ def test_output_and_gradients_are_those_of_the_whole(
         np.testing.assert_allclose(
             ours, theirs, rtol=1e-4, atol=1e-5, err_msg=weight.path
         )
-    # Not zeros beside zeros: a causal [CLS] alone sees only itself.
+    # Not zeros: a causal [CLS] attends only to itself.
     kernel = encoder.blocks[-1].output_dense.kernel
     at = [w is kernel for w in encoder.trainable_weights].index(True)
     assert np.abs(found[at]).max() > 1e-2

@@ -107,7 +107,7 @@ def write_pairs(path: pathlib.Path, count: int, seed: int, test: bool) -> None:
 def write_choices(
     path: pathlib.Path, count: int, seed: int, test: bool
 ) -> None:
-    """Rows of 2 to 5 choices; the right one alone has good words."""
+    """Rows of 2 to 5 choices, of which the correct one has good words."""
     random = np.random.default_rng(seed)
     lines = []
     for _ in range(count):
@@ -199,10 +199,10 @@ class Case:
       write: writes one file: path, rows, seed, whether of test rows.
       files: the names of train, dev and, where there is one, test.
       settings: besides `SETTINGS`.
-      score: which score is to reach `reached`; perfect is 1.
-      scale: of a scored file's values to those of results.json.
-      rounding: of a scored file's values, relative.
-      slow: whether another case of its kind runs before every commit.
+      score: the score that must reach `reached`, at most 1.
+      scale: the ratio of a scored file's values to those of results.json.
+      rounding: the relative tolerance of a scored file's values.
+      slow: whether it runs in the slow suite only.
     """
 
     task: str
@@ -354,7 +354,7 @@ CASES = {
         "tagging",
         write_tags,
         _CSV,
-        # A fresh layer more to train.
+        # The BiLSTM needs more steps.
         _TAGS | {"bilstm": True, "num_train_epochs": 7.0},
         "f1",
         0.9,
@@ -430,7 +430,7 @@ class Finished:
 
 
 def finish(name: str, root: pathlib.Path) -> Finished:
-    """Runs a case, unless a test before or in another process has.
+    """Runs a case, unless another test or process has.
 
     Args:
       name: of the case.

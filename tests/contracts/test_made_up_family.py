@@ -28,7 +28,7 @@ FOLDER = pathlib.Path(__file__).parent / "made_up_family"
 
 @pytest.fixture
 def task(monkeypatch):
-    """The task of the family, with the family among those of the package."""
+    """The task of the family, which is added to the package."""
     path = [*families.__path__, str(FOLDER)]
     monkeypatch.setattr(families, "__path__", path)
     monkeypatch.setitem(FAMILIES, "rating", "rating.config.RatingConfig")
@@ -38,7 +38,7 @@ def task(monkeypatch):
 
 
 def write_ratings(path: pathlib.Path, count: int, seed: int) -> list[str]:
-    """Texts whose rating is the tenths of their words that are good."""
+    """Texts of ten words, whose rating is the number of good words."""
     random = np.random.default_rng(seed)
     texts = []
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -81,7 +81,7 @@ def test_a_family_costs_a_folder_and_a_line(task, tmp_path):
     assert "How far off ratings are" in (run / "report.html").read_text()
     assert json.loads((run / "task.json").read_text())["steps"] == 10
 
-    # Loaded, and asked about a file.
+    # Loading and predicting a file.
     model = bert_tf.load(run)
     answers = model(texts)
     assert [answer["rating"] for answer in answers] == predicted
@@ -98,7 +98,7 @@ def test_a_family_costs_a_folder_and_a_line(task, tmp_path):
     assert [int(row["rating"]) for row in rows] == predicted
     assert len(json.loads(rows[0]["reached"])) == 10
 
-    # Exported and served.
+    # Exporting and serving.
     write_saved_model(model.served, tmp_path / "export")
     with served(tmp_path / "export") as server:
         url = f"{server.rest}/v1/models/m:predict"

@@ -43,7 +43,7 @@ class Kind:
     empty: Row | None
 
     def load(self, path: str | pathlib.Path, split: str = "dev", **settings):
-        """The examples of a file that is every split."""
+        """Loads a file that is every split."""
         files = dict.fromkeys(("train_file", "dev_file", "test_file"), path)
         settings = {k: str(v) for k, v in files.items()} | settings
         recipe = self.recipe(**settings)
@@ -139,7 +139,7 @@ def shown(examples: Any) -> list[Any]:
 
 @pytest.fixture(params=FORMATS, ids=lambda each: f"{each[0]}-{each[1]}")
 def file(request):
-    """A kind, and the name of a file in one of its formats."""
+    """A kind, and a file name for one of its formats."""
     kind, name = request.param
     return KINDS[kind], name
 
@@ -265,7 +265,7 @@ def test_dev_is_split_off_the_training_file(file, tmp_path, capsys):
     assert task.splits(("dev",), recipe) == ("dev",)
     train, dev = (shown(task.load(s, recipe)) for s in ("train", "dev"))
     assert len(dev) == 16
-    # The file is read once for both of its parts.
+    # The file is read once for both parts.
     notice = f"{path}: no dev_file, so 16 of 80 "
     assert capsys.readouterr().err.count(notice) == 1
     every = shown(kind.load(path, "train"))

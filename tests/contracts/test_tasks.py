@@ -72,7 +72,7 @@ each_family = some("classes", "choices", "tags", "questions", "features")
 
 
 def error_of(call, *arguments) -> str:
-    """The line of the `UserError` that a call ends with."""
+    """The message of the `UserError` that a call raises."""
     with pytest.raises(UserError) as caught:
         call(*arguments)
     line = str(caught.value)
@@ -81,7 +81,7 @@ def error_of(call, *arguments) -> str:
 
 
 def contents(folder: pathlib.Path) -> dict[str, bytes]:
-    """The files of a run that do not depend on the clock."""
+    """The files of a run that do not depend on time."""
     names = ("task.json", "dev_predictions.jsonl", "eval_dev.json")
     return {name: (folder / name).read_bytes() for name in names}
 
@@ -99,7 +99,7 @@ def test_every_family_is_here(start, tmp_path) -> None:
 @pytest.mark.slow
 @some("classes", "tags_on_a_bilstm", "features", "questions_without_answer")
 def test_it_is_pruned(finished: Finished, tmp_path) -> None:
-    """What is left is scored as it says, by the command that evaluates."""
+    """Evaluating the pruned model gives the scores of its table."""
     case, folder, half = finished.case, finished.folder, tmp_path / "half"
 
     def pruned(output_dir: pathlib.Path, **shares: float) -> Pruning:
@@ -222,11 +222,11 @@ def test_its_card(finished: Finished) -> None:
 def test_answers_do_not_depend_on_batches(
     finished: Finished, tmp_path: pathlib.Path
 ) -> None:
-    """The outputs to each row are those to it alone, in the order asked."""
+    """The outputs for a row do not depend on its batch."""
     recipe, folder = finished.recipe, finished.folder
     task = finished.task.resolve(recipe)
     model, tokens, config = load_model(folder, task)
-    # A short training leaves outputs that hardly differ.
+    # After a short training outputs hardly differ.
     fill(model.network, seed=5, scale=0.5)
     run = RunSplit("dev", load_checkpoint(folder), recipe, tmp_path)
     rows = task.encode(task.load("dev", recipe), tokens, config, run=run)
@@ -242,7 +242,7 @@ def test_answers_do_not_depend_on_batches(
     for batch_size in (1, 64):
         found = Predictor([model], strategy, batch_size).outputs(rows)
         for name, values in expected.items():
-            # -inf is where a row has fewer choices than others of its batch.
+            # Choices that a row lacks are -inf.
             given = np.isfinite(values)
             spread = np.ptp(values[given])
             assert spread > 0.1
@@ -300,7 +300,7 @@ def test_models_of_other_tasks_are_refused(finished: Finished, start) -> None:
 
 
 def copied(finished: Finished, folder: pathlib.Path) -> Finished:
-    """A run and its files, for a test that changes them."""
+    """Copies a run and its files for a test that changes them."""
     place = finished.files.parent
     shutil.copytree(place, folder)
     for path in (folder / "run").glob("recipe.json"):
@@ -312,7 +312,7 @@ def copied(finished: Finished, folder: pathlib.Path) -> Finished:
 
 @each_family
 def test_a_finished_run_stays(finished: Finished, tmp_path, capsys) -> None:
-    """And what a killed run left, on whichever machine, is gone."""
+    """Partial files of killed runs, on any machine, are deleted."""
     before = contents(finished.folder)
     stamp = (finished.folder / "bert_model.safetensors").read_bytes()
     again = copied(finished, tmp_path / "copy")
@@ -383,7 +383,7 @@ def test_rematerialize_is_reached(
     finished: Finished, tmp_path, monkeypatch
 ) -> None:
     if finished.case.task.endswith("_features"):
-        # Nothing of the encoder is trained, so the setting is refused.
+        # The encoder is not trained.
         with pytest.raises(
             UserError, match="rematerialize=True: does not apply"
         ):

@@ -26,7 +26,7 @@ def recipe_of(task, folder="", **settings):
     return task.recipe_type.from_dict(values, "test")
 
 
-# The official headers, and a row of each file in their layout.
+# The official headers, with a few rows for each file.
 PAIR = "sentence1\tsentence2"
 MNLI = (
     "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\t"
@@ -98,7 +98,7 @@ FILES = {
         "WNLI/test.tsv": f"index\t{PAIR}\n0\tG.\tH.\n",
     },
 }
-# What the training rows are, in the order of the files above.
+# The examples of the training files above.
 TRAIN = {
     "cola": [("He sat.", None, "1"), ("Him sat.", None, "0")],
     "sst2": [("a fine film ", None, "1"), ("bad ", None, "0")],
@@ -116,7 +116,7 @@ TRAIN = {
     "rte": [("A.", "B.", "entailment"), ("C.", "D.", "not_entailment")],
     "wnli": [("A.", "B.", "1"), ("C.", "D.", "0")],
 }
-# The file for GLUE, and the answer of the first output.
+# The submission file, and the label of the first output.
 SUBMISSIONS = {
     "cola": {"test": ("CoLA.tsv", "0")},
     "sst2": {"test": ("SST-2.tsv", "0")},
@@ -241,7 +241,7 @@ def test_data_of_another_task(glue, name, expected):
 
 @pytest.fixture
 def data_sets(monkeypatch):
-    """TensorFlow Datasets with made-up rows of the true features."""
+    """TensorFlow Datasets with made-up rows that have the real features."""
     tfds = pytest.importorskip("tensorflow_datasets")
     monkeypatch.setattr(data_glue, "_demand_connection", lambda name: None)
     return tfds
@@ -292,7 +292,7 @@ def test_labels_of_data_sets_are_those_of_the_files(data_sets, monkeypatch):
             urllib.error.URLError("Name or service\nnot known"),
             "Name or service not known",
         ),
-        # An answer of the source, after which a download fails.
+        # The server answers, and the download fails.
         (
             urllib.error.HTTPError("x", 403, "Forbidden", {}, None),
             "No module named 'importlib_resources'",
@@ -335,8 +335,8 @@ REAL = {
     "rte": {"train": 2490, "dev": 277, "test": 3000},
     "wnli": {"train": 635, "dev": 71, "test": 146},
 }
-# google-research/bert, run_classifier.py, and the columns of the others:
-# places of the texts and the label in the labelled files.
+# The columns of both texts and the label, as in google-research/bert,
+# run_classifier.py.
 PLACES = {
     "cola": (3, None, 1),
     "sst2": (0, None, 1),

@@ -1,4 +1,4 @@
-"""A fine-tuned model comes back from its folder as it was."""
+"""Fine-tuned models are saved and loaded unchanged."""
 
 import dataclasses
 import json
@@ -62,7 +62,7 @@ def test_round_trip(saved):
     inputs = encoder_inputs(model.encoder.config)
     logits = model(inputs)["logits"]
     np.testing.assert_array_equal(again(inputs)["logits"], logits)
-    # As a teacher or in an ensemble, by the names of the labels.
+    # A teacher or a member of an ensemble is reordered by the labels.
     labels = FACTS.labels[::-1]
     again, _, facts = load_model(folder, TASK, labels=labels)
     assert facts == dataclasses.replace(FACTS, labels=labels)
@@ -147,7 +147,7 @@ SETTINGS = {"strip_accents": False, "tokenize_chinese_chars": False}
 
 
 def test_other_settings_of_the_tokenizer_go_along(tmp_path):
-    """From Hugging Face's layout to a fine-tuned model, served, and back."""
+    """From Hugging Face's format to a fine-tuned and a served model."""
     start = load_checkpoint(model_folder(tmp_path / "start"))
     tokens = start.vocabulary.tokens
     tokens = [*tokens[:-3], "é", "中國", "##國"]

@@ -1,4 +1,4 @@
-"""Losses against plain NumPy; a cut batch counts as one."""
+"""Losses against NumPy; the sums of slices are those of the batch."""
 
 import numpy as np
 import pytest

@@ -61,7 +61,7 @@ def test_without_a_header(write):
     assert cells(path, ["-1", "1"], header=False) == expected
     rows = read_table(path, ["0"], (), Dialect(header=False))
     assert [row.number for row in rows] == [1, 2]
-    # A name comes before a number.
+    # A name takes precedence over a number.
     path = write("t.tsv", "1\tx\nnamed\tsecond\n")
     assert cells(path, ["1", "x", "0"]) == [("named", "second", "named")]
 
@@ -129,7 +129,7 @@ def test_keys_of_objects_are_columns(write):
 
 def test_empty_lines(write):
     assert cells(write("t.tsv", "a\tb\n1\t2\n\n\n"), ["a"]) == [("1",)]
-    # Of one column, an empty line is a row with an empty text.
+    # With one column, a blank line is a row with an empty text.
     assert cells(write("o.tsv", "a\nx\n\ny\n"), ["a"]) == [
         ("x",),
         ("",),
@@ -288,18 +288,18 @@ def test_what_is_left_when_faults_are_skipped(write, capsys):
         (13, 10, ("last",)),
     ]
     assert "(bad_rows=skip):" in capsys.readouterr().err
-    # What lies between cannot be told from the text of an open quote.
+    # Rows in between cannot be distinguished from an open quote.
     path = write("t.csv", 'a,b\n1,"open\nno row\n\n2,"over\nlines"\n3,4\n')
     rows = list(iterate_rows(path, ["a", "b"]))
     assert "Lines 2 to 4 are taken for this row." in str(rows[0].fault)
     assert [row.number for row in rows] == [2, 5, 7]
     assert rows[1].cells == ("2", "over\nlines")
-    # Where it is the header's, nothing is left to go on by.
+    # A malformed header ends the reading.
     assert ", row 1: is not CSV" in error_of(write("t.csv", 'a,"b\n1,2\n'))
 
 
 def test_a_quote_that_is_never_closed_hides_no_rows(write):
-    """Not even where every other row begins with one."""
+    """Even if every other row begins with one."""
     rows = "".join(f'{n},"open\n{n},fine\n' for n in range(0, 4000, 2))
     path = write("t.csv", f"a,b\n{rows}")
     rows = list(iterate_rows(path, ["a"]))
@@ -351,13 +351,13 @@ def test_delimiters_that_are_not_recognised(write, capsys):
     path = write("t.csv", "a;text;b|text|c\n1;2;3\n")
     line = error_of(path, ["text"], chosen=True)
     assert "may be divided by semicolons or by pipes" in line
-    # What the format says comes first, and what the user says.
+    # The delimiter of the format, or of the user, takes precedence.
     path = write("t.csv", "text,label;text\n1,2\n")
     assert cells(path, ["text"], chosen=True) == [("1",)]
     path = write("t.tsv", "a,b\n1,2\n")
     line = error_of(path, ["a"], chosen=True, format="tsv")
     assert line.endswith("If no tabs divide them, leave out `format`=tsv.")
-    # No files but the user's own are read otherwise than they are named.
+    # The delimiter of other files is not detected.
     assert "has no column 'a'" in error_of(path, ["a"])
     assert not capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Each kind of task takes its own settings and refuses those of others."""
+"""Tasks refuse the settings of other kinds of tasks."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def small_tokenizer() -> BertTokenizer:
 
 
 def some_texts(count: int = 40, longest: int = 15, seed: int = 0) -> list[str]:
-    """Sentences of 0 to `longest` words, in no order of length."""
+    """Sentences of 0 to `longest` words in random order."""
     random = np.random.default_rng(seed)
     return [
         " ".join(random.choice(WORDS, random.integers(0, longest + 1)))
@@ -60,7 +60,7 @@ def save_model(folder: pathlib.Path, with_pooler: bool = True) -> str:
 
 @functools.cache
 def alone(encoder: BertEncoder, tokenizer: BertTokenizer, text) -> dict:
-    """What the encoder gives for one text, without padding, as NumPy."""
+    """The outputs of the encoder for a single text, in NumPy."""
     parts = (text,) if isinstance(text, str) else text
     vocabulary = tokenizer.vocabulary
     ids, segments = [vocabulary.cls_id], [0]

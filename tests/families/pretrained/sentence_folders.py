@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers, and the vectors that it gives of them."""
+"""Folders of sentence-transformers, and the vectors that it computes."""
 
 import functools
 import json
@@ -15,7 +15,7 @@ GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "sentence_transformers"
 
 @functools.cache
 def recorded() -> dict[str, Any]:
-    """The texts, and what the folders hold."""
+    """The texts, and the contents of the folders."""
     return json.loads((GOLDEN / "cases.json").read_text(encoding="utf-8"))
 
 
@@ -30,7 +30,7 @@ PAIRS = [tuple(pair) for pair in recorded()["pairs"]]
 
 
 def vectors_of(name: str) -> dict[str | None, np.ndarray]:
-    """What encode gives of `TEXTS` by prompt_name; and "pairs", of `PAIRS`."""
+    """The vectors of `TEXTS` by prompt_name; "pairs" are those of `PAIRS`."""
     case, rows = recorded()["cases"][name], _arrays("vectors")[name]
     found: dict[str | None, np.ndarray] = {}
     for prompt in (None, *case["prompts"]):
@@ -79,5 +79,5 @@ def write_cross_encoder(name: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def scores_of(name: str) -> np.ndarray:
-    """What the predict() of a CrossEncoder gives of `PAIRS`."""
+    """The scores of `PAIRS` by the predict() of a CrossEncoder."""
     return _arrays("vectors")[f"cross_encoder/{name}"]

@@ -1,4 +1,4 @@
-"""The public function: what it takes, and what it says of the rest."""
+"""The public function `embed`: its arguments and errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Files of texts to files of vectors, and every input that is none."""
+"""Files of vectors of texts, and invalid inputs."""
 
 import functools
 import gzip
@@ -44,7 +44,7 @@ def extractor_of(settings: Settings) -> Extractor:
 
 @pytest.fixture
 def model(monkeypatch) -> str:
-    """A name that stands for the model, which is compiled once."""
+    """A name for the model, which is built once."""
 
     def load(source, settings, precision):
         assert (source, precision) == ("model", "float32")
@@ -73,7 +73,7 @@ def pair_of(line: str):
 
 
 def expected_offsets(line: str) -> list:
-    """Where the tokens stand in the line, from those of its parts."""
+    """The offsets of the tokens in the line, from the offsets in its parts."""
     found, begin = [None], 0
     for part in (line,) if isinstance(pair_of(line), str) else pair_of(line):
         _, starts, ends = MODEL[1].tokenize_with_offsets(part)
@@ -192,7 +192,7 @@ def test_json_input_gzip_and_several_files(model, tmp_path):
         "[CLS] a mat [SEP]",
         "[CLS] it [SEP]",
     ]
-    # The second text of an object counts from its own begin.
+    # Offsets in the second text of an object start from 0.
     assert offsets[7].tolist() == [0, 3]
 
 
@@ -261,7 +261,7 @@ def test_memory_is_that_of_a_chunk(model, tmp_path, monkeypatch):
     monkeypatch.setattr(extract_module._Source, "placed", counted)
     extract_features(model, [path], tmp_path / "out.npz", TOKEN_SETTINGS)
     assert len(waiting) == 12
-    # A chunk, and the text that showed that it was full.
+    # A chunk, and the text after it.
     assert max(waiting) == 6
 
 

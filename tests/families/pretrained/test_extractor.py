@@ -1,4 +1,4 @@
-"""Vectors in batches are those of texts alone; offsets cut out the token."""
+"""Vectors in batches equal those of single texts; offsets mark tokens."""
 
 import functools
 import unicodedata
@@ -24,7 +24,7 @@ from tests.families.pretrained.extraction_models import (
 # test_embed.py computes in graphs.
 pytestmark = pytest.mark.usefixtures("eagerly")
 ENCODER, TOKENIZER = small_encoder(), small_tokenizer()
-# Texts of all lengths, pairs among them, none and too long ones.
+# Texts of all lengths, among them pairs, empty and too long texts.
 MIXED = [
     *some_texts(20),
     ("the cat", "a dog sat"),
@@ -46,7 +46,7 @@ def vectors_of(texts, **settings) -> np.ndarray:
 
 
 def expected(text, pooling: str, layers) -> np.ndarray:
-    """[K, H], or [tokens, K, H], by NumPy from the text alone."""
+    """[K, H], or [tokens, K, H], by NumPy from a single text."""
     found = alone(ENCODER, TOKENIZER, text)
     if pooling == "pooled":
         return found["pooled"][None]
@@ -103,7 +103,7 @@ def test_texts_are_read_as_they_are_needed(monkeypatch, limit, value, most):
             < len(next(chunks).starts) - 1
             <= most + 5 * (limit == "_CHARACTERS")
         )
-        # One more shows that the chunk is full.
+        # The text after the chunk is read too.
         assert read <= number * (most + 5) + 1
 
 
@@ -118,7 +118,7 @@ def test_batches_are_counted_and_short_where_rows_are_long(monkeypatch):
 
 
 def normalised(text: str) -> str:
-    """As the uncased models see it."""
+    """Normalizes a text as uncased tokenizers do."""
     folded = unicodedata.normalize("NFD", text.lower())
     return "".join(c for c in folded if unicodedata.category(c) != "Mn")
 
@@ -166,7 +166,7 @@ def test_texts_too_long_are_truncated_as_the_packer_does_and_counted():
 
 
 def test_padding_is_not_seen_even_where_all_is_negative():
-    # The maximum over negative numbers would be the padding's zero.
+    # Otherwise the maximum would be the zero of the padding.
     encoder = small_encoder()
     encoder.blocks[-1].output_norm.beta.assign(np.full(24, -9.0, np.float32))
     extractor = Extractor(encoder, TOKENIZER, Settings(pooling="max"))

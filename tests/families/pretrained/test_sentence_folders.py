@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers give the vectors of its encode()."""
+"""Folders of sentence-transformers: vectors equal those of encode()."""
 
 import json
 
@@ -33,7 +33,7 @@ TOKENIZERS: dict[object, BertTokenizer] = {}
 
 
 class Opened:
-    """A folder; its encoder and tokenizer serve all folders that have them."""
+    """A folder, whose encoder and tokenizer are shared with other folders."""
 
     def __init__(self, folder):
         checkpoint = load_checkpoint(folder)

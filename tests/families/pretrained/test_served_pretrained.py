@@ -45,7 +45,7 @@ def test_the_best_tokens_at_each_mask():
             ids += tokenizer.tokenize(part).numpy().tolist()
             places.append(len(ids))
             ids.append(tokenizer.vocabulary.mask_id)
-        # Behind the last part there is none.
+        # No mask follows the last part.
         ids, places = np.array([ids[:-1] + [*packing.end]]), places[:-1]
         inputs = {
             "input_ids": ids,

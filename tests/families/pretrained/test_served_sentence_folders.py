@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers in every way a model is handed on."""
+"""Folders of sentence-transformers loaded, exported and converted."""
 
 import json
 
@@ -31,7 +31,7 @@ def close(found, expected):
 
 @pytest.fixture(scope="module")
 def prompted(tmp_path_factory):
-    """Several modes, of whose prompts no token is pooled."""
+    """A folder with several poolings, which exclude the prompt."""
     root = tmp_path_factory.mktemp("prompted")
     return bert_tf.load(write_folder("prompt_left_out_joined", root / "model"))
 
@@ -118,7 +118,7 @@ def test_cross_encoders_score_pairs(name, eagerly, tmp_path):
     answers = model(*map(list, zip(*PAIRS, strict=True)))
     expected = scores_of(name)
     if name == "several":
-        # predict() gives logits there; as with apply_softmax=True.
+        # predict() returns logits; compare with apply_softmax=True.
         expected = tf.nn.softmax(expected).numpy()
     if expected.ndim == 1:
         close([each["score"] for each in answers], expected)

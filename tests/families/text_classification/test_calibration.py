@@ -1,4 +1,4 @@
-"""Calibration against cases worked by hand and a plain re-implementation."""
+"""Calibration by hand, and against a plain implementation."""
 
 import math
 

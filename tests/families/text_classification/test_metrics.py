@@ -1,4 +1,4 @@
-"""Scores against hand-worked cases and definitions written out plainly."""
+"""Scores by hand, and against plain implementations of their definitions."""
 
 import math
 
@@ -100,7 +100,7 @@ def test_against_plain_definitions(trial):
     )
     if np.ptp(gold) and np.ptp(predicted):
         assert metrics.matthews(gold, predicted) == pytest.approx(
-            # The correlation of zeros and ones is the same thing.
+            # It is the correlation of zeros and ones.
             plain_correlation(gold.tolist(), predicted.tolist())
         )
     assert both + neither == round(metrics.accuracy(gold, predicted) * size)

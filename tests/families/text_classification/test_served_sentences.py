@@ -1,4 +1,4 @@
-"""Served models of texts against the model called on their rows."""
+"""Signatures of text classifiers against the model called on rows."""
 
 import functools
 

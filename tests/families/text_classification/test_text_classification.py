@@ -1,4 +1,4 @@
-"""The user's own tables: columns, files, the split, labels, predictions."""
+"""Tasks on a user's tables: columns, files, the split, labels, predictions."""
 
 import collections
 import dataclasses
@@ -50,7 +50,7 @@ def labelled(labels):
     ]
 
 
-# Which columns, which files.
+# Columns and files.
 
 
 def test_pairs(tmp_path):
@@ -69,7 +69,7 @@ def test_pairs(tmp_path):
 
 
 def test_a_test_file_needs_no_labels(tmp_path):
-    """Those that it has are read."""
+    """Labels that it has are read."""
     path = write(tmp_path, "t\tl\nx\ta\ny\t\n", "b.tsv")
     recipe = recipe_of(test_file=path, train_file=path, label_column="l")
     task = USER_TASK.resolve(recipe)
@@ -79,7 +79,7 @@ def test_a_test_file_needs_no_labels(tmp_path):
     assert line.startswith(f"{path}, row 3: has no label")
 
 
-# Own scores.
+# Scores of the task.
 
 
 def cost(labels, predictions):
@@ -133,7 +133,7 @@ def test_the_split_is_stratified():
     assert sum(counts.values()) == 100
     for label, expected in {"a": 70, "b": 20, "c": 9, "d": 1, "e": 0}.items():
         assert abs(counts[label] - expected) <= 1
-    # The only row of a label is one to learn from.
+    # The only row of a label stays in training.
     assert counts["e"] == 0
     assert sorted(train + dev, key=lambda e: e.row) == examples
     assert train == sorted(train, key=lambda e: e.row)
@@ -164,12 +164,12 @@ def test_classes(tmp_path):
     targets = task.targets(examples, labels)
     np.testing.assert_array_equal(targets, [0, 1, 0])
     assert targets.dtype == np.int32
-    # Always "no", of which two in three are correct: F1 0.8 and 0.
+    # Predicting "no", two of three are correct: F1 0.8 and 0.
     score = task.baseline(examples, labelled(["yes", "no", "no"]))
     assert score == {"accuracy": pytest.approx(2 / 3), "macro_f1": 0.4}
-    # Plain numbers, so that results.json can hold them.
+    # Plain numbers for results.json.
     assert json.loads(json.dumps(score)) == score
-    # Labels that are numbers are sorted as such.
+    # Labels that are numbers are sorted by value.
     task, examples = load(write(tmp_path, "l\tt\n10\tx\n9\ty\n-1.5\tz\n"))
     assert task.find_labels(examples) == ("-1.5", "9", "10")
 
@@ -216,7 +216,7 @@ def test_several_labels(tmp_path):
     np.testing.assert_array_equal(targets, [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
     found = decoded(task, [[-0.4, 2, -1e4], [-5, -5, -0.1]], labels, 0.4)
     assert found["prediction"] == [("a", "b"), ("c",)]
-    # Answers are compared with labels, which are sorted.
+    # Predictions are sorted like labels.
     other = decoded(task, [[1, 1, -1]], ("b", "a", "c"))
     assert other["prediction"] == [("a", "b")]
     np.testing.assert_allclose(
@@ -225,9 +225,9 @@ def test_several_labels(tmp_path):
     score = task.metrics([("a", "b"), ()], [("b",), ()], labels)
     assert score["micro_f1"] == pytest.approx(2 / 3)
     assert score["subset_accuracy"] == 0.5
-    # A label that is nowhere is no label that was missed.
+    # Labels that do not occur are not counted.
     assert score == task.metrics([("a", "b"), ()], [("b",), ()], ("a", "b"))
-    # The commonest answer is "c" alone.
+    # The most frequent set of labels is ("c",).
     train = labelled([("c",), ("c",), ()])
     score = task.baseline(train, labelled([("c",), ("a", "c")]))
     assert score["micro_f1"] == pytest.approx(4 / 5)
@@ -327,7 +327,7 @@ def test_prediction_files(tmp_path):
 
 
 def test_numbers_are_clipped_to_the_range_before_they_are_scored(tmp_path):
-    """The scores printed are those of the file that is written."""
+    """The printed scores are those of the prediction file."""
     stsb = importlib.import_module("tasks.stsb").TASK
     logits = np.array([[5.25], [-0.5], [2.71828], [5.125]], np.float32)
     examples = labelled([5.0, 1.5, 2.0, 4.0])
@@ -345,7 +345,7 @@ def test_numbers_are_clipped_to_the_range_before_they_are_scored(tmp_path):
     gold = stsb.references(examples)
     scores = stsb.metrics(gold, predictions["prediction"], ())
     assert scores == pytest.approx(stsb.metrics(gold, written, ()))
-    # Two rows beyond the range are the same once they are clipped.
+    # Clipping makes two values beyond the range equal.
     unclipped = stsb.metrics(gold, logits[:, 0].tolist(), ())
     assert scores["spearman"] != pytest.approx(unclipped["spearman"])
     assert scores["pearson"] != pytest.approx(unclipped["pearson"])

@@ -27,7 +27,7 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 def rating_rows(
     text: tf.Tensor, tokenizer: Tokenizer, max_seq_length: int
 ) -> TokenIds:
-    """The tokens that are read of texts, string [B]."""
+    """Tokenizes and truncates texts, string [B]."""
     room = max_seq_length - tokenizer.packing.num_special(1)
     return truncate(tokenize(tokenizer, text), None, room)[0]
 
@@ -63,7 +63,7 @@ class RatingModel(TextModel):
         return requests_of(SERVING_DEFAULT, text=texts)
 
     def answers(self, text: tf.Tensor) -> Tensors:
-        """What `rating_answers` gives of texts, string [B]."""
+        """Rates texts, string [B]; see `rating_answers`."""
         with tf.device(HOST):
             rows = rating_rows(text, self.tokenizer, self.max_seq_length)
         steps = self.model.output_shape[-1]
@@ -88,12 +88,12 @@ class RatingModel(TextModel):
         ]
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """What `rating_answers` gives."""
+        """See `rating_answers`."""
         return rating_answers(tf.cast(self.forward(inputs), tf.float32))
 
 
 def text_model(
     config: RatingConfig, model: keras.Model, tokenizer: Tokenizer
 ) -> RatingModel:
-    """The model that `config.build` made, as one that takes text."""
+    """Wraps the return value of `config.build` as a model of texts."""
     return RatingModel(model, tokenizer, config.max_seq_length)

@@ -1,4 +1,4 @@
-"""How a model that rates texts is used."""
+"""The config of a model that rates texts."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class RatingConfig(TaskConfig):
-    """What task.json holds of a model of ratings.
+    """The content of task.json.
 
     Attributes:
       steps: K, the highest rating.
@@ -26,7 +26,7 @@ class RatingConfig(TaskConfig):
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:
-        """As many steps as the head has outputs."""
+        """The head has an output for each step."""
         head.refuse("rating", "labels", "threshold")
         steps = len(head.labels(cls.head))
         return cls("rating", (), head.length(1, 1), steps)
@@ -34,7 +34,7 @@ class RatingConfig(TaskConfig):
     def build(
         self, encoder: "BertEncoder", unpadded: bool = True
     ) -> "keras.Model":
-        """A linear layer on the pooled output, an output for each step."""
+        """A linear layer on the pooled output with an output for each step."""
         import keras
 
         from bert_tf.features import ENCODER_INPUTS

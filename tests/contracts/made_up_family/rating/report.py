@@ -1,4 +1,4 @@
-"""What the report shows of ratings."""
+"""Statistics of ratings for the report."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from typing import Any
 def statistics(
     rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The rows by how far the prediction is off."""
+    """Counts rows by the error of their prediction."""
     errors = [abs(row["label"] - row["prediction"]) for row in rows]
     counts = {error: errors.count(error) for error in sorted(set(errors))}
     return {"num_examples": len(rows), "by_error": counts}

@@ -102,7 +102,7 @@ class RatingTask(RowTask[Example, RatingConfig]):
     def metrics(
         self, references: Any, predictions: Any, labels: Any = ()
     ) -> dict[str, float]:
-        """How close ratings are, and how many are right."""
+        """The closeness and the accuracy of ratings."""
         errors = np.abs(np.array(references) - np.array(predictions))
         return {
             "closeness": float(1 - errors.mean() / self.steps),
