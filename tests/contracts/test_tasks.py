@@ -44,6 +44,10 @@ from tests.sharing.cards import ask, read_card, scores_of, table
 from tools.task_files import load_task, task_names
 
 
+# Eagerly run, tf.data's functions stay graphs, of which TensorFlow warns.
+pytestmark = pytest.mark.filterwarnings("ignore:Even though")
+
+
 @pytest.fixture(scope="module")
 def start(tmp_path_factory) -> pathlib.Path:
     return model_folder(tmp_path_factory.mktemp("start") / "model")
@@ -220,7 +224,7 @@ def test_its_card(finished: Finished) -> None:
     *("tags_on_a_bilstm", "questions", "features"),
 )
 def test_answers_do_not_depend_on_batches(
-    finished: Finished, tmp_path: pathlib.Path
+    finished: Finished, tmp_path: pathlib.Path, eagerly
 ) -> None:
     """The outputs for a row do not depend on its batch."""
     recipe, folder = finished.recipe, finished.folder
@@ -276,7 +280,9 @@ def test_the_prediction_file_scores_as_the_run(finished: Finished) -> None:
 
 
 @each_family
-def test_a_model_is_used_from_elsewhere(finished: Finished, tmp_path) -> None:
+def test_a_model_is_used_from_elsewhere(
+    finished: Finished, tmp_path, eagerly
+) -> None:
     moved = dataclasses.replace(finished.recipe, init_from=str(finished.folder))
     done = run_finetuning(finished.task, moved, tmp_path / "new", ["eval"])
     assert done["eval"]["dev"] == pytest.approx(
@@ -421,7 +427,6 @@ def test_interrupted_is_uninterrupted(
     "name",
     ["choices", "features"],
 )
-@pytest.mark.filterwarnings("ignore:Even though")
 def test_seeds_keep_the_best(name: str, start, tmp_path, eagerly) -> None:
     task, recipe = CASES[name].make(tmp_path / "files", start)
     recipe = dataclasses.replace(recipe, seeds=2, num_train_epochs=1.0)
