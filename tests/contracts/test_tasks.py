@@ -43,7 +43,6 @@ from tests.run_folders import (
 from tests.sharing.cards import ask, read_card, scores_of, table
 from tools.task_files import load_task, task_names
 
-
 # Eagerly run, tf.data's functions stay graphs, of which TensorFlow warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Even though")
 
