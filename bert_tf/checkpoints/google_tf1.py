@@ -334,8 +334,8 @@ def _table_to_write(checkpoint: Checkpoint) -> dict[str, Stored]:
     table = _electra_table(config, _GENERATOR if generates else _DISCRIMINATOR)
     if not table:
         raise UserError(
-            f"model_type is {config.model_type}: google-research has no names "
-            "for its arrays; write the bert_tf or hugging_face layout."
+            f"model_type is {config.model_type}: google-research/bert has no "
+            "names for its arrays; write the bert_tf or hugging_face layout."
         )
     shapes = head_shapes(config)
     homeless = [h for h in heads if not set(shapes[h]) <= set(table)]
