@@ -172,12 +172,11 @@ def _run_main(
 
 
 def _flags_of_absl() -> dict[str, Any]:
-    """The state of absl's flags without those of any command."""
+    """Returns the state of absl's flags, without those of any command."""
     fresh = flags.FlagValues()
-    for module, defined in flags.FLAGS.flags_by_module_dict().items():
-        if module.startswith("absl."):
-            for flag in defined:
-                fresh[flag.name] = flag
+    defined = flags.FLAGS.flags_by_module_dict().get("absl.logging", [])
+    for flag in (app.HelpfullFlag(), *defined):
+        fresh[flag.name] = flag
     return fresh.__dict__
 
 
