@@ -13,7 +13,6 @@ import numpy as np
 
 from bert_tf.corpora.sources import sampling_rates
 from bert_tf.errors import UserError
-from bert_tf.records.folder import shard_name
 from bert_tf.records.near_duplicates import find_near_duplicates
 from bert_tf.records.plan import RecordsTask
 from bert_tf.records.token_blocks import BlockSummary, block_path, draw_numbers
@@ -154,10 +153,11 @@ def _shard_jobs(counts: np.ndarray, holds_out: bool) -> list[ShardJob]:
             if counts[pool]:
                 borrowed.append(pool)
                 documents += int(counts[pool])
-        name = shard_name("records", number, shards)
+        name = f"records-{number:05d}-of-{shards:05d}.tfrecord"
         jobs.append(ShardJob(name, pools, tuple(borrowed)))
     if holds_out:
-        jobs.append(ShardJob(shard_name("held_out", 0, 1), (shards,), ()))
+        name = "held_out-00000-of-00001.tfrecord"
+        jobs.append(ShardJob(name, (shards,), ()))
     return jobs
 
 

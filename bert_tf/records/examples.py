@@ -286,7 +286,7 @@ def static_records(
         masked = mask_rows(input_ids, lengths[rows], rule, rng)
         yield from layout.encode(
             {
-                **vars(masked),
+                **masked,
                 "input_mask": np.arange(width) < lengths[rows, None],
                 "next_sentence_labels": instances.is_random[rows, None],
                 "segment_ids": segment_ids,

@@ -48,11 +48,6 @@ STATE_FILE = "state.json"
 _STATIC_FEATURES = sorted(feature.name for feature in PRETRAINING_FEATURES)
 
 
-def shard_name(kind: str, number: int, count: int) -> str:
-    """Returns the file name of a shard of kind "records" or "held_out"."""
-    return f"{kind}-{number:05d}-of-{count:05d}.tfrecord"
-
-
 @dataclasses.dataclass(frozen=True)
 class InputFile:
     """A text file or data set that records are made from."""

@@ -106,16 +106,6 @@ class MaskingRule:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class MaskedRows:
-    """Masked sequences; the names, axes and dtypes of `bert_tf.features`."""
-
-    input_ids: np.ndarray
-    masked_lm_positions: np.ndarray
-    masked_lm_ids: np.ndarray
-    masked_lm_weights: np.ndarray
-
-
 def noise_keys(order_noise: np.ndarray, rule: MaskingRule) -> np.ndarray:
     """Combines noise and position to distinct integers, which sort fast.
 
@@ -229,7 +219,7 @@ def replace_tokens(
     action_noise: np.ndarray,
     random_ids: np.ndarray,
     rule: MaskingRule,
-) -> MaskedRows:
+) -> dict[str, np.ndarray]:
     """Replaces the selected tokens and gathers the labels.
 
     Args:
@@ -238,6 +228,10 @@ def replace_tokens(
       action_noise: float32 [B, P] in [0, 1): mask, keep or random.
       random_ids: int32 [B, P] in [0, V).
       rule: the masking rule.
+
+    Returns:
+      input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights; see
+      `bert_tf.features`.
     """
     used = positions < input_ids.shape[1]
     # Padding predicts position 0 with weight 0.
@@ -254,12 +248,12 @@ def replace_tokens(
     )
     masked = input_ids.copy()
     masked[np.nonzero(used)[0], positions[used]] = replaced[used]
-    return MaskedRows(
-        input_ids=masked,
-        masked_lm_positions=positions.astype(np.int32),
-        masked_lm_ids=np.where(used, labels, 0).astype(np.int32),
-        masked_lm_weights=used.astype(np.float32),
-    )
+    return {
+        "input_ids": masked,
+        "masked_lm_positions": positions.astype(np.int32),
+        "masked_lm_ids": np.where(used, labels, 0).astype(np.int32),
+        "masked_lm_weights": used.astype(np.float32),
+    }
 
 
 def mask_rows(
@@ -267,7 +261,7 @@ def mask_rows(
     lengths: np.ndarray,
     rule: MaskingRule,
     rng: np.random.Generator,
-) -> MaskedRows:
+) -> dict[str, np.ndarray]:
     """Masks sequences at random; see `choose_tokens` for the arguments."""
     shape = (len(input_ids), rule.max_predictions_per_seq)
     order_noise = rng.random(input_ids.shape, dtype=np.float32)

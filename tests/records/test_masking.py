@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -6,7 +8,7 @@ from hypothesis import strategies as st
 from records_corpus import TOKENS, VOCABULARY
 
 from bert_tf.records import dynamic_masking, masking
-from bert_tf.records.masking import MaskedRows, MaskingRule
+from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
 
 V = VOCABULARY
@@ -39,19 +41,20 @@ def rows(
 
 def by_numpy(
     ids: np.ndarray, lengths: np.ndarray, rule: MaskingRule, seed: int
-) -> MaskedRows:
-    return masking.mask_rows(ids, lengths, rule, np.random.default_rng(seed))
+) -> SimpleNamespace:
+    rng = np.random.default_rng(seed)
+    return SimpleNamespace(**masking.mask_rows(ids, lengths, rule, rng))
 
 
 def by_tensorflow(
     ids: np.ndarray, lengths: np.ndarray, rule: MaskingRule, seed: int
-) -> MaskedRows:
+) -> SimpleNamespace:
     seeds = tf.constant([seed, 0], tf.int64)
     noise = dynamic_masking.draw_noise(*ids.shape, seeds, rule)
     masked = dynamic_masking.mask_rows(
         tf.constant(ids), tf.constant(lengths, tf.int32), noise, rule
     )
-    return MaskedRows(**{name: x.numpy() for name, x in masked.items()})
+    return SimpleNamespace(**{n: x.numpy() for n, x in masked.items()})
 
 
 # [MASK], same and random: the rows of table 8 of the paper, and one of all.
@@ -104,13 +107,14 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
         tf.constant(ids), tf.constant(lengths, tf.int32), noise, law
     )
     assert (positions.numpy() == chosen).all()
-    ours = masking.replace_tokens(ids, chosen, action, others, law)
+    masked = masking.replace_tokens(ids, chosen, action, others, law)
     theirs = dynamic_masking.replace_tokens(
         tf.constant(ids), positions, action, others, law
     )
     for name, value in theirs.items():
-        assert value.dtype.name == getattr(ours, name).dtype.name, name
-        assert (value.numpy() == getattr(ours, name)).all(), name
+        assert value.dtype.name == masked[name].dtype.name, name
+        assert (value.numpy() == masked[name]).all(), name
+    ours = SimpleNamespace(**masked)
     for row, size in enumerate(lengths):
         to_take = min(most, max(1, round(int(size) * prob)))
         expected = take_groups(ids[row, :size], noise[row], law, to_take)
@@ -195,7 +199,7 @@ def within(successes: int, trials: int, share: float) -> bool:
 
 
 @BOTH
-@pytest.mark.parametrize("mix", MIXES, ids=str)
+@pytest.mark.parametrize("mix", [MIXES[0], MIXES[6]], ids=str)
 def test_shares_of_mask_keep_and_random(
     draw, mix: tuple[float, float, float]
 ) -> None:

@@ -207,7 +207,7 @@ def test_every_sequence_is_masked_as_if_it_were_alone(
     expected = masking.replace_tokens(
         drawn["input_ids"], chosen, drawn["action"], drawn["random_ids"], rule
     )
-    for name, values in vars(expected).items():
+    for name, values in expected.items():
         assert (batch[name] == values).all(), name
 
 

@@ -1,7 +1,6 @@
 """Files on a disk or in remote storage: gs://, s3://, hdfs://."""
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import shutil
@@ -116,20 +115,6 @@ def local_copies(paths: Sequence[str]) -> Iterator[list[str]]:
             for path, local in zip(paths, copies, strict=True):
                 text = text.replace(local, path)
             raise UserError(text) from None
-
-
-@contextlib.contextmanager
-def local_files(
-    files: Sequence[CorpusFile],
-) -> Iterator[tuple[CorpusFile, ...]]:
-    """`local_copies` for the files of a corpus."""
-    remote = [file.path for file in files if is_remote(file.path)]
-    with local_copies(remote) as copies:
-        copied = dict(zip(remote, copies, strict=True))
-        yield tuple(
-            dataclasses.replace(file, path=copied.get(file.path, file.path))
-            for file in files
-        )
 
 
 def write_whole(

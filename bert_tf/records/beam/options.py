@@ -15,19 +15,6 @@ if TYPE_CHECKING:
 _DEFAULT_RUNNER = "FnApiRunner"
 
 
-def require_beam() -> None:
-    """Raises `UserError` if Apache Beam is not installed."""
-    try:
-        # It warns about missing cloud libraries, needed or not.
-        with quiet():
-            import apache_beam  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            f"Apache Beam cannot be imported ({error}); run "
-            'pip install "bert_tf[beam]"'
-        ) from None
-
-
 def parse_options(text: str) -> "PipelineOptions":
     """Parses options like a shell and sets them for Beam's file systems.
 
@@ -41,7 +28,15 @@ def parse_options(text: str) -> "PipelineOptions":
       UserError: Beam is not installed, does not have an option, or rejects its
         value.
     """
-    require_beam()
+    try:
+        # Beam warns about missing cloud libraries, needed or not.
+        with quiet():
+            import apache_beam  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            f"Apache Beam cannot be imported ({error}); run "
+            'pip install "bert_tf[beam]"'
+        ) from None
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options import pipeline_options
 

@@ -24,7 +24,7 @@ import numpy as np
 from bert_tf.corpora.streams import Position
 from bert_tf.errors import UserError
 from bert_tf.records.allocation import Allocation, allocate
-from bert_tf.records.beam.files import local_files, write_whole
+from bert_tf.records.beam.files import local_copies, write_whole
 from bert_tf.records.corpus import Block, read_blocks
 from bert_tf.records.near_duplicates import signature_bytes, signature_path
 from bert_tf.records.plan import RecordsTask
@@ -108,13 +108,12 @@ class ReadBlocks(_Step):
         """Yields all blocks."""
         number = start
         try:
-            with local_files(self.task.files) as files:
-                names = {
-                    copy.path: file.path
-                    for copy, file in zip(files, self.task.files, strict=True)
-                }
+            paths = [file.path for file in self.task.files]
+            with local_copies(paths) as copies:
+                original = dict(zip(copies, paths, strict=True))
+                pairs = zip(self.task.files, copies, strict=True)
                 for block in read_blocks(
-                    files,
+                    [dataclasses.replace(f, path=copy) for f, copy in pairs],
                     Position(),
                     number,
                     self.task.plan.recipe,
@@ -122,7 +121,7 @@ class ReadBlocks(_Step):
                 ):
                     number = block.number + 1
                     lines = [
-                        line._replace(path=names[line.path])
+                        line._replace(path=original[line.path])
                         for line in block.long_lines
                     ]
                     yield dataclasses.replace(block, long_lines=lines)
