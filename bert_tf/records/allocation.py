@@ -195,10 +195,11 @@ def _count_repeats(
     for number, (block, lengths, drop) in enumerate(
         zip(blocks, tokens, dropped_by_block, strict=True)
     ):
-        times = _draw_repeats(
-            rates[block.corpus], len(drop), number, recipe.seed
-        )
-        times[drop] = 0
+        rate = rates[block.corpus]
+        # Each document is used floor(rate) times, and once more at random.
+        numbers = draw_numbers(len(drop), number, recipe.seed, _PURPOSE)
+        more = numbers >> np.uint64(11) < np.uint64(rate % 1 * 2**53)
+        times = np.where(drop, 0, int(rate) + more.astype(np.int64))
         repeats.append(times)
         corpus = corpora[block.corpus]
         corpus["documents"] += len(drop)
@@ -206,13 +207,3 @@ def _count_repeats(
         corpus["near_duplicates"] += int(drop.sum())
         corpus["tokens_taken"] += int((lengths * times).sum())
     return repeats, corpora
-
-
-def _draw_repeats(rate: float, count: int, block: int, seed: int) -> np.ndarray:
-    """Draws how often each document is used, `rate` times on average, [D].
-
-    Each is used floor(rate) times, and once more at random.
-    """
-    numbers = draw_numbers(count, block, seed, _PURPOSE)
-    more = numbers >> np.uint64(11) < np.uint64(rate % 1 * 2**53)
-    return int(rate) + more.astype(np.int64)

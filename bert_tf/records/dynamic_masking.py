@@ -64,16 +64,13 @@ def choose_tokens(
     for special in np.flatnonzero(rule.is_special):
         candidate &= input_ids != int(special)
     num_to_select = tf.gather(tf.constant(rule.num_to_predict), lengths)
-    keys = _noise_keys(order_noise, rule)
+    # See `masking.noise_keys`.
+    keys = tf.cast(order_noise * float(1 << rule.noise_bits), tf.int32)
+    keys = tf.bitwise.left_shift(keys, KEY_BITS - rule.noise_bits)
+    keys += tf.range(tf.shape(order_noise)[1])
     if rule.joins_previous.any():
         return _choose_words(input_ids, candidate, num_to_select, keys, rule)
     return _choose_single_tokens(candidate, num_to_select, keys, rule)
-
-
-def _noise_keys(order_noise: tf.Tensor, rule: MaskingRule) -> tf.Tensor:
-    noise = tf.cast(order_noise * float(1 << rule.noise_bits), tf.int32)
-    position = tf.range(tf.shape(order_noise)[1])
-    return tf.bitwise.left_shift(noise, KEY_BITS - rule.noise_bits) + position
 
 
 def _smallest(keys: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
