@@ -28,6 +28,7 @@ ARCHITECTURES = {
     "electra": Listed(
         "electra.ELECTRA", ("ElectraEmbeddings", "ElectraEncoder")
     ),
+    "roberta": Listed("roberta.ROBERTA", ("RobertaEncoder",)),
 }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -10,13 +11,18 @@ import tensorflow_text  # noqa: F401, the operations of SavedModels
 
 import bert_tf
 from bert_tf import models
+from bert_tf.architecture_list import find_architecture
 from bert_tf.checkpoints import TASK_HEADS, load_checkpoint, save_checkpoint
 from bert_tf.checkpoints.hugging_face import stored_as_theirs
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import encoder_class
 from bert_tf.named_weights import NamedWeights
-from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.text.byte_bpe import ByteLevelBpe
+from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
+from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.tokenizer_protocol import TokenizerData
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPiece
 from tests import commands
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -27,7 +33,7 @@ _OUTPUTS = {
 }
 _PRETRAINED = (
     *("BertForPreTraining", "BertForMaskedLM", "DistilBertForMaskedLM"),
-    "ElectraForMaskedLM",
+    *("ElectraForMaskedLM", "RobertaForMaskedLM"),
 )
 _MODELS = {
     "ForSequenceClassification": lambda e: bert_tf.bert_classifier(e, 3),
@@ -47,15 +53,18 @@ class Golden:
 
     def __init__(self, name: str):
         folder = pathlib.Path(__file__).parent / "golden" / name
+        self.config_class = find_architecture(name, "tests").config
         self.saved = folder / "saved"
         self.classes = sorted(path.name for path in self.saved.iterdir())
         self.outputs = dict(np.load(folder / "outputs.npz"))
         self.inputs = {k: v for k, v in self.outputs.items() if "/" not in k}
 
     def batch(self):
-        """The inputs; where none are recorded segment_ids are 1."""
+        """The inputs; segment_ids that nothing reads are 1."""
         found = {name: tf.constant(a) for name, a in self.inputs.items()}
-        return {"segment_ids": tf.ones_like(found["input_ids"]), **found}
+        unread = int(not self.config_class.type_vocab_size)
+        segments = tf.fill(found["input_ids"].shape, unread)
+        return {"segment_ids": segments, **found}
 
     def real(self, array):
         """What is computed at tokens, without padding."""
@@ -155,14 +164,18 @@ class Golden:
                 given, recorded[stored.name], err_msg=ours, **CLOSE
             )
 
-    def assert_round_trip(self, name: str, folder: pathlib.Path) -> None:
+    def assert_round_trip(
+        self, name: str, data: TokenizerData, folder: pathlib.Path
+    ) -> None:
         """A class is converted to ours and back, exactly and with proof."""
         source = self.saved / name
-        vocabulary = write_vocabulary(folder)
+        data.save(folder)
+        vocabulary = folder / data.FILES[0]
         ours, theirs = folder / "ours", folder / "theirs"
         convert_checkpoint(source, "bert_tf", ours, vocab_file=vocabulary)
         convert_checkpoint(ours, "hugging_face", theirs)
         assert_same(load_checkpoint(source), load_checkpoint(theirs))
+        assert bert_tf.load_tokenizer(theirs).data == data
 
 
 def assert_same(first, last) -> None:
@@ -194,12 +207,26 @@ def weights_of(model) -> NamedWeights:
     return models._parts(model)[1]
 
 
+# Tokenizers of 24 tokens.
+LETTERS = WordPiece(
+    Vocabulary([*SPECIAL_TOKENS, *"abcdefghijklmnopqrs"]),
+    TokenizerConfig.of(True),
+)
+
+
+def bytes_of_roberta(letters: Iterable[str]) -> ByteLevelBpe:
+    """A tokenizer without merges, its special tokens where RoBERTa's are."""
+    return ByteLevelBpe(
+        ["<s>", "<pad>", "</s>", "<unk>", *letters, "<mask>"],
+        [],
+        SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+    )
+
+
 def write_vocabulary(folder: pathlib.Path) -> pathlib.Path:
     """A vocabulary of 24 tokens."""
-    letters = [chr(ord("a") + number) for number in range(19)]
-    path = folder / "vocab.txt"
-    path.write_text("\n".join([*SPECIAL_TOKENS, *letters]) + "\n")
-    return path
+    LETTERS.vocabulary.save(folder / "vocab.txt")
+    return folder / "vocab.txt"
 
 
 def random_weights(model) -> None:
@@ -211,10 +238,11 @@ def random_weights(model) -> None:
         weight.assign(value + norm)
 
 
-def assert_the_whole_way_by_commands(config, folder: pathlib.Path) -> None:
+def assert_the_whole_way_by_commands(
+    config, data: TokenizerData, folder: pathlib.Path
+) -> None:
     """Converted, fine-tuned, scored, exported with its check, and asked."""
     theirs, ours = folder / "theirs", folder / "ours"
-    vocabulary = Vocabulary.from_file(write_vocabulary(folder))
     arrays = {
         name: array
         for name, array in encoder_class(config)(config).to_arrays().items()
@@ -222,15 +250,15 @@ def assert_the_whole_way_by_commands(config, folder: pathlib.Path) -> None:
     }
     save_checkpoint(
         theirs,
-        bert_tf.Checkpoint(config, arrays, vocabulary, lower_case=True),
+        bert_tf.Checkpoint(config, arrays).with_tokenizer(data),
         "hugging_face",
     )
     rows = "".join(
         f"{' '.join(text)}\t{label}\n"
         for text, label in [("ab", "x"), ("cd", "y"), ("ba", "x"), ("dc", "y")]
     )
-    data = folder / "rows.tsv"
-    data.write_text(f"text\tlabel\n{rows}")
+    table = folder / "rows.tsv"
+    table.write_text(f"text\tlabel\n{rows}")
 
     def run(tool, *flags):
         done = commands.run(f"tools.{tool}", *flags)
@@ -250,8 +278,8 @@ def assert_the_whole_way_by_commands(config, folder: pathlib.Path) -> None:
         "--mode=train,eval",
         f"--init_from={ours}",
         f"--output_dir={tuned}",
-        f"--set=train_file={data}",
-        f"--set=dev_file={data}",
+        f"--set=train_file={table}",
+        f"--set=dev_file={table}",
         "--set=text_columns=text",
         "--set=label_column=label",
         "--set=train_batch_size=4",

@@ -184,6 +184,7 @@ class HuggingFaceForm:
         configuration's `lora_on`.
       poolers: what the dense layer on the pooled token is called in models of
         a head, where it is not called as in the table.
+      unread: regular expression of names of arrays that are no part of ours.
       keras_layers: what Keras' files call layers of TensorFlow's classes, and
         their names here; {} stands for the number behind Keras' name.
       masked_lm_act: the one activation of the masked LM head; empty where that
@@ -201,6 +202,7 @@ class HuggingFaceForm:
     targets: Mapping[str, tuple[str, ...]]
     poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     masked_lm_act: str = ""
+    unread: str = ""
     keras_layers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

@@ -163,6 +163,7 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
         rf"({re.escape(form.prefix)})?embeddings\.position_ids",
         re.escape(form.words_copy),
         re.escape(form.bias_copy),
+        form.unread,
         *TRAINING_STATE,
     )
     words, plain_words = word_tables(config)
@@ -371,13 +372,23 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
             f"(`drop_heads`={','.join(there)})."
         )
     form = names_of(config).hugging_face
+    padding = form.fixed.get("pad_token_id", 0)
+    if tokenizer is not None:
+        pad_id = tokenizer.vocabulary.packing.pad_id
+        if pad_id != form.fixed.get("pad_token_id", pad_id):
+            raise UserError(
+                f"{checkpoint.source}: its tokenizer pads with token {pad_id}, "
+                f"but transformers tells the positions of {config.model_type} "
+                f"by padding that is token {padding}; write bert_tf."
+            )
+        padding = pad_id
     values: dict[str, Any] = {
         "architectures": [name],
         "model_type": config.model_type,
         **{key: getattr(config, f) for key, (f, _) in form.keys.items()},
         _activation_key(form): _WRITTEN_ACTIVATIONS[config.hidden_act],
         "is_decoder": config.causal,
-        "pad_token_id": tokenizer.vocabulary.packing.pad_id if tokenizer else 0,
+        "pad_token_id": padding,
     }
     head = next((h for h in form.classes[name] if h in TASK_HEADS), None)
     if head in LABELLED_HEADS:

@@ -392,6 +392,11 @@ class ByteLevelBpe(TokenTable):
     def save_hugging_face(self, folder: pathlib.Path, max_length: int) -> None:
         """See `TokenizerData`."""
         self.save(folder, max_length)
+        # What older versions of transformers read.
+        text = json.dumps(dict(self.ids), ensure_ascii=False)
+        write_text(folder / _VOCABULARY, text + "\n")
+        lines = ["#version: 0.2", *map(" ".join, self.merges), ""]
+        write_text(folder / _MERGES, "\n".join(lines))
 
     def save_json(
         self,

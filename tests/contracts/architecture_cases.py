@@ -7,8 +7,12 @@ from typing import Any
 from bert_tf.architecture_list import find_architecture
 from bert_tf.checkpoints import MASKED_LM, REPLACED_TOKENS
 from bert_tf.config import BertConfig
+from bert_tf.text.byte_bpe import byte_letters
+from bert_tf.text.tokenizer_protocol import TokenizerData
+from bert_tf.text.wordpiece import WordPiece
 from tests.contracts import made_up_architecture
-from tests.relatives import Golden
+from tests.records_corpus import VOCABULARY
+from tests.relatives import LETTERS, Golden, bytes_of_roberta
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +24,8 @@ class Case:
       targets: what peft calls the kernels that lora_on=all_dense updates.
       whole: what peft calls the modules that are trained whole, for classes
         and for choices.
+      tokenizer: one of 24 tokens.
+      records_tokenizer: that of the records that it is pre-trained on.
       objective: what it is pre-trained for.
       head: what a model folder has of that.
       golden: whether tests/golden has models of transformers.
@@ -36,6 +42,8 @@ class Case:
     name: str
     targets: tuple[str, ...]
     whole: tuple[tuple[str, ...], tuple[str, ...]]
+    tokenizer: TokenizerData = LETTERS
+    records_tokenizer: TokenizerData = WordPiece(VOCABULARY)
     objective: str = "masked_lm"
     head: str = MASKED_LM
     golden: bool = True
@@ -163,6 +171,35 @@ CASES = {
                     "ElectraForPreTraining",
                     "ElectraForMaskedLM",
                     "the weights hold no masked_lm",
+                ),
+            ),
+        ),
+        Case(
+            name="roberta",
+            targets=_OF_BERT,
+            whole=(("classifier",), ("classifier", "pooler")),
+            # \u0120 stands for a blank.
+            tokenizer=bytes_of_roberta("\u0120abcdefghijklmnopqr"),
+            records_tokenizer=bytes_of_roberta(byte_letters()),
+            google_tf1="roberta: google-research/bert has no names",
+            # Liu et al. 2019, section 3.1 and appendix A.
+            sizes={
+                "base": (12, 768, 12, 3072, 768),
+                "large": (24, 1024, 16, 4096, 1024),
+            },
+            refused=(
+                ("RobertaForMaskedLM", '"roberta"', '"bert"', "do not fit"),
+                (
+                    "RobertaModel",
+                    '"pad_token_id": 1',
+                    '"pad_token_id": 0',
+                    "pad_token_id is 0; 1 can be read",
+                ),
+                (
+                    "RobertaModel",
+                    '"max_position_embeddings": 12',
+                    '"max_position_embeddings": 10',
+                    "do not fit",
                 ),
             ),
         ),

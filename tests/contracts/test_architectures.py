@@ -5,12 +5,14 @@ Its layers through Keras' files, SavedModels, precisions and replicas are in
 """
 
 import dataclasses
+import functools
 import json
 import math
 import pathlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -34,21 +36,22 @@ from bert_tf.checkpoints.layout import names_of
 from bert_tf.checkpoints.pruned import keep_parts, refuse_shared_blocks
 from bert_tf.encoders import encoder_class
 from bert_tf.memory.prediction import Workload
+from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
 from bert_tf.records.build import create_records
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.tokenizer_protocol import TokenizerData
+from bert_tf.text.wordpiece import WordPiece
 from tests.contracts.architecture_cases import CASES, Case
 from tests.contracts.made_up_architecture import add_to_package
 from tests.model_helpers import fill
-from tests.records_corpus import VOCABULARY, text
-from tests.records_corpus import write_vocabulary as records_vocabulary
+from tests.records_corpus import text
 from tests.relatives import (
     CLOSE,
+    LETTERS,
     assert_same,
     assert_the_whole_way_by_commands,
-    write_vocabulary,
 )
 from tests.test_architecture import ROOT
 from tests.user_errors import error_of
@@ -78,7 +81,7 @@ def batch_of(case: Case) -> dict[str, tf.Tensor]:
     random = np.random.default_rng(0)
     mask = (np.arange(9) < np.array([[9], [5], [7]])).astype("int32")
     ids = random.integers(1, 24, (3, 9)) * mask
-    types = random.integers(0, 2, (3, 9)) * mask
+    types = random.integers(0, case.config().segment_limit, (3, 9)) * mask
     given = {"input_ids": ids, "input_mask": mask, "segment_ids": types}
     return {name: tf.constant(a, tf.int32) for name, a in given.items()}
 
@@ -110,7 +113,7 @@ def test_gradients_are_those_of_transformers(case, name):
 
 @every_class
 def test_converting_there_and_back_is_exact_and_proved(case, name, tmp_path):
-    case.recorded.assert_round_trip(name, tmp_path)
+    case.recorded.assert_round_trip(name, case.tokenizer, tmp_path)
 
 
 @every_case
@@ -188,8 +191,7 @@ def test_files_hold_every_array_by_the_names_of_the_table(case, tmp_path):
         for name, shape in heads[head].items():
             sizes = [3 if size is None else size for size in shape]
             arrays[name] = random.normal(size=sizes).astype("float32")
-    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
-    checkpoint = Checkpoint(config, arrays, vocabulary, True)
+    checkpoint = Checkpoint(config, arrays).with_tokenizer(case.tokenizer)
     save_checkpoint(tmp_path / "ours", checkpoint)
     found = load_checkpoint(tmp_path / "ours")
     assert_same(found, checkpoint)
@@ -213,11 +215,9 @@ def test_files_hold_every_array_by_the_names_of_the_table(case, tmp_path):
 
 @every_case
 def test_an_adapter_is_written_as_peft_names_it_and_proved(case, tmp_path):
-    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
     arrays = encoder_of(case).to_arrays()
-    base = Checkpoint(
-        case.config(), arrays, vocabulary, True, source=str(tmp_path / "base")
-    )
+    base = Checkpoint(case.config(), arrays, source=str(tmp_path / "base"))
+    base = base.with_tokenizer(case.tokenizer)
     save_checkpoint(tmp_path / "base", base)
     encoder = encoder_of(case, 1, lora_rank=2, lora_on="all_dense")
     layers = {weight.path.split("/")[1] for weight in encoder.trainable_weights}
@@ -292,29 +292,43 @@ def test_what_is_cut_off_is_as_if_it_gave_nothing(case):
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory) -> pathlib.Path:
-    """Records of 16 tokens without pairs."""
-    folder = tmp_path_factory.mktemp("records")
-    corpus = folder / "corpus.txt"
-    corpus.write_text(text(40) + "\n", encoding="utf-8")
-    settings = RecordsRecipe(
-        max_seq_length=16, max_predictions_per_seq=3, held_out=0.1
-    )
-    vocabulary = records_vocabulary(folder)
-    create_records(
-        [corpus], vocabulary, folder / "out", settings, 1, log=lambda _: None
-    )
-    return folder / "out"
+def records_of(tmp_path_factory) -> Callable[[TokenizerData], pathlib.Path]:
+    """Records of 16 tokens without pairs, of a tokenizer."""
+
+    @functools.cache
+    def made(data: TokenizerData) -> pathlib.Path:
+        folder = tmp_path_factory.mktemp("records")
+        data.save(folder)
+        corpus = folder / "corpus.txt"
+        corpus.write_text(text(40) + "\n", encoding="utf-8")
+        settings = RecordsRecipe(
+            max_seq_length=16,
+            max_predictions_per_seq=3,
+            held_out=0.1,
+            lower_case=isinstance(data, WordPiece),
+        )
+        create_records(
+            [corpus],
+            folder / data.FILES[0],
+            folder / "out",
+            settings,
+            1,
+            log=lambda _: None,
+        )
+        return folder / "out"
+
+    return made
 
 
 @every_case
-def test_it_is_pre_trained_on_records(case, records, tmp_path):
+def test_it_is_pre_trained_on_records(case, records_of, tmp_path):
     """The loss begins at chance, and the folder has what was trained."""
-    sizes = {"vocab_size": len(VOCABULARY), "max_position_embeddings": 20}
+    rows = len(case.records_tokenizer.vocabulary)
+    sizes = {"vocab_size": rows, "max_position_embeddings": 20}
     config = case.config(**sizes)
     config.save(tmp_path / "config.json")
     recipe = PretrainingRecipe(
-        data_dir=str(records),
+        data_dir=str(records_of(case.records_tokenizer)),
         config_file=str(tmp_path / "config.json"),
         objective=case.objective,
         train_batch_size=8,
@@ -323,9 +337,9 @@ def test_it_is_pre_trained_on_records(case, records, tmp_path):
         seed=1,
     )
     run_pretraining(recipe, tmp_path / "run")
-    rows = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
-    loss = json.loads(rows[0])["masked_lm_loss"]
-    assert loss == pytest.approx(math.log(len(VOCABULARY)), abs=0.3)
+    history = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    loss = json.loads(history[0])["masked_lm_loss"]
+    assert loss == pytest.approx(math.log(rows), abs=0.3)
     trained = load_checkpoint(tmp_path / "run")
     assert trained.config == config
     assert case.head in trained.heads
@@ -413,6 +427,25 @@ def test_other_descriptions_are_refused(case, tmp_path):
         assert part in line
 
 
+def test_a_roberta_padded_with_another_token_is_not_written(tmp_path):
+    encoder = encoder_of(CASES["roberta"])
+    checkpoint = Checkpoint(encoder.config, encoder.to_arrays())
+    given = checkpoint.with_tokenizer(LETTERS)
+    line = error_of(save_checkpoint, tmp_path / "no", given, "hugging_face")
+    assert "pads with token 0, but transformers tells" in line
+    assert not (tmp_path / "no").exists()
+    save_checkpoint(tmp_path / "yes", checkpoint, "hugging_face")
+    assert_same(load_checkpoint(tmp_path / "yes"), checkpoint)
+
+
+def test_a_roberta_learns_no_next_sentences():
+    config = CASES["roberta"].config()
+    objective = PretrainingObjective()
+    line = error_of(bert_tf.BertPretrainer, config, objective=objective)
+    assert "next_sentence, and roberta has no pooler" in line
+    assert "`objective`=masked_lm" in line
+
+
 def test_one_encoder_takes_no_others_configuration():
     config = CASES["distilbert"].config()
     assert "a DistilBertConfig" in error_of(bert_tf.BertEncoder, config)
@@ -447,4 +480,4 @@ def test_the_whole_way_by_commands(case, tmp_path):
     config = case.config(
         **{**changes, "hidden_size": 16, "max_position_embeddings": 32}
     )
-    assert_the_whole_way_by_commands(config, tmp_path)
+    assert_the_whole_way_by_commands(config, case.tokenizer, tmp_path)

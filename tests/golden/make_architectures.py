@@ -1,4 +1,4 @@
-"""Makes the folders bert, distilbert and electra; see the README.md of each.
+"""Makes the folders of architectures; see the README.md of each.
 
 Needs torch, transformers and safetensors, no TensorFlow.
 """
@@ -52,26 +52,38 @@ SAVED: dict[str, dict[str, dict[str, Any]]] = {
         "ElectraForQuestionAnswering": {"embedding_size": 8},
         "ElectraForMultipleChoice": {},
     },
+    "roberta": {
+        "RobertaModel": {},
+        "RobertaForMaskedLM": {"hidden_act": "relu"},
+        "RobertaForSequenceClassification": {"num_labels": 3},
+        "RobertaForTokenClassification": {"num_labels": 5},
+        "RobertaForQuestionAnswering": {},
+        "RobertaForMultipleChoice": {},
+    },
 }
 CONFIGS = {
     "bert": transformers.BertConfig,
     "distilbert": transformers.DistilBertConfig,
     "electra": transformers.ElectraConfig,
+    "roberta": transformers.RobertaConfig,
 }
 ALL_SIZES = {
     "bert": SIZES,
     "distilbert": DISTILBERT_SIZES,
     "electra": SIZES | {"embedding_size": 6},
+    # A token for each byte and five special ones.
+    "roberta": SIZES
+    | {"vocab_size": 261, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
 }
 
 
-def inputs(segments: bool) -> dict[str, np.ndarray]:
+def inputs(segments: bool, pad: int) -> dict[str, np.ndarray]:
     """Three rows, of which two are padded."""
     random = np.random.default_rng(0)
     lengths = np.array([LENGTH, 5, 7])
     mask = (np.arange(LENGTH) < lengths[:, None]).astype("int32")
-    ids = random.integers(1, VOCAB, (3, LENGTH)).astype("int32")
-    given = {"input_ids": ids * mask, "input_mask": mask}
+    ids = random.integers(pad + 1, VOCAB, (3, LENGTH)).astype("int32")
+    given = {"input_ids": np.where(mask, ids, pad), "input_mask": mask}
     if segments:
         types = random.integers(0, 2, (3, LENGTH)).astype("int32")
         given["segment_ids"] = types * mask
@@ -115,7 +127,8 @@ def outputs_of(model, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def main() -> None:
     for architecture, classes in SAVED.items():
-        given = inputs(architecture != "distilbert")
+        segments = architecture in ("bert", "electra")
+        given = inputs(segments, int(architecture == "roberta"))
         recorded = dict(given)
         for seed, name in enumerate(classes):
             model = random_model(architecture, name, seed)

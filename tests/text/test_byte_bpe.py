@@ -208,6 +208,12 @@ def test_files_of_gpt_2(tmp_path):
     assert read_tokenizer(tmp_path) == DATA
     line = error_of(read_tokenizer, tmp_path, True)
     assert "keeps case" in line
+    # What is written for transformers holds the same beside tokenizer.json.
+    DATA.save_hugging_face(tmp_path / "theirs", 77)
+    assert read_tokenizer(tmp_path / "theirs") == DATA
+    (tmp_path / "theirs" / "tokenizer.json").unlink()
+    assert read_tokenizer(tmp_path / "theirs") == DATA
+    assert (tmp_path / "theirs" / "merges.txt").read_text().split("\n") == lines
     other = made("NFC")
     other.save(tmp_path)
     ids = dict(DATA.ids) | {"Ġthe": DATA.ids["a"]}
