@@ -183,7 +183,7 @@ class Distiller(PartlyTrained):
         if self.settings.attention_score_weight:
             encoders = self.encoder, self.teacher.encoder
             biases, teacher_biases = (
-                encoder.attention_adders(mask, batch.get("sequence_ids"))
+                encoder.attention_biases(mask, batch.get("sequence_ids"))
                 for encoder in encoders
             )
             total = 0.0

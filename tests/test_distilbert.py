@@ -79,9 +79,9 @@ def test_attention_has_no_dropout_before_its_residual():
     block.build((None, None, 8))
     block.output_dropout.rate = 0.0
     hidden = keras.random.normal((2, 5, 8), seed=1)
-    adder = np.zeros((2, 1, 1, 5), "float32")
-    still, _ = block(hidden, adder, training=False)
-    trained, _ = block(hidden, adder, training=True)
+    attention_bias = np.zeros((2, 1, 1, 5), "float32")
+    still, _ = block(hidden, attention_bias, training=False)
+    trained, _ = block(hidden, attention_bias, training=True)
     np.testing.assert_array_equal(still, trained)
 
 

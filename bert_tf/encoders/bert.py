@@ -25,12 +25,12 @@ from bert_tf.layers import (
     Embeddings,
     Pooler,
     TransformerBlock,
-    attention_adder,
+    attention_bias,
 )
 from bert_tf.layers.attention import AttentionMask
 from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.layers.rematerialization import rematerialized
-from bert_tf.layers.unpadding import TokenPlaces
+from bert_tf.layers.unpadding import TokenIndices
 from bert_tf.named_weights import (
     NamedWeights,
     arrays_of,
@@ -47,49 +47,49 @@ from bert_tf.progress import log
 class BertEncoder(keras.Model):
     """The encoder of Devlin et al. 2019, section 3, with its pooler.
 
-    An ordinary Keras model: it can be called on tensors and on Keras inputs,
-    compiled, fitted, saved. Its weights exist as soon as it is constructed.
+    A Keras model: call it on tensors or Keras inputs, compile, fit, save. Its
+    weights are created by the constructor.
 
     Args:
       config: the architecture.
       dtype: Keras dtype policy or its name; None takes Keras' global policy.
-        "bfloat16" and "float16" store the weights so too, for inference;
-        layer normalisation and softmax are computed in float32 all the same.
+        "bfloat16" and "float16" also store the weights in 16 bits, for
+        inference; layer norm and softmax are computed in float32.
       name: name of the model.
       trainable: whether training changes the weights.
-      rematerialize: while training, keeps of each block its input alone and
-        computes the block again in the backward pass: less memory, more time,
-        and the same gradients, dropout included.
+      rematerialize: while training, stores only the input of each block and
+        recomputes the block in the backward pass: less memory, more time,
+        the same gradients and dropout.
       embeddings: a layer for the embeddings, such as one that shares another
         encoder's tables; None makes one.
 
-    With the configuration's `bilstm`, a BiLSTM reads the last block's output:
-    sequence_output is what it gives, and pooled_output is of the states that
-    both directions end with. all_encoder_layers are the blocks' as ever, and
-    pooled_only computes all positions. A row is one sequence then.
+    With `bilstm` in the configuration, a BiLSTM reads the last block's output:
+    sequence_output is its output and pooled_output is computed from the final
+    states of both directions. all_encoder_layers are the blocks' outputs, and
+    pooled_only computes all positions. Rows hold one sequence each.
 
-    With the configuration's `lora_rank` (Hu et al. 2021), kernels have low-rank
-    updates, and of embeddings and blocks these alone are trained. They begin as
-    0, so that the encoder computes what it does without them.
+    With `lora_rank` in the configuration (Hu et al. 2021), kernels have
+    low-rank updates, the only trainable weights of embeddings and blocks. They
+    are initially 0, so the outputs are unchanged.
 
     Call arguments:
       inputs: a dict of int32 [B, S]: input_ids, input_mask (1 = token, 0 =
-        padding) and segment_ids; optional position_ids (default 0..S-1) and,
-        for rows that hold several sequences, sequence_ids (0 = padding,
-        1..k = sequence of the row) and cls_positions [B, K], where they
-        begin; and word_embeddings, float [B, S, E], which take the place of
-        the rows of the word table that input_ids name, for gradients with
-        respect to words. Other keys are left alone.
+        padding) and segment_ids; optionally position_ids (default 0..S-1) and,
+        for rows of several sequences, sequence_ids (0 = padding, 1..k =
+        sequence of the row) and cls_positions [B, K], their first positions;
+        and word_embeddings, float [B, S, E], which replace the word table's
+        rows of input_ids, for gradients with respect to words. Other keys are
+        ignored.
       training: whether dropout is active.
       return_all_layers: adds all_encoder_layers and embedding_output.
       return_attention_probs: adds attention_probs.
-      pooled_only: returns pooled_output alone, and computes of the last layer
-        only what the pooled position needs of it.
-      unpadded: computes on the tokens alone; attention sees sequences of
-        similar length together, those of one row each by itself. The first
-        token of a row is pooled, wherever it stands, or what cls_positions
-        name; outputs of padding repeat those of tokens. Not on JAX under jit,
-        where the number of tokens would have to be known.
+      pooled_only: returns only pooled_output, and computes only the pooled
+        position of the last layer.
+      unpadded: computes without padding; attention is computed over groups of
+        sequences of similar length, one sequence per row. Pools the first
+        token of a row, at any position, or those at cls_positions; outputs at
+        padding repeat those of tokens. Not on JAX under jit, which requires
+        static shapes.
 
     Returns:
       A dict in the compute dtype: sequence_output [B, S, H] and pooled_output
@@ -101,10 +101,10 @@ class BertEncoder(keras.Model):
 
     Raises:
       UserError: an input is missing, S exceeds the longest input, or
-        pooled_only or unpadded do not go with what else is asked for.
+        pooled_only or unpadded exclude another argument.
     """
 
-    # What an architecture has of its own.
+    # Overridden by the encoders of other architectures.
     config_class: ClassVar[type[BertConfig]] = BertConfig
     embeddings_class: ClassVar[type[Embeddings]] = Embeddings
     block_class: ClassVar[type[TransformerBlock]] = TransformerBlock
@@ -133,14 +133,14 @@ class BertEncoder(keras.Model):
                 config, name="embeddings", dtype=policy
             )
         self.embeddings = embeddings
-        made: dict[tuple[int, ...], TransformerBlock] = {}
+        blocks: dict[tuple[int, ...], TransformerBlock] = {}
         for numbers in config.block_numbers:
-            if numbers not in made:
-                made[numbers] = self.block_class(
-                    config, name=f"layer_{len(made)}", dtype=policy
+            if numbers not in blocks:
+                blocks[numbers] = self.block_class(
+                    config, name=f"layer_{len(blocks)}", dtype=policy
                 )
-        # That of each layer; layers may share one.
-        self.blocks = [made[numbers] for numbers in config.block_numbers]
+        # The block of each layer; layers may share one.
+        self.blocks = [blocks[numbers] for numbers in config.block_numbers]
         self.bilstm = None
         if config.bilstm:
             self.bilstm = BiLSTM(config, name="bilstm", dtype=policy)
@@ -150,7 +150,7 @@ class BertEncoder(keras.Model):
     built: bool
 
     def build(self, input_shape: Any = None) -> None:
-        """Creates all weights; called once, by the constructor."""
+        """Creates all weights; called by the constructor."""
         if self.built:
             return
         for layer in (self.embeddings, *self.blocks, self.pooler):
@@ -170,7 +170,7 @@ class BertEncoder(keras.Model):
 
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
         """Checks the arguments, then calls; see the class."""
-        # Here already, because Keras wraps what call() raises in many lines.
+        # Keras wraps errors of call() in many lines, so check before it.
         check_inputs(inputs, self.config, self.name)
         check_options(inputs, kwargs, self.name)
         return super().__call__(inputs, *args, **kwargs)
@@ -187,32 +187,36 @@ class BertEncoder(keras.Model):
         """Encodes a batch; see the class for arguments and outputs."""
         check_inputs(inputs, self.config, self.name)
         packed, starts = map(inputs.get, ("sequence_ids", "cls_positions"))
-        places = None
+        token_indices = None
         if unpadded:
-            places = TokenPlaces(
+            token_indices = TokenIndices(
                 inputs["input_mask"], self.config.causal, packed
             )
-        # Of the last block, what the pooler reads; a BiLSTM reads all, and of
-        # a row of several sequences no single token is pooled.
+        # Whether the last block computes only the pooled token of each row: a
+        # BiLSTM reads all tokens, and unpadded packed rows have several.
         cls_only = pooled_only and self.bilstm is None
-        if places is not None and packed is not None:
+        if token_indices is not None and packed is not None:
             cls_only = False
-        # Only of a causal model; otherwise the first position is pooled.
+        # The pooled positions of a causal model; others pool the first.
         last = None
-        if self.config.causal and (places is None or packed is not None):
+        if self.config.causal and (token_indices is None or packed is not None):
             last = last_positions(inputs["input_mask"], packed, starts)
-        if places is None:
+        if token_indices is None:
             embedded, layers, probabilities = self._encode_rows(
                 inputs, training, cls_only, return_attention_probs, last
             )
         else:
             probabilities = []
             embedded, layers = self._encode_tokens(
-                inputs, places, training, cls_only
+                inputs, token_indices, training, cls_only
             )
 
         def rows(hidden: Any) -> Any:
-            return hidden if places is None else places.padded(hidden)
+            return (
+                hidden
+                if token_indices is None
+                else token_indices.padded(hidden)
+            )
 
         hidden = layers[-1]
         if cls_only:
@@ -223,10 +227,14 @@ class BertEncoder(keras.Model):
             if self.bilstm is not None:
                 sequence, ends = self.bilstm(sequence, inputs["input_mask"])
                 pooled = self.pooler(ends[:, None], training=training)
-            elif places is None or packed is not None or starts is not None:
+            elif (
+                token_indices is None
+                or packed is not None
+                or starts is not None
+            ):
                 pooled = self._pool(sequence, inputs, last, training)
             else:
-                first = places.pooled(hidden)
+                first = token_indices.pooled(hidden)
                 pooled = self.pooler(first, training=training)
             outputs = {"pooled_output": pooled}
             if not pooled_only:
@@ -247,7 +255,7 @@ class BertEncoder(keras.Model):
         last: Any,
     ) -> tuple[Any, list[Any], list[Any]]:
         """Embeddings, hidden states and probabilities of padded rows."""
-        adders = self.attention_adders(
+        biases = self.attention_biases(
             inputs["input_mask"], inputs.get("sequence_ids")
         )
         embedded = hidden = self.embeddings(
@@ -265,7 +273,7 @@ class BertEncoder(keras.Model):
             ) -> Any:
                 outputs = block(
                     hidden,
-                    adders[layer],
+                    biases[layer],
                     cls_only=cls_only and layer == len(self.blocks) - 1,
                     training=training,
                     cls_positions=last,
@@ -281,27 +289,27 @@ class BertEncoder(keras.Model):
     def _encode_tokens(
         self,
         inputs: Mapping[str, Any],
-        places: TokenPlaces,
+        token_indices: TokenIndices,
         training: bool | None,
         cls_only: bool,
     ) -> tuple[Any, list[Any]]:
-        """Embeddings and hidden states of the tokens alone, [T, H]."""
+        """Embeddings and hidden states of tokens without padding, [T, H]."""
         positions = inputs.get("position_ids")
         embedded = self.embeddings(
-            places.tokens(inputs["input_ids"]),
-            places.tokens(inputs["segment_ids"]),
-            places.positions()
+            token_indices.tokens(inputs["input_ids"]),
+            token_indices.tokens(inputs["segment_ids"]),
+            token_indices.positions()
             if positions is None
-            else places.tokens(positions),
+            else token_indices.tokens(positions),
             training=training,
         )
         embedded = hidden = embedded[0]
-        groups = [self._group_masks(tokens) for tokens in places.masks]
+        groups = [self._group_masks(tokens) for tokens in token_indices.masks]
         layers = []
         for layer, block in enumerate(self.blocks):
             attend = functools.partial(
                 block.of_tokens,
-                places=places,
+                token_indices=token_indices,
                 masks=[masks[layer] for masks in groups],
                 cls_only=cls_only and layer == len(self.blocks) - 1,
                 training=training,
@@ -310,10 +318,10 @@ class BertEncoder(keras.Model):
             layers.append(hidden)
         return embedded, layers
 
-    def attention_adders(
+    def attention_biases(
         self, input_mask: Any, sequence_ids: Any = None
     ) -> list[Any]:
-        """What each layer adds to its attention scores; of a BERT one for all.
+        """Computes the attention bias of each layer; a BERT's is the same.
 
         Args:
           input_mask: int32 [B, S], 1 = token, 0 = padding.
@@ -321,25 +329,25 @@ class BertEncoder(keras.Model):
 
         Returns:
           For each layer float32, broadcast to [B, N, S, S]; see
-          `attention_adder`.
+          `attention_bias`.
         """
-        adder = attention_adder(
+        bias = attention_bias(
             input_mask, sequence_ids, causal=self.config.causal
         )
-        return [adder] * len(self.blocks)
+        return [bias] * len(self.blocks)
 
-    def _group_masks(self, tokens: Any) -> list[AttentionMask]:
-        """The mask of each layer for a group [G, L] of rows; see `TokenPlaces`.
+    def _group_masks(self, input_mask: Any) -> list[AttentionMask]:
+        """The attention mask of each layer for a group [G, L] of rows.
 
-        Layers with one mask get the same object.
+        Layers with the same bias share a mask.
         """
-        adders = self.attention_adders(tokens)
-        length, heads = tokens.shape[1], self.config.num_attention_heads
-        made = {
-            id(adder): AttentionMask.of(adder, length, heads)
-            for adder in {id(adder): adder for adder in adders}.values()
+        biases = self.attention_biases(input_mask)
+        length, heads = input_mask.shape[1], self.config.num_attention_heads
+        masks = {
+            key: AttentionMask.of(bias, length, heads)
+            for key, bias in {id(bias): bias for bias in biases}.items()
         }
-        return [made[id(adder)] for adder in adders]
+        return [masks[id(bias)] for bias in biases]
 
     def _pool(
         self,
@@ -348,24 +356,23 @@ class BertEncoder(keras.Model):
         last: Any,
         training: bool | None,
     ) -> Any:
-        """The pooled output of hidden states [B, S, H] of padded rows.
+        """Pools hidden states [B, S, H] of padded rows.
 
-        `last` is where a causal model pools, int32 [B, K]; None of another.
+        `last` are the pooled positions of a causal model, int32 [B, K].
         """
-        places = inputs.get("cls_positions")
-        if last is not None and places is None:
+        starts = inputs.get("cls_positions")
+        if last is not None and starts is None:
             hidden, last = at_positions(hidden, last), None
         elif last is None:
-            last = places
+            last = starts
         return self.pooler(hidden, last, training=training)
 
     @property
     def output(self) -> list[keras.KerasTensor]:
-        """The outputs of that call on Keras inputs which had the most.
+        """The outputs of the call on Keras inputs with the most outputs.
 
-        Keras assumes that each call has the number of outputs that this has;
-        of a layer it is that of the first call, which may have had the pooled
-        output alone.
+        Keras assumes that each call has as many outputs as this property,
+        which by default is that of the first call.
         """
         calls = symbolic_outputs(self)
         return max(calls, key=len) if calls else super().output
@@ -377,7 +384,7 @@ class BertEncoder(keras.Model):
         hidden: Any,
         training: bool | None,
     ) -> Any:
-        """What a function of a block returns; see `rematerialized`."""
+        """Calls a function of a block; see `rematerialized`."""
         if self.rematerialize and training:
             return rematerialized(block, function, hidden)
         return function(hidden)
@@ -391,7 +398,7 @@ class BertEncoder(keras.Model):
         pooled_only: bool = False,
         unpadded: bool = False,
     ) -> dict[str, Any]:
-        """The outputs as symbols, without tracing every layer."""
+        """The symbolic outputs, without tracing every layer."""
         check_inputs(inputs, self.config, self.name)
         config = self.config
         batch, length = inputs["input_ids"].shape
@@ -418,7 +425,7 @@ class BertEncoder(keras.Model):
         return outputs
 
     def named_weights(self) -> NamedWeights:
-        """The weights by their names in our model folders."""
+        """The weights by their names in bert_tf's model folders."""
         config = self.config
         layers = [self.embeddings, *dict.fromkeys(self.blocks)]
         named = named_by_parts(config, encoder_parts(config), layers)
@@ -437,7 +444,7 @@ class BertEncoder(keras.Model):
 
         Args:
           arrays: arrays with Google's TF1 names and shapes; those of heads
-            are left alone.
+            are ignored.
 
         Raises:
           UserError: a name is missing, unexpected or has another shape; no
@@ -455,17 +462,17 @@ class BertEncoder(keras.Model):
     ) -> Self:
         """Builds the encoder that a model folder describes, weights included.
 
-        A folder without a pooler (some of Hugging Face's task models) leaves
-        the pooler as drawn, and one line says so; another says which
-        fine-tuned head the folder has, since that is no part of the encoder.
+        If the folder has no pooler (some task models of Hugging Face), the
+        pooler is initialized randomly, with a message; another message names
+        a fine-tuned head, which is not part of the encoder.
 
         Args:
           source: a model folder of any family, hf://organisation/name or
             keras_hub://preset; see `load_checkpoint`.
           dtype: Keras dtype policy or its name.
           rematerialize: see the class.
-          ignore: a regular expression of arrays that are no part of the model;
-            see `load_checkpoint`.
+          ignore: a regular expression of arrays to ignore; see
+            `load_checkpoint`.
 
         Raises:
           UserError: the source is no model, or its arrays do not fit its
@@ -487,7 +494,7 @@ class BertEncoder(keras.Model):
         dtype: Any = None,
         rematerialize: bool = False,
     ) -> Self:
-        """The encoder of a checkpoint; see `from_checkpoint`."""
+        """Builds the encoder of a checkpoint; see `from_checkpoint`."""
         encoder = cls(
             checkpoint.config, dtype=dtype, rematerialize=rematerialize
         )
@@ -517,12 +524,12 @@ class BertEncoder(keras.Model):
     def from_config(
         cls, config: dict[str, Any], custom_objects: Any = None
     ) -> Self:
-        """Builds the encoder from what `get_config` returned."""
+        """Builds the encoder from the result of `get_config`."""
         return cls(
             BertConfig.from_dict(config["config"], cls.__name__),
             dtype=keras.dtype_policies.deserialize(config["dtype"]),
             name=config["name"],
             trainable=config["trainable"],
-            # Files of older models do not say.
+            # Missing in files of older versions.
             rematerialize=config.get("rematerialize", False),
         )

@@ -1,4 +1,4 @@
-"""What an encoder is called with: checked before anything is computed."""
+"""Checks the arguments of an encoder's call before anything is computed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS, Feature
 
-# What an option of a call computes nothing of, outputs and inputs.
+# Options and inputs that each option excludes.
 _EXCLUDED = {
     "pooled_only": (
         "return_all_layers",
@@ -27,12 +27,12 @@ def check_inputs(
     """Checks the inputs of a call.
 
     Args:
-      inputs: what the encoder is called with.
+      inputs: the inputs of the encoder.
       config: its architecture.
       owner: its name, for errors.
 
     Raises:
-      UserError: they are no dict that fits.
+      UserError: `inputs` is no dict, or an input is missing or invalid.
     """
     if not isinstance(inputs, Mapping):
         raise UserError(
@@ -50,30 +50,26 @@ def check_inputs(
             _check_input(feature, inputs[feature.name], owner)
     words = inputs.get("word_embeddings")
     size = config.embedding_size
-    if words is not None and (len(words.shape), words.shape[-1]) != (
-        3,
-        size,
-    ):
+    if words is not None and (len(words.shape), words.shape[-1]) != (3, size):
         raise UserError(
-            f"{owner}: word_embeddings are of shape "
-            f"{tuple(words.shape)}; they take [B, S, {size}]."
+            f"{owner}: word_embeddings are of shape {tuple(words.shape)}; "
+            f"they take [B, S, {size}]."
         )
     packed = [n for n in ("sequence_ids", "cls_positions") if n in inputs]
     if config.bilstm and packed:
         raise UserError(
             f"{owner}: {' and '.join(packed)} do not go with a BiLSTM "
-            "(bilstm is true), which reads a row as one sequence; give "
-            "each sequence a row of its own."
+            "(bilstm is true), which reads a row as one sequence; put each "
+            "sequence into a separate row."
         )
     if config.causal and packed == ["cls_positions"]:
         raise UserError(
-            f"{owner}: cls_positions come without sequence_ids, which "
-            "say where a sequence ends, and a causal model pools its last "
-            "token; give both."
+            f"{owner}: cls_positions come without sequence_ids, but a causal "
+            "model pools the last token of each sequence; pass both."
         )
     length = ops.shape(inputs["input_ids"])[1]
     longest = config.longest_input
-    # A length that is only known at run time is a tensor or None.
+    # A dynamic length is a tensor or None.
     if isinstance(length, int) and length > longest:
         raise UserError(
             f"{owner}: input_ids have {length} positions, more than "
@@ -84,15 +80,15 @@ def check_inputs(
 def check_options(
     inputs: Mapping[str, Any], options: Mapping[str, Any], owner: str
 ) -> None:
-    """Checks the options of a call.
+    """Checks that the options of a call do not exclude each other.
 
     Args:
-      inputs: what the encoder is called with.
+      inputs: the inputs of the encoder.
       options: other arguments by name.
       owner: its name, for errors.
 
     Raises:
-      UserError: one excludes what else is given.
+      UserError: an option excludes another option or an input.
     """
     for option, others in _EXCLUDED.items():
         parts = [n for n in others if options.get(n) or n in inputs]

@@ -1,6 +1,6 @@
 """Keras layers of BERT, written with keras.ops alone."""
 
-from bert_tf.layers.attention import SelfAttention, attention_adder
+from bert_tf.layers.attention import SelfAttention, attention_bias
 from bert_tf.layers.base import Dense, GlorotDense, LayerNorm
 from bert_tf.layers.bilstm import BiLSTM
 from bert_tf.layers.block import TransformerBlock
@@ -24,5 +24,5 @@ __all__ = [
     "ReplacedTokensHead",
     "SelfAttention",
     "TransformerBlock",
-    "attention_adder",
+    "attention_bias",
 ]

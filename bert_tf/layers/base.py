@@ -1,4 +1,4 @@
-"""What every layer here shares, and the layers that all others are made of."""
+"""The base class of the layers, dropout, dense layers and layer norm."""
 
 import math
 from typing import Any, Self
@@ -17,22 +17,21 @@ from bert_tf.layers.products import (
     product,
 )
 
-# One random number of 32 bits decides on two elements, with 16 bits each.
+# A random number of 32 bits decides on two elements, with 16 bits each.
 _LEVELS = 2**16
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Dropout(keras.layers.Dropout):
-    """Sets elements to 0 at a rate, and divides the rest by what is kept.
+    """Zeroes elements at random and scales the rest to preserve the mean.
 
-    Srivastava et al. 2014. The rate is rounded to a multiple of 2^-16, and
-    the division is by the rounded rate, so that the mean stays as it is.
-    Works in float32: in bfloat16 the divisor would be rounded.
+    Srivastava et al. 2014. The rate is rounded to a multiple of 2^-16, and so
+    is the scale. Computes in float32: bfloat16 would round the scale.
     """
 
     @property
     def scale(self) -> float:
-        """What the elements that are left are multiplied by."""
+        """The factor of the elements that are kept."""
         return _LEVELS / (_LEVELS - self._levels)
 
     @property
@@ -40,12 +39,12 @@ class Dropout(keras.layers.Dropout):
         return round(self.rate * _LEVELS)
 
     def drops(self, training: bool | None) -> bool:
-        """Whether it drops anything."""
+        """Whether the layer drops anything."""
         return bool(training and self.rate)
 
     def draw(self, shape: tuple[Any, ...]) -> Any:
-        """Which elements are left this time, bool of a shape."""
-        # Of known sizes first, whose product is no operation of a graph.
+        """Draws a dropout mask, bool of a shape: True where kept."""
+        # Static sizes first: their product takes no operation of a graph.
         size = math.prod(sorted(shape, key=lambda a: not isinstance(a, int)))
         numbers = keras.random.randint(
             ((size + 1) // 2, 1),
@@ -59,29 +58,28 @@ class Dropout(keras.layers.Dropout):
         return ops.greater_equal(bits, self._levels - _LEVELS // 2)
 
     def call(self, inputs: Any, training: bool | None = False) -> Any:
-        """Drops elements of a float tensor while training."""
+        """Applies dropout to a float tensor while training."""
         if not self.drops(training):
             return inputs
         scale = self.scale
 
         @custom_gradient
-        def dropped(inputs: Any, kept: Any) -> Any:
+        def dropped(inputs: Any, mask: Any) -> Any:
             def gradient(upstream: Any) -> tuple[Any, None]:
                 upstream = upstream * scale
                 zeros = ops.zeros_like(upstream)
-                return ops.where(kept, upstream, zeros), None
+                return ops.where(mask, upstream, zeros), None
 
-            return inputs * (ops.cast(kept, "float32") * scale), gradient
+            return inputs * (ops.cast(mask, "float32") * scale), gradient
 
         return dropped(inputs, self.draw(ops.shape(inputs)))
 
 
 class ConfiguredLayer(keras.layers.Layer):
-    """Base of the layers: takes a `BertConfig` and keeps it when saved.
+    """Base class of layers that are configured by a `BertConfig`.
 
-    Keras' automatic casting is off. A layer casts where the computation
-    needs it (`compute` for matrix products; float32 for softmax and layer
-    normalisation), so that the precision of each step can be read in it.
+    Keras' autocast is off: layers cast explicitly (`compute` for matrix
+    products; float32 for softmax and layer normalisation).
 
     Args:
       config: the architecture.
@@ -90,7 +88,7 @@ class ConfiguredLayer(keras.layers.Layer):
       trainable: whether training changes the weights.
     """
 
-    # Of the layer's kernel.
+    # The low-rank update of the layer's kernel.
     update: LowRank | None = None
 
     def __init__(
@@ -107,10 +105,9 @@ class ConfiguredLayer(keras.layers.Layer):
         self.config = config
 
     def add_kernel(self, name: str, shape: tuple[int, ...]) -> keras.Variable:
-        """Adds a weight drawn from the truncated normal of the paper's code.
+        """Adds a kernel with the truncated normal initializer of the original.
 
-        Source: google-research/bert, modeling.py, create_initializer (values
-        beyond two standard deviations are drawn again).
+        Source: google-research/bert, modeling.py, create_initializer.
         """
         return self.add_weight(
             name=name,
@@ -122,16 +119,16 @@ class ConfiguredLayer(keras.layers.Layer):
         )
 
     def add_bias(self, name: str, size: int) -> keras.Variable:
-        """Adds a vector of zeros."""
+        """Adds a bias of zeros."""
         return self.add_weight(
             name=name, shape=(size,), initializer="zeros", autocast=False
         )
 
     def add_low_rank(self, prefix: str, inputs: int, units: int) -> LowRank:
-        """Adds an update that is 0 until it is trained.
+        """Adds a low-rank update, initially 0.
 
-        As in microsoft/LoRA, loralib/layers.py: `a` is drawn as PyTorch draws
-        the kernel of a linear layer, uniform within I^-0.5, and `b` is 0.
+        As in microsoft/LoRA, loralib/layers.py: `a` is uniform within I^-0.5,
+        as PyTorch initializes linear layers, and `b` is 0.
         """
         rank, bound = self.config.lora_rank, inputs**-0.5
         a = self.add_weight(
@@ -149,11 +146,11 @@ class ConfiguredLayer(keras.layers.Layer):
         return LowRank(a, b)
 
     def make_dropout(self, rate: float, name: str = "dropout") -> Dropout:
-        """A dropout layer that works in float32, as `Dropout` does."""
+        """Makes a dropout layer that computes in float32."""
         return Dropout(rate, name=name, dtype="float32")
 
     def compute(self, tensor: Any) -> Any:
-        """Casts a tensor or weight to the dtype of matrix products."""
+        """Casts a tensor or weight to the compute dtype."""
         return ops.cast(tensor, self.compute_dtype)
 
     def project(
@@ -165,9 +162,9 @@ class ConfiguredLayer(keras.layers.Layer):
         update: LowRank | None = None,
         training: bool | None = None,
     ) -> Any:
-        """activation(inputs @ kernel + bias), one product of two matrices.
+        """Computes activation(inputs @ kernel + bias) on flattened rows.
 
-        A product of rank 3 by rank 2 is slower and its gradient is summed
+        A product of rank 3 by rank 2 is slower, and its gradient is summed
         over the batch in a second pass.
 
         Args:
@@ -175,16 +172,16 @@ class ConfiguredLayer(keras.layers.Layer):
           kernel: float [I, O].
           bias: float [O], or None.
           hidden_act: the activation; see `activate`.
-          update: is added to the kernel, which is not made for that.
-          training: whether gradients will be asked for.
+          update: a low-rank update of the kernel.
+          training: whether gradients will be computed.
 
         Returns:
           float [..., O] in the compute dtype.
         """
         kernel = self.compute(kernel)
         bias = None if bias is None else self.compute(bias)
-        # TensorFlow's own, which it fuses with the product.
-        at_once = (
+        # TensorFlow fuses its own GELU with the product.
+        fused = (
             hidden_act.startswith("gelu")
             and self.compute_dtype != "float32"
             and bias is not None
@@ -192,19 +189,19 @@ class ConfiguredLayer(keras.layers.Layer):
         )
 
         def of_rows(rows: Any) -> Any:
-            if update is None and at_once:
+            if update is None and fused:
                 return gelu_product(rows, kernel, bias, hidden_act)
             if bias is None:
-                found = ops.matmul(rows, kernel)
+                outputs = ops.matmul(rows, kernel)
             else:
-                found = product(rows, kernel, bias)
+                outputs = product(rows, kernel, bias)
             if update is not None:
                 scale = self.config.lora_alpha / self.config.lora_rank
                 low = ops.matmul(rows, self.compute(update.a))
-                found += ops.matmul(low, self.compute(update.b * scale))
-                if at_once:
-                    return ops.gelu(found, approximate=hidden_act == "gelu")
-            return activate(hidden_act, found)
+                outputs += ops.matmul(low, self.compute(update.b * scale))
+                if fused:
+                    return ops.gelu(outputs, approximate=hidden_act == "gelu")
+            return activate(hidden_act, outputs)
 
         return in_rows(of_rows, self.compute(inputs))
 
@@ -214,16 +211,16 @@ class ConfiguredLayer(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Builds the layer from what `get_config` returned."""
+        """Builds the layer from the result of `get_config`."""
         architecture = BertConfig.from_dict(config["config"], cls.__name__)
         return super().from_config({**config, "config": architecture})
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Dense(ConfiguredLayer):
-    """activation(inputs @ kernel + bias) over the last axis.
+    """Computes activation(inputs @ kernel + bias) over the last axis.
 
-    With the configuration's lora_rank the kernel has a low-rank update.
+    If the configuration sets lora_rank, the kernel has a low-rank update.
 
     Args:
       config: the architecture.
@@ -249,7 +246,7 @@ class Dense(ConfiguredLayer):
         self.hidden_act = hidden_act
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Creates the kernel [I, O] and, of most configurations, a bias [O]."""
+        """Creates the kernel [I, O] and, if configured, the bias [O]."""
         inputs = input_shape[-1]
         assert inputs is not None
         self.kernel = self.add_kernel("kernel", (inputs, self.units))
@@ -271,7 +268,7 @@ class Dense(ConfiguredLayer):
         )
 
     def part_weights(self) -> list[PartWeights]:
-        """The weights by part of a table."""
+        """The weights of its one part."""
         return [part_of(self.kernel, self.bias, update=self.update)]
 
     def get_config(self) -> dict[str, Any]:
@@ -285,14 +282,14 @@ class Dense(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class GlorotDense(Dense):
-    """A `Dense` whose kernel is drawn within the bounds of Glorot and Bengio.
+    """A `Dense` with the Glorot uniform initializer.
 
-    Glorot and Bengio 2010, equation 16: the default of `tf.layers.dense`, with
-    which google-research/electra makes some of its layers.
+    Glorot and Bengio 2010, equation 16: the default of `tf.layers.dense`,
+    which google-research/electra uses for some layers.
     """
 
     def add_kernel(self, name: str, shape: tuple[int, ...]) -> keras.Variable:
-        """Adds a weight that is uniform within (6 / (I + O))^0.5."""
+        """Adds a kernel that is uniform within (6 / (I + O))^0.5."""
         return self.add_weight(
             name=name,
             shape=shape,
@@ -303,14 +300,14 @@ class GlorotDense(Dense):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class LayerNorm(ConfiguredLayer):
-    """Normalises the last axis in float32, whatever the precision policy.
+    """Layer normalisation of the last axis, in float32 under every policy.
 
-    Ba et al. 2016, equation 4, with the biased variance and the epsilon of
-    the configuration inside the square root.
+    Ba et al. 2016, equation 4, with the biased variance, and layer_norm_eps
+    inside the square root.
     """
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Creates gamma [H] and, of most configurations, beta [H]."""
+        """Creates gamma [H] and, if configured, beta [H]."""
         size = (input_shape[-1],)
         self.gamma = self.add_weight(
             name="gamma", shape=size, initializer="ones", autocast=False
@@ -339,12 +336,12 @@ class LayerNorm(ConfiguredLayer):
         return self.compute(normalised)
 
     def part_weights(self) -> list[PartWeights]:
-        """The weights by part of a table."""
+        """The weights of its one part."""
         return [part_of(self.gamma, self.beta)]
 
 
 def normalise(inputs: Any, epsilon: float, gamma: Any, *beta: Any) -> Any:
-    """Layer normalisation with a gradient in few passes over the rows.
+    """Computes layer normalisation, with a gradient in few passes.
 
     Args:
       inputs: float32 [..., H].
@@ -366,13 +363,13 @@ def normalise(inputs: Any, epsilon: float, gamma: Any, *beta: Any) -> Any:
 
         def gradient(upstream: Any) -> tuple[Any, ...]:
             product = upstream * x
-            # Both means of a row weigh it with gamma: products with a vector.
+            # Means weighted by gamma, as products with a vector.
             weights = ops.reshape(gamma, (size, 1)) / size
-            level = ops.matmul(upstream, weights)
-            share = ops.matmul(product, weights)
-            slope = (upstream * gamma - level - x * share) * scale
-            shifts = (column_sums(upstream) for _ in beta)
-            return (slope, column_sums(product), *shifts)
+            mean = ops.matmul(upstream, weights)
+            mean_product = ops.matmul(product, weights)
+            of_x = (upstream * gamma - mean - x * mean_product) * scale
+            of_beta = (column_sums(upstream) for _ in beta)
+            return (of_x, column_sums(product), *of_beta)
 
         return sum(beta, x * gamma), gradient
 

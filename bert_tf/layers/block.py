@@ -11,7 +11,7 @@ from bert_tf.layers.attention import AttentionMask, SelfAttention
 from bert_tf.layers.base import ConfiguredLayer, Dense, LayerNorm
 from bert_tf.layers.heads import at_positions
 from bert_tf.layers.part_weights import PartWeights
-from bert_tf.layers.unpadding import TokenPlaces
+from bert_tf.layers.unpadding import TokenIndices
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -19,8 +19,7 @@ class TransformerBlock(ConfiguredLayer):
     """Self-attention and feed-forward, each with a normalised residual.
 
     Post-LN as in Vaswani et al. 2017, section 3.1: the sum of a sub-layer's
-    input and its output (after dropout) is normalised. The sums are made in
-    float32.
+    input and its output (after dropout), in float32, is normalised.
     """
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
@@ -28,7 +27,6 @@ class TransformerBlock(ConfiguredLayer):
         config, policy = self.config, self.dtype_policy
         wide = (None, None, config.hidden_size)
         self.attention = SelfAttention(config, name="attention", dtype=policy)
-        # LoRA may leave the dense layers alone.
         dense = config
         if config.lora_on == QUERY_VALUE:
             dense = config.without_lora()
@@ -51,7 +49,7 @@ class TransformerBlock(ConfiguredLayer):
         self.output_norm = LayerNorm(
             config, name="output_layer_norm", dtype=policy
         )
-        # In this order, by which weights are drawn.
+        # The order decides which random numbers initialize each weight.
         self.attention.build(wide)
         self.attention_output.build((None, None, config.attention_size))
         for layer in (self.attention_norm, self.intermediate, self.output_norm):
@@ -67,31 +65,22 @@ class TransformerBlock(ConfiguredLayer):
     def call(
         self,
         hidden: Any,
-        adder: Any,
+        attention_bias: Any,
         cls_only: bool = False,
         training: bool | None = None,
         cls_positions: Any = None,
         return_probabilities: bool = True,
     ) -> tuple[Any, Any]:
-        """Applies the block.
-
-        Args:
-          hidden: float [B, S, H].
-          adder: float32, broadcast to [B, N, S, S]; see `attention_adder`.
-          cls_only: only the output of the first position is computed: Q = 1,
-            where otherwise Q = S.
-          training: whether dropout is active.
-          cls_positions: int32 [B, Q], with cls_only: the positions that are
-            computed, in place of the first; `adder` is [B, 1, S, S] then.
-          return_probabilities: whether to compute them once more, to return.
+        """Applies the block; the arguments are those of `SelfAttention.call`.
 
         Returns:
-          The block's output float [B, Q, H] and its attention probabilities
-          float [B, N, Q, S] or None, both in the compute dtype.
+          The output float [B, Q, H] of the positions that attend, and the
+          attention probabilities float [B, N, Q, S] or None, both in the
+          compute dtype.
         """
         context, probabilities = self.attention(
             self.attention_input(hidden),
-            adder,
+            attention_bias,
             cls_only=cls_only,
             training=training,
             cls_positions=cls_positions,
@@ -106,36 +95,31 @@ class TransformerBlock(ConfiguredLayer):
     def of_tokens(
         self,
         tokens: Any,
-        places: TokenPlaces,
+        token_indices: TokenIndices,
         masks: Sequence[AttentionMask],
         cls_only: bool = False,
         training: bool | None = None,
     ) -> Any:
         """Applies the block to a batch without padding.
 
-        Args:
-          tokens: float [T, H].
-          places: where they are.
-          masks: those of the groups of `places`.
-          cls_only: computes the output of the pooled token of each row.
-          training: whether dropout is active.
+        The arguments are those of `SelfAttention.of_tokens`.
 
         Returns:
           float [T, H]; with cls_only, [B, 1, H].
         """
         context = self.attention.of_tokens(
             self.attention_input(tokens),
-            places,
+            token_indices,
             masks,
             cls_only=cls_only,
             training=training,
         )
         if cls_only:
-            tokens = places.pooled(tokens)
+            tokens = token_indices.pooled(tokens)
         return self._transform(tokens, context, training)
 
     def attention_input(self, hidden: Any) -> Any:
-        """What attention reads: hidden states as they are in post-LN."""
+        """The input of attention: in post-LN the hidden states themselves."""
         return hidden
 
     def scores(self, hidden: Any) -> Any:
@@ -143,7 +127,7 @@ class TransformerBlock(ConfiguredLayer):
         return self.attention.scores(self.attention_input(hidden))
 
     def part_weights(self) -> list[PartWeights]:
-        """The weights by part of a table."""
+        """The weights of all parts of a layer."""
         layers = (
             self.attention,
             self.attention_output,
@@ -157,7 +141,7 @@ class TransformerBlock(ConfiguredLayer):
     def _transform(
         self, hidden: Any, context: Any, training: bool | None
     ) -> Any:
-        """What follows attention, of each position by itself."""
+        """The part of the block after attention, position by position."""
         attended = self.attention_dropout(
             self.attention_output(context), training=training
         )

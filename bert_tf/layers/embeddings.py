@@ -11,11 +11,11 @@ from bert_tf.layers.part_weights import PartWeights, part_of
 
 
 def lookup(table: Any, ids: Any) -> Any:
-    """Takes rows of a table such that the table's gradient is a tensor.
+    """Gathers rows of a table so that the table's gradient is dense.
 
-    On TensorFlow the gradient of a bare gather is IndexedSlices, which Keras'
-    clipping and optimizers square row by row although rows repeat; passing
-    the table through a reshape that changes nothing makes it dense.
+    On TensorFlow the gradient of a gather is IndexedSlices, which Keras'
+    clipping and optimizers square row by row although rows repeat; a reshape
+    to the same shape makes it a tensor.
 
     Args:
       table: float [V, H].
@@ -29,16 +29,13 @@ def lookup(table: Any, ids: Any) -> Any:
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Embeddings(ConfiguredLayer):
-    """Embeds tokens: word + segment + position, normalised, with dropout.
+    """Sums word, segment and position embeddings; layer norm and dropout.
 
-    Devlin et al. 2019, figure 2. The sum is made in float32.
+    Devlin et al. 2019, figure 2. The sum is computed in float32.
     """
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
-        """Creates the tables [V, E], [types, E] and [positions, E].
-
-        Without types there is no table of them.
-        """
+        """Creates the tables [V, E], [types, E] if any, and [positions, E]."""
         config = self.config
         width = config.embedding_size
         self.word_table = self.add_kernel(
@@ -70,20 +67,20 @@ class Embeddings(ConfiguredLayer):
         Args:
           input_ids: int32 [B, S].
           segment_ids: int32 [B, S].
-          position_ids: int32 [B, S]; None counts 0..S-1 in every row.
+          position_ids: int32 [B, S]; None means 0..S-1 in every row.
           training: whether dropout is active.
-          word_embeddings: float [B, S, E], in place of the word table's rows.
+          word_embeddings: float [B, S, E], instead of rows of the word table.
 
         Returns:
-          float [B, S, E] in the compute dtype; E is the configuration's
-          embedding_size, which of a BERT is H.
+          float [B, S, E] in the compute dtype; E is embedding_size, which is
+          H in a BERT.
         """
         if word_embeddings is None:
             word_embeddings = lookup(self.word_table, input_ids)
         embedded = ops.cast(word_embeddings, "float32")
         if self.config.type_vocab_size:
-            # A product with a one-hot matrix: the gradient of a gather out of
-            # so few rows is a scatter in which all tokens collide.
+            # A one-hot product: the gradient of a gather from so few rows is
+            # a scatter in which all tokens collide.
             segments = ops.one_hot(
                 segment_ids, self.config.type_vocab_size, dtype="float32"
             )
@@ -100,7 +97,7 @@ class Embeddings(ConfiguredLayer):
         return self.compute(self.dropout(normalised, training=training))
 
     def part_weights(self) -> list[PartWeights]:
-        """The weights by part of a table."""
+        """The weights of all parts."""
         tables = [self.word_table, self.position_table]
         if self.config.type_vocab_size:
             tables.insert(1, self.type_table)

@@ -1,4 +1,4 @@
-"""The pooler and the heads of pre-training."""
+"""The pooler and the pre-training heads."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from bert_tf.layers.part_weights import PartWeights, part_of
 
 
 def at_positions(sequence_output: Any, positions: Any) -> Any:
-    """Some tokens of each row.
+    """Gathers tokens of each row.
 
     Args:
       sequence_output: float [B, S, H].
@@ -23,34 +23,34 @@ def at_positions(sequence_output: Any, positions: Any) -> Any:
     batch, length, hidden = ops.shape(sequence_output)
     starts = ops.arange(batch, dtype=positions.dtype)[:, None] * length
     rows = ops.reshape(sequence_output, (-1, hidden))
-    found = take_rows(rows, ops.reshape(positions + starts, (-1,)))
-    return ops.reshape(found, (*ops.shape(positions), hidden))
+    tokens = take_rows(rows, ops.reshape(positions + starts, (-1,)))
+    return ops.reshape(tokens, (*ops.shape(positions), hidden))
 
 
 def last_positions(
     input_mask: Any, sequence_ids: Any = None, starts: Any = None
 ) -> Any:
-    """Where sequences end, at the last [SEP].
+    """Computes the position of the last token of sequences.
 
     Args:
       input_mask: int32 [B, S], 1 = token, 0 = padding.
       sequence_ids: int32 [B, S], 0 = padding, 1..k = sequence of the row;
-        None: the row is one sequence.
-      starts: int32 [B, K], where the sequences begin; None for the first of
-        each row, K = 1.
+        None: a row is one sequence.
+      starts: int32 [B, K], the first positions of the sequences; None means
+        the first sequence of each row, K = 1.
 
     Returns:
       int32 [B, K], each in 0..S-1.
     """
-    own = ops.not_equal(input_mask, 0)[:, None]
+    inside = ops.not_equal(input_mask, 0)[:, None]
     if sequence_ids is not None:
         if starts is None:
             starts = ops.zeros_like(sequence_ids[:, :1])
         numbers = at_positions(sequence_ids[:, :, None], starts)
         same = ops.equal(sequence_ids[:, None], numbers)
-        own = ops.logical_and(own, same)
-    places = ops.arange(ops.shape(input_mask)[1], dtype="int32")
-    return ops.max(ops.where(own, places, 0), axis=2)
+        inside = ops.logical_and(inside, same)
+    positions = ops.arange(ops.shape(input_mask)[1], dtype="int32")
+    return ops.max(ops.where(inside, positions, 0), axis=2)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -58,8 +58,8 @@ class Pooler(ConfiguredLayer):
     """Dense layer on the first token of a sequence ([CLS]), tanh in a BERT.
 
     Source: google-research/bert, modeling.py, BertModel. In a causal model
-    [CLS] sees only itself, so `BertEncoder` hands over the last token. Where
-    the configuration has a pooler_dropout, dropout comes first.
+    [CLS] attends only to itself, so `BertEncoder` passes the last token.
+    Dropout at the rate pooler_dropout precedes the layer.
     """
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
@@ -75,12 +75,12 @@ class Pooler(ConfiguredLayer):
         positions: Any = None,
         training: bool | None = None,
     ) -> Any:
-        """Maps one token of each sequence.
+        """Pools one token of each sequence.
 
         Args:
           sequence_output: float [B, S, H].
-          positions: int32 [B, K], where those of the sequences of each row
-            are; None for one a row, at 0.
+          positions: int32 [B, K], the pooled tokens; None means the first
+            token of each row.
           training: whether dropout is active.
 
         Returns:
@@ -95,19 +95,18 @@ class Pooler(ConfiguredLayer):
         return self.project(first, self.kernel, self.bias, act)
 
     def part_weights(self) -> list[PartWeights]:
-        """The weights by part of a table."""
+        """The weights of its one part."""
         return [part_of(self.kernel, self.bias)]
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class MaskedLMHead(ConfiguredLayer):
-    """Scores the vocabulary at the masked positions only.
+    """Computes vocabulary logits at the masked positions.
 
-    Dense with the configuration's activation (`masked_lm_act` where it has
-    one; the epsilon likewise), layer normalisation, then a
-    product with the transposed word table (tied weights) plus a bias for
-    each word. Source: google-research/bert, run_pretraining.py,
-    get_masked_lm_output.
+    Dense with the configuration's activation, layer normalisation (the
+    configuration may override both for this head), then a product with the
+    transposed word table (tied weights) and a bias. Source:
+    google-research/bert, run_pretraining.py, get_masked_lm_output.
     """
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
@@ -128,12 +127,12 @@ class MaskedLMHead(ConfiguredLayer):
         self.output_bias = self.add_bias("output_bias", config.vocab_size)
 
     def call(self, sequence_output: Any, positions: Any, words: Any) -> Any:
-        """Scores every word at each position.
+        """Computes the logits of every word at each position.
 
         Args:
           sequence_output: float [B, S, H].
           positions: int32 [B, P], each in 0..S-1.
-          words: float [V, E], the encoder's word table; E is H of a BERT.
+          words: float [V, E], the encoder's word table; E is H in a BERT.
 
         Returns:
           Logits float32 [B, P, V].
@@ -150,7 +149,7 @@ class MaskedLMHead(ConfiguredLayer):
         )
 
     def part_weights(self) -> list[PartWeights]:
-        """The weights by part of a table."""
+        """The weights of all parts."""
         return [
             *self.transform.part_weights(),
             *self.layer_norm.part_weights(),
@@ -181,18 +180,18 @@ class NextSentenceHead(ConfiguredLayer):
         return ops.cast(logits, "float32")
 
     def part_weights(self) -> list[PartWeights]:
-        """The weights by part of a table."""
+        """The weights of its one part."""
         return [part_of(self.output_weights, self.output_bias)]
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class ReplacedTokensHead(ConfiguredLayer):
-    """A logit for each token: whether a generator has put it there.
+    """Computes for each token the logit that a generator replaced it.
 
     Clark et al. 2020, section 2. Dense with the configuration's activation,
-    then to one number. Source: google-research/electra, run_pretraining.py,
-    _get_discriminator_output, which draws the second kernel alone as
-    `GlorotDense` does.
+    then a projection to one logit. Source: google-research/electra,
+    run_pretraining.py, _get_discriminator_output, which initializes only the
+    second kernel as `GlorotDense` does.
     """
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
@@ -216,5 +215,5 @@ class ReplacedTokensHead(ConfiguredLayer):
         return ops.cast(self.score(hidden)[..., 0], "float32")
 
     def part_weights(self) -> list[PartWeights]:
-        """The weights by part of a table."""
+        """The weights of both parts."""
         return [*self.transform.part_weights(), *self.score.part_weights()]

@@ -1,4 +1,4 @@
-"""Weights of a layer in the order of an architecture's table of parts."""
+"""Maps a layer's variables to the arrays of an architecture's parts."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -9,13 +9,12 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Weight:
-    """One array of a checkpoint in a variable of a model.
+    """A checkpoint array as (part of) a variable of a model.
 
     Attributes:
       variable: the variable.
-      third: which third of the variable's last axis holds the array, where
-        the checkpoint keeps query, key and value apart and the model keeps
-        them side by side; None for all of it.
+      third: the third of the variable's last axis that holds the array, for
+        query, key and value, which the model concatenates; None for all of it.
       transposed: whether the variable is the array's transpose.
     """
 
@@ -41,7 +40,7 @@ class Weight:
 
 
 class LowRank(NamedTuple):
-    """An update of a kernel [I, O], lora_alpha / lora_rank times a b.
+    """An update of a kernel [I, O]: lora_alpha / lora_rank * a @ b.
 
     Hu et al. 2021, "LoRA: Low-rank adaptation of large language models",
     section 4.1. `a` is float [I, R] and `b` float [R, O].
@@ -52,11 +51,11 @@ class LowRank(NamedTuple):
 
 
 class PartWeights(NamedTuple):
-    """The weights of one part of a table; see `architectures/parts.py`.
+    """The weights of one `Part`; see `architectures/parts.py`.
 
     Attributes:
       weights: in the order of the part's arrays.
-      update: of its kernel, if there is one.
+      update: the low-rank update of its kernel, if any.
     """
 
     weights: tuple[Weight, ...]
@@ -66,6 +65,6 @@ class PartWeights(NamedTuple):
 def part_of(
     *variables: keras.Variable | None, update: LowRank | None = None
 ) -> PartWeights:
-    """A part of whole variables; None stands for one that the layer lacks."""
+    """Builds a part from whole variables; None marks one the layer lacks."""
     whole = tuple(Weight(v) for v in variables if v is not None)
     return PartWeights(whole, update)

@@ -1,4 +1,4 @@
-"""Products of rows with a kernel, and activations, with cheap gradients."""
+"""Matrix products and activations with memory-saving gradients."""
 
 import math
 from collections.abc import Callable
@@ -18,48 +18,47 @@ _ROOT_PI_INVERSE = 1 / math.sqrt(math.pi)
 
 
 def sizes(array: Any, first: int, last: int | None = None) -> tuple[Any, ...]:
-    """The sizes of an array's axes from one to before another, for a reshape.
+    """The sizes of an array's axes `first` to `last`, for a reshape.
 
-    -1 stands for one that is known at run time only, where there is but one:
-    asking for it takes five operations of a graph.
+    A single dynamic size is -1, because reading it takes five operations.
     """
-    known = array.shape[first:last]
-    if sum(size is None for size in known) > 1:
+    static = array.shape[first:last]
+    if sum(size is None for size in static) > 1:
         return tuple(ops.shape(array)[first:last])
-    return tuple(-1 if size is None else size for size in known)
+    return tuple(-1 if size is None else size for size in static)
 
 
 def in_rows(function: Callable[[Any], Any], inputs: Any) -> Any:
-    """What a function of rows, [M, I] to [M, O], gives of float [..., I]."""
+    """Applies a function from [M, I] to [M, O] to float [..., I]."""
     if len(inputs.shape) == 2:
         return function(inputs)
     rows = function(ops.reshape(inputs, (-1, inputs.shape[-1])))
     return ops.reshape(rows, (*sizes(inputs, 0, -1), rows.shape[-1]))
 
 
-def after(tensor: Any, upstream: Any) -> Any:
-    """The tensor, for what is to be computed in the backward pass alone.
+def in_backward_pass(tensor: Any, upstream: Any) -> Any:
+    """Returns the tensor, made to depend on the upstream gradient.
 
-    What a gradient computes from tensors of the forward pass TensorFlow
-    computes there, as soon as it can, or takes from there, and keeps.
+    Otherwise TensorFlow computes functions of forward tensors during the
+    forward pass, or shares them with it, and stores the results.
 
     Args:
       tensor: of any dtype and shape.
-      upstream: float, the gradient that the backward pass hands over.
+      upstream: float, the upstream gradient.
     """
-    # False, but nothing that simplifies a graph can know it.
-    unknown = ops.isnan(ops.sum(ops.reshape(upstream, (-1,))[:1]))
-    return tensor + ops.cast(unknown, tensor.dtype)
+    # False, but no graph optimizer can know it.
+    is_nan = ops.isnan(ops.sum(ops.reshape(upstream, (-1,))[:1]))
+    return tensor + ops.cast(is_nan, tensor.dtype)
 
 
 @custom_gradient
 def gelu(inputs: Any) -> Any:
-    """The tanh form of the Gaussian error linear unit.
+    """Computes the tanh approximation of the Gaussian error linear unit.
 
     0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))); Hendrycks and Gimpel
-    2016, section 2. The gradient is computed from the input alone, in
-    float32: automatic differentiation keeps seven arrays of the size of the
-    feed-forward layer for each block, which is most of a model's memory.
+    2016, section 2. The gradient is computed in float32 and stores only the
+    input: automatic differentiation stores seven arrays of the size of the
+    feed-forward layer per block, most of a model's memory.
 
     Args:
       inputs: float tensor of any shape.
@@ -71,43 +70,40 @@ def gelu(inputs: Any) -> Any:
     half = keras.backend.standardize_dtype(inputs.dtype) != "float32"
 
     def gradient(upstream: Any) -> Any:
-        # A slope that is computed early is kept, in twice the size.
-        x = after(inputs, upstream) if half else inputs
-        slope = _gelu_slope(ops.cast(x, "float32"))
-        return ops.cast(ops.cast(upstream, "float32") * slope, inputs.dtype)
+        # Computed early, the derivative would be stored in float32.
+        x = in_backward_pass(inputs, upstream) if half else inputs
+        derivative = _gelu_derivative(ops.cast(x, "float32"))
+        return ops.cast(
+            ops.cast(upstream, "float32") * derivative, inputs.dtype
+        )
 
     if half:
         x = ops.cast(inputs, "float32")
-        share = _gelu_share(x, ops.square(x))
-        return ops.cast(x * share, inputs.dtype), gradient
+        return ops.cast(
+            x * _gelu_gate(x, ops.square(x)), inputs.dtype
+        ), gradient
     return ops.gelu(inputs, approximate=True), gradient
 
 
-def _gelu_share(x: Any, square: Any) -> Any:
-    """sigmoid(2 u) of u = sqrt(2 / pi) (x + 0.044715 x^3), float32.
-
-    `gelu` is x times this, as tanh(u) is 2 sigmoid(2 u) - 1.
-    """
+def _gelu_gate(x: Any, square: Any) -> Any:
+    """sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3); gelu(x) / x."""
     return ops.sigmoid(x * (2 * _CUBIC * square + 2 * _LINEAR))
 
 
-def _gelu_slope(x: Any) -> Any:
-    """The derivative of `gelu`, float32.
-
-    With s = sigmoid(2 u) it is s (1 + (1 - s) x 2 du/dx).
-    """
+def _gelu_derivative(x: Any) -> Any:
+    """s (1 + (1 - s) x 2 du/dx), where s = sigmoid(2 u); float32."""
     square = ops.square(x)
-    share = _gelu_share(x, square)
-    steepness = x * (6 * _CUBIC * square + 2 * _LINEAR)
-    return share * (1.0 + (1.0 - share) * steepness)
+    gate = _gelu_gate(x, square)
+    inner = x * (6 * _CUBIC * square + 2 * _LINEAR)
+    return gate * (1.0 + (1.0 - gate) * inner)
 
 
 @custom_gradient
 def gelu_erf(inputs: Any) -> Any:
-    """The exact Gaussian error linear unit, x Phi(x).
+    """Computes the exact Gaussian error linear unit, x Phi(x).
 
-    Hendrycks and Gimpel 2016, section 2. The gradient, in float32, takes the
-    input and, of float32, Phi(x) of the forward pass.
+    Hendrycks and Gimpel 2016, section 2. The gradient is computed in float32
+    from the input; for float32 inputs it also stores Phi(x).
 
     Args:
       inputs: float tensor of any shape.
@@ -121,29 +117,31 @@ def gelu_erf(inputs: Any) -> Any:
     probability = 0.5 * ops.erf(z) + 0.5
 
     def gradient(upstream: Any) -> Any:
-        share, place = probability, z
+        phi, point = probability, z
         if half:
-            # What is kept in float32 would be twice as large as the input.
-            late = ops.cast(after(inputs, upstream), "float32")
-            place = late * _ROOT_HALF
-            share = 0.5 * ops.erf(place) + 0.5
-        slope = share + _tilt(place)
-        return ops.cast(ops.cast(upstream, "float32") * slope, inputs.dtype)
+            # Stored in float32 they would be twice as large as the input.
+            late = ops.cast(in_backward_pass(inputs, upstream), "float32")
+            point = late * _ROOT_HALF
+            phi = 0.5 * ops.erf(point) + 0.5
+        derivative = phi + _density_term(point)
+        return ops.cast(
+            ops.cast(upstream, "float32") * derivative, inputs.dtype
+        )
 
     return ops.cast(x * probability, inputs.dtype), gradient
 
 
-def _tilt(z: Any) -> Any:
-    """x phi(x) at x = sqrt(2) z, phi being the normal density."""
-    # Unary operations in a row, which TensorFlow does in one pass.
-    bell = ops.exp(ops.negative(ops.square(z)))
-    return (_ROOT_PI_INVERSE * z) * bell
+def _density_term(z: Any) -> Any:
+    """x phi(x) at x = sqrt(2) z, where phi is the normal density."""
+    # TensorFlow fuses consecutive unary operations into one pass.
+    density = ops.exp(ops.negative(ops.square(z)))
+    return (_ROOT_PI_INVERSE * z) * density
 
 
 def activate(hidden_act: str, inputs: Any) -> Any:
-    """Applies the activation that a configuration names.
+    """Applies the activation of a configuration.
 
-    "gelu" is the tanh form, as in google-research/bert, modeling.py;
+    "gelu" is the tanh approximation, as in google-research/bert, modeling.py;
     "gelu_erf" is the exact form.
 
     Args:
@@ -169,8 +167,8 @@ def activate(hidden_act: str, inputs: Any) -> Any:
 def column_sums(rows: Any) -> Any:
     """Sums float [M, O] over its rows: float [O].
 
-    A product with ones: on a CPU, TensorFlow's own gradient of a bias adds up
-    bfloat16 in bfloat16, which is off by a tenth after two thousand rows, and
+    A product with ones: on a CPU, TensorFlow's gradient of a bias accumulates
+    bfloat16 in bfloat16, with a tenth of error after two thousand rows, and
     its sum over the first axis takes up to three times as long.
     """
     ones = ops.ones((1, ops.shape(rows)[0]), rows.dtype)
@@ -178,7 +176,7 @@ def column_sums(rows: Any) -> Any:
 
 
 def _gradients(rows: Any, kernel: Any, upstream: Any) -> tuple[Any, Any, Any]:
-    """The gradients of rows, kernel and bias from that of their product."""
+    """The gradients of rows @ kernel + bias."""
     return (
         ops.matmul(upstream, ops.transpose(kernel)),
         ops.matmul(ops.transpose(rows), upstream),
@@ -187,14 +185,14 @@ def _gradients(rows: Any, kernel: Any, upstream: Any) -> tuple[Any, Any, Any]:
 
 
 def _sum(rows: Any, kernel: Any, bias: Any) -> Any:
-    # ops.add, unlike +, gives TensorFlow a bias that it fuses with the
-    # product, and with the activation if that follows at once.
+    # TensorFlow fuses the bias of ops.add, unlike that of +, with the product
+    # and with an activation that follows directly.
     return ops.add(ops.matmul(rows, kernel), bias)
 
 
 @custom_gradient
 def product(rows: Any, kernel: Any, bias: Any) -> Any:
-    """rows @ kernel + bias.
+    """Computes rows @ kernel + bias.
 
     Args:
       rows: float [M, I].
@@ -212,11 +210,10 @@ def product(rows: Any, kernel: Any, bias: Any) -> Any:
 
 
 def gelu_product(rows: Any, kernel: Any, bias: Any, hidden_act: str) -> Any:
-    """gelu or gelu_erf of rows @ kernel + bias, for dtypes of half a float32.
+    """Computes gelu or gelu_erf of rows @ kernel + bias for 16-bit dtypes.
 
-    TensorFlow fuses product, bias and activation, and rounds once. The gradient
-    computes the product again, since nothing is kept of it; for training,
-    keeping it is faster.
+    TensorFlow fuses product, bias and activation, and rounds once. The
+    gradient recomputes the product; for training, storing it is faster.
 
     Args:
       rows: float [M, I].
@@ -232,18 +229,18 @@ def gelu_product(rows: Any, kernel: Any, bias: Any, hidden_act: str) -> Any:
     @custom_gradient
     def activated(rows: Any, kernel: Any, bias: Any) -> Any:
         def gradient(upstream: Any) -> tuple[Any, Any, Any]:
-            late = after(kernel, upstream)
+            late = in_backward_pass(kernel, upstream)
             if tanh_form:
-                slope = _gelu_slope(ops.cast(_sum(rows, late, bias), "float32"))
+                x = ops.cast(_sum(rows, late, bias), "float32")
+                derivative = _gelu_derivative(x)
             else:
-                # Scaled for the error function.
+                # The argument of the error function.
                 z = _sum(rows, late * _ROOT_HALF, bias * _ROOT_HALF)
                 z = ops.cast(z, "float32")
-                slope = (0.5 * ops.erf(z) + 0.5) + _tilt(z)
-            inner = ops.cast(ops.cast(upstream, "float32") * slope, rows.dtype)
-            return _gradients(rows, kernel, inner)
+                derivative = (0.5 * ops.erf(z) + 0.5) + _density_term(z)
+            inner = ops.cast(upstream, "float32") * derivative
+            return _gradients(rows, kernel, ops.cast(inner, rows.dtype))
 
-        # This form is the one that TensorFlow fuses.
         inner = _sum(rows, kernel, bias)
         return ops.gelu(inner, approximate=tanh_form), gradient
 

@@ -1,4 +1,4 @@
-"""Computing a layer again in the backward pass, in place of keeping it."""
+"""Gradient checkpointing: recomputes a layer in the backward pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,26 +6,26 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.layers.products import after
+from bert_tf.layers.products import in_backward_pass
 
 
 def rematerialized(
     layer: keras.layers.Layer, function: Callable[[Any], Any], inputs: Any
 ) -> Any:
-    """function(inputs), of which the backward pass keeps `inputs` alone.
+    """Computes function(inputs), storing only `inputs` for the backward pass.
 
-    Chen et al. 2016, "Training deep nets with sublinear memory cost". The
-    function is computed again where its gradient is needed, with the same
-    dropout: both computations are given the values that the weights and
-    dropout's generators have now, and the generators are moved on once.
+    Chen et al. 2016, "Training deep nets with sublinear memory cost". Both
+    computations use the same weights and the same states of the dropout
+    generators, so dropout is the same; the generators advance once.
 
     Args:
       layer: the layer whose weights and dropout the function uses, no others.
-      function: takes the inputs; every other tensor in it has no gradient.
+      function: maps the inputs to float tensors; every other tensor in it has
+        no gradient.
       inputs: float tensor.
 
     Returns:
-      What the function returns: float tensors.
+      The outputs of the function.
     """
     weights = layer.weights
     known = {id(weight) for weight in weights}
@@ -33,23 +33,23 @@ def rematerialized(
     states = [ops.copy(generator.value) for generator in generators]
 
     def stateless(inputs: Any, *values: Any) -> tuple[Any, list[Any]]:
-        # Nothing is added, but by way of the inputs. TensorFlow would find
-        # masks that depend on the states alone equal in both computations, and
-        # keep them from one to the other.
-        tied = [after(state, inputs) for state in states]
+        # Makes the states depend on the inputs. Otherwise TensorFlow finds
+        # dropout masks equal in both computations and stores them.
+        tied = [in_backward_pass(state, inputs) for state in states]
         mapping = zip((*weights, *generators), (*values, *tied), strict=True)
         with keras.StatelessScope(state_mapping=list(mapping)) as scope:
             outputs = function(inputs)
-        # Numbers of draws, which are few; whole numbers have no gradient.
-        moves = [
+        # Counts of draws are small, so float32 is exact; integers have no
+        # gradient.
+        steps = [
             ops.cast(scope.get_current_value(generator) - state, "float32")
             for generator, state in zip(generators, tied, strict=True)
         ]
-        return outputs, moves
+        return outputs, steps
 
-    # The weights are arguments, since only those have gradients.
+    # The weights are arguments, because only arguments have gradients.
     values = [ops.copy(weight.value) for weight in weights]
-    outputs, moves = keras.remat(stateless)(inputs, *values)
-    for generator, state, move in zip(generators, states, moves, strict=True):
-        generator.assign(state + ops.cast(move, state.dtype))
+    outputs, steps = keras.remat(stateless)(inputs, *values)
+    for generator, state, step in zip(generators, states, steps, strict=True):
+        generator.assign(state + ops.cast(step, state.dtype))
     return outputs

@@ -21,7 +21,7 @@ from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.encoders.inputs import check_inputs
 from bert_tf.errors import UserError
 from bert_tf.layers import MaskedLMHead, NextSentenceHead
-from bert_tf.layers.unpadding import TokenPlaces
+from bert_tf.layers.unpadding import TokenIndices
 from bert_tf.named_weights import (
     NamedWeights,
     arrays_of,
@@ -246,10 +246,10 @@ class BertPretrainer(PartlyTrained):
         """Computes token_logits and token_weights; see the class."""
         mask = inputs["input_mask"]
         if self.unpadded:
-            places = TokenPlaces(
+            token_indices = TokenIndices(
                 mask, self.config.causal, inputs.get("sequence_ids")
             )
-            sequence = places.hidden_of_tokens(sequence)[None]
+            sequence = token_indices.hidden_of_tokens(sequence)[None]
             mask = ops.ones(ops.shape(sequence)[:2])
         rows, length = ops.shape(mask)
         positions = ops.broadcast_to(ops.arange(length), (rows, length))

@@ -53,8 +53,9 @@ ENCODER_INPUTS = {
     k: BATCH[k] for k in ("input_ids", "input_mask", "segment_ids")
 }
 HIDDEN = {"hidden": RANDOM.normal(size=(4, 6, 24)).astype("float32")}
-ADDER = {
-    "adder": 1e4 * (BATCH["input_mask"][:, None, None] - 1).astype("float32")
+ATTENTION_BIAS = {
+    "attention_bias": 1e4
+    * (BATCH["input_mask"][:, None, None] - 1).astype("float32")
 }
 TABLE = RANDOM.normal(size=(1, 41, 24)).astype("float32")
 WORDS = {"words": np.repeat(TABLE, 4, axis=0)}
@@ -162,15 +163,15 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
     ),
     "SelfAttention": layer_case(
         lambda policy: layers.SelfAttention(CONFIG, dtype=policy),
-        HIDDEN | ADDER,
+        HIDDEN | ATTENTION_BIAS,
         "hidden",
-        "adder",
+        "attention_bias",
     ),
     "TransformerBlock": layer_case(
         lambda policy: layers.TransformerBlock(CONFIG, dtype=policy),
-        HIDDEN | ADDER,
+        HIDDEN | ATTENTION_BIAS,
         "hidden",
-        "adder",
+        "attention_bias",
     ),
     "BertEncoder": (
         lambda policy: BertEncoder(CONFIG, dtype=policy),

@@ -6,7 +6,7 @@ import tensorflow as tf
 from model_helpers import numpy
 
 from bert_tf.layers import attention
-from bert_tf.layers.attention import AttentionMask, attention_adder
+from bert_tf.layers.attention import AttentionMask, attention_bias
 
 SCALE = 1.25
 
@@ -21,30 +21,30 @@ def inputs(
     if packed:
         # Padding would see nothing at all, and nobody reads what it gives.
         mask, ids = np.ones_like(mask), np.int32([[1] * 4 + [2] * 5, [1] * 9])
-    adder = numpy(attention_adder(mask, ids, causal))
+    bias = numpy(attention_bias(mask, ids, causal))
     return {
         "query": random.normal(size=(2, 4, queries, size)),
         "key": random.normal(size=(2, 4, 9, size)),
         "value": random.normal(size=(2, 4, 9, size)),
-        "adder": adder[:, :, :queries],
-        "kept": random.random((2, 4, queries, 9)) < 0.8,
+        "attention_bias": bias[:, :, :queries],
+        "dropout_mask": random.random((2, 4, queries, 9)) < 0.8,
         "upstream": random.normal(size=(2, 4, queries, size)),
     }
 
 
-def attend(query, key, value, adder, kept, scale):
-    mask = AttentionMask.of(adder, query.shape[2], query.shape[1])
-    return attention.attend(query, key, value, mask, kept, scale)
+def attend(query, key, value, attention_bias, dropout_mask, scale):
+    mask = AttentionMask.of(attention_bias, query.shape[2], query.shape[1])
+    return attention.attend(query, key, value, mask, dropout_mask, scale)
 
 
-def plain(query, key, value, adder, kept, scale):
+def plain(query, key, value, attention_bias, dropout_mask, scale):
     """The same as it stands in a book, for automatic differentiation."""
     scores = tf.matmul(query, key, transpose_b=True)
-    wide = adder.dtype
-    scores = tf.cast(scores, wide) * query.shape[-1] ** -0.5 + adder
+    wide = attention_bias.dtype
+    scores = tf.cast(scores, wide) * query.shape[-1] ** -0.5 + attention_bias
     weights = tf.nn.softmax(scores, axis=-1)
-    if kept is not None:
-        weights = weights * (tf.cast(kept, wide) * scale)
+    if dropout_mask is not None:
+        weights = weights * (tf.cast(dropout_mask, wide) * scale)
     return tf.matmul(tf.cast(weights, value.dtype), value)
 
 
@@ -55,13 +55,15 @@ def results(function, given, dtype, wide="float32", drop=True, graph=""):
     """
     parts = [tf.cast(given[n], dtype) for n in ("query", "key", "value")]
     upstream = tf.cast(given["upstream"], dtype)
-    adder = tf.cast(given["adder"], wide)
-    kept = tf.constant(given["kept"]) if drop else None
+    attention_bias = tf.cast(given["attention_bias"], wide)
+    dropout_mask = tf.constant(given["dropout_mask"]) if drop else None
 
-    def run(parts, upstream, adder, kept):
+    def run(parts, upstream, attention_bias, dropout_mask):
         with tf.GradientTape() as tape:
             tape.watch(parts)
-            context = function(*parts, adder, kept, SCALE if drop else 1.0)
+            context = function(
+                *parts, attention_bias, dropout_mask, SCALE if drop else 1.0
+            )
         return [context, *tape.gradient(context, parts, upstream)]
 
     if graph:
@@ -77,7 +79,8 @@ def results(function, given, dtype, wide="float32", drop=True, graph=""):
             scores if drop else None,
         )
     return [
-        numpy(tf.cast(t, "float64")) for t in run(parts, upstream, adder, kept)
+        numpy(tf.cast(t, "float64"))
+        for t in run(parts, upstream, attention_bias, dropout_mask)
     ]
 
 
@@ -114,8 +117,8 @@ def test_gradients_are_those_of_the_plain_form(
 def test_the_gradient_knows_what_was_dropped() -> None:
     given = inputs()
     exact = results(attend, given, "float32")
-    given["kept"] = given["kept"].copy()
-    given["kept"][0, 0, 0, 0] ^= True
+    given["dropout_mask"] = given["dropout_mask"].copy()
+    given["dropout_mask"][0, 0, 0, 0] ^= True
     changed = results(attend, given, "float32")
     for before, after in zip(exact, changed, strict=True):
         assert np.abs(before - after).max() > 1e-3
@@ -154,14 +157,16 @@ def test_the_gradient_computes_probabilities_when_it_is_their_turn(
     """In the forward pass TensorFlow would compute them once and keep them."""
     monkeypatch.setattr(attention, "_BLOCK_SCORES", BLOCKS[block])
     given = inputs()
-    kept = tf.constant(given["kept"])
+    dropout_mask = tf.constant(given["dropout_mask"])
     names = ("query", "key", "value", "upstream")
 
     @tf.function(autograph=False)
     def run(query, key, value, upstream):
         with tf.GradientTape() as tape:
             tape.watch([query, key, value])
-            context = attend(query, key, value, given["adder"], kept, SCALE)
+            context = attend(
+                query, key, value, given["attention_bias"], dropout_mask, SCALE
+            )
         return tape.gradient(context, [query, key, value], upstream)
 
     graph = run.get_concrete_function(

@@ -17,7 +17,7 @@ from bert_tf.layers import (
     MaskedLMHead,
     SelfAttention,
     TransformerBlock,
-    attention_adder,
+    attention_bias,
 )
 from bert_tf.layers.products import activate
 
@@ -91,12 +91,14 @@ def test_kernels_are_cut_at_two_standard_deviations() -> None:
     assert not numpy(layer.bias).any()
 
 
-def test_adder_hides_padding_other_sequences_and_later_positions() -> None:
+def test_attention_bias_hides_padding_other_sequences_and_later_positions() -> (
+    None
+):
     mask = np.int32([[1, 1, 1, 1, 0]])
     sequences = np.int32([[1, 1, 2, 2, 0]])
-    plain = numpy(attention_adder(mask))
+    plain = numpy(attention_bias(mask))
     assert plain.tolist() == [[[[0, 0, 0, 0, -10000]]]]
-    both = numpy(attention_adder(mask, sequences, causal=True))[0, 0] == 0
+    both = numpy(attention_bias(mask, sequences, causal=True))[0, 0] == 0
     assert both.astype(int).tolist() == [
         [1, 0, 0, 0, 0],
         [1, 1, 0, 0, 0],
@@ -111,7 +113,7 @@ def test_attention_probabilities_sum_to_one_and_skip_the_mask() -> None:
     layer.build(None)
     fill(layer)
     mask = np.int32([[1, 1, 1, 0], [1, 1, 1, 1]])
-    _, probs = layer(normal(2, 4, 24), attention_adder(mask))
+    _, probs = layer(normal(2, 4, 24), attention_bias(mask))
     probs = numpy(probs)
     np.testing.assert_allclose(probs.sum(-1), 1.0, atol=1e-6)
     assert not probs[0, :, :, 3].any()
@@ -130,7 +132,7 @@ def test_every_weight_gets_a_dense_gradient(layer) -> None:
     wide = tf.constant(normal(1, 4, 24))
     calls = {
         Embeddings: lambda: layer(ids, ids % 2, ids),
-        SelfAttention: lambda: layer(wide, attention_adder(ids))[0],
+        SelfAttention: lambda: layer(wide, attention_bias(ids))[0],
         MaskedLMHead: lambda: layer(wide, ids[:, :2], normal(41, 24)),
     }
     with tf.GradientTape() as tape:
@@ -153,8 +155,9 @@ def test_each_dropout_rate_is_used(which) -> None:
     layer = TransformerBlock(small_config(**{which: 0.5}))
     layer.build(None)
     fill(layer)
-    x, adder = normal(2, 5, 24), attention_adder(np.ones((2, 5), "int32"))
-    outputs = [numpy(layer(x, adder, training=t)[0]) for t in (True, False)]
+    x = normal(2, 5, 24)
+    bias = attention_bias(np.ones((2, 5), "int32"))
+    outputs = [numpy(layer(x, bias, training=t)[0]) for t in (True, False)]
     assert np.abs(outputs[0] - outputs[1]).max() > 0.01
 
 

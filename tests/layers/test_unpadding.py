@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.layers.unpadding import TokenPlaces
+from bert_tf.layers.unpadding import TokenIndices
 from bert_tf.models import bert_classifier
 from tests.model_helpers import fill, small_config
 
@@ -44,7 +44,7 @@ def test_tokens_are_grouped_and_taken_back(mask):
     random = np.random.default_rng(1)
     count = int(mask.sum())
     tokens = random.normal(size=(count, 4)).astype("float32")
-    places = TokenPlaces(tf.constant(mask))
+    places = TokenIndices(tf.constant(mask))
     groups = places.group(tf.constant(tokens))
     assert len(groups) == min(4, max(1, len(mask) // 4))
     kept = [
@@ -62,7 +62,7 @@ def test_tokens_are_grouped_and_taken_back(mask):
     np.testing.assert_array_equal(places.ungroup_rows(rows), first)
     for row, group in zip(rows, groups, strict=True):
         np.testing.assert_array_equal(row, np.array(group)[:, :1])
-    last = TokenPlaces(tf.constant(mask), causal=True)
+    last = TokenIndices(tf.constant(mask), causal=True)
     ends = padded[np.arange(len(mask)), mask.sum(axis=1) - 1][:, None]
     np.testing.assert_array_equal(last.pooled(tf.constant(tokens)), ends)
     # Groups are padded to their own longest row.
@@ -71,7 +71,7 @@ def test_tokens_are_grouped_and_taken_back(mask):
 
 
 def test_tokens_of_an_input():
-    places = TokenPlaces(tf.constant(MASK))
+    places = TokenIndices(tf.constant(MASK))
     np.testing.assert_array_equal(
         places.positions()[0], [0, 1, 2, 0, 0, 1, 2, 3, 4]
     )
@@ -85,7 +85,7 @@ def test_gradients_are_those_of_a_gather():
     """Compared with TensorFlow's own gradients, of a sum that reads tokens."""
     random = np.random.default_rng(2)
     mask = many_rows(19)
-    places = TokenPlaces(tf.constant(mask))
+    places = TokenIndices(tf.constant(mask))
     tokens = tf.constant(random.normal(size=(int(mask.sum()), 4)), tf.float32)
     weights = tf.constant(random.normal(size=tokens.shape), tf.float32)
     with tf.GradientTape() as tape:

@@ -76,19 +76,19 @@ class MosaicEncoder(BertEncoder):
     block_class = MosaicBlock
     pooler_class = FirstToken
 
-    def attention_adders(
+    def attention_biases(
         self, input_mask: Any, sequence_ids: Any = None
     ) -> list[Any]:
-        """What each layer adds to its attention scores, by its window."""
-        adder, *_ = super().attention_adders(input_mask, sequence_ids)
-        places = ops.arange(ops.shape(input_mask)[1])
-        squares = ops.square(places[:, None] - places[None, :])
+        """The attention bias of each layer, by its window."""
+        bias, *_ = super().attention_biases(input_mask, sequence_ids)
+        positions = ops.arange(ops.shape(input_mask)[1])
+        squares = ops.square(positions[:, None] - positions[None, :])
         windows = self.config.windows
-        adders = {
-            window: ops.where(squares > window**2, MASKED_SCORE, adder)
+        biases = {
+            window: ops.where(squares > window**2, MASKED_SCORE, bias)
             for window in windows
             if window
         }
-        adders[0] = adder
+        biases[0] = bias
         layers = range(self.config.num_hidden_layers)
-        return [adders[windows[layer % len(windows)]] for layer in layers]
+        return [biases[windows[layer % len(windows)]] for layer in layers]
