@@ -10,35 +10,53 @@ from bert_tf.config import ACTIVATIONS, BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 
-
-def assert_same_outputs(ours, reference, atol=1e-5) -> None:
-    for name, expected in reference.items():
-        if isinstance(expected, tuple):
-            assert len(ours[name]) == len(expected)
-            for ours_i, expected_i in zip(ours[name], expected, strict=True):
-                np.testing.assert_allclose(
-                    numpy(ours_i), expected_i, atol=atol, err_msg=name
-                )
-        else:
-            np.testing.assert_allclose(
-                numpy(ours[name]), expected, atol=atol, err_msg=name
-            )
+# What changes the computation of an encoder.
+VARIANTS = {
+    **{act: {"hidden_act": act, "type_vocab_size": 3} for act in ACTIVATIONS},
+    "causal": {"causal": True},
+    "BiLSTM": {"bilstm": True},
+    "causal BiLSTM": {"bilstm": True, "causal": True},
+    # 24 is no multiple of 5; 2 * 8 and 5 * 7 lie below and above it.
+    "narrow heads": {"num_attention_heads": 2, "attention_head_size": 8},
+    "wide heads": {"num_attention_heads": 5, "attention_head_size": 7},
+}
 
 
-@pytest.mark.parametrize("hidden_act", ACTIVATIONS)
-@pytest.mark.parametrize("causal", [False, True])
-def test_every_output_is_the_reference(hidden_act, causal) -> None:
-    config = small_config(
-        hidden_act=hidden_act, causal=causal, type_vocab_size=3
-    )
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_output_is_the_reference(variant) -> None:
+    """With padding and without, and where only the pooled output is asked."""
+    config = small_config(**VARIANTS[variant])
     encoder = fill(BertEncoder(config), scale=0.15)
-    inputs = encoder_inputs(config)
+    inputs = encoder_inputs(config, rows=5)
+    real = inputs["input_mask"] == 1
+    reference = ReferenceBert(config, encoder.to_arrays())(inputs)
     outputs = encoder(
         inputs, return_all_layers=True, return_attention_probs=True
     )
-    reference = ReferenceBert(config, encoder.to_arrays())(inputs)
+    unpadded = encoder(inputs, return_all_layers=True, unpadded=True)
     assert set(outputs) == set(reference)
-    assert_same_outputs(outputs, reference)
+    assert set(unpadded) == set(reference) - {"attention_probs"}
+    for name, expected in reference.items():
+        expected = keras.tree.flatten(expected)
+        ours = keras.tree.flatten(outputs[name])
+        for left, right in zip(ours, expected, strict=True):
+            assert np.abs(right).max() > 0.1
+            np.testing.assert_allclose(numpy(left), right, atol=1e-5)
+        if name in unpadded:
+            ours = keras.tree.flatten(unpadded[name])
+            for left, right in zip(ours, expected, strict=True):
+                left = numpy(left)
+                if name != "pooled_output":
+                    left, right = left[real], right[real]
+                np.testing.assert_allclose(left, right, atol=1e-5)
+    for without_padding in (False, True):
+        pooled = encoder(inputs, pooled_only=True, unpadded=without_padding)
+        assert set(pooled) == {"pooled_output"}
+        np.testing.assert_allclose(
+            numpy(pooled["pooled_output"]),
+            reference["pooled_output"],
+            atol=1e-5,
+        )
 
 
 def test_words_given_as_embeddings() -> None:
@@ -106,9 +124,9 @@ def pack(rows: list[np.ndarray], length: int) -> dict[str, np.ndarray]:
     return packed
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_packed_row_gives_what_separate_rows_give(causal) -> None:
-    config = small_config(causal=causal)
+def test_a_packed_row_of_a_causal_model_gives_what_separate_rows_give() -> None:
+    """Of other models, see `contracts/test_architectures.py`."""
+    config = small_config(causal=True)
     encoder = fill(BertEncoder(config))
     random = np.random.default_rng(3)
     rows = [
@@ -117,35 +135,37 @@ def test_a_packed_row_gives_what_separate_rows_give(causal) -> None:
     whole = numpy(encoder(pack(rows, 18))["sequence_output"])[0]
     start = 0
     for ids, segments in rows:
-        alone = encoder(
-            {
-                "input_ids": ids[None].astype("int32"),
-                "input_mask": np.ones((1, len(ids)), "int32"),
-                "segment_ids": segments[None].astype("int32"),
-            }
-        )
+        alone = pack([(ids, segments)], len(ids))
         np.testing.assert_allclose(
             whole[start : start + len(ids)],
-            numpy(alone["sequence_output"])[0],
+            numpy(encoder(alone)["sequence_output"])[0],
             atol=1e-5,
         )
         start += len(ids)
 
 
-def test_what_is_padded_changes_nothing() -> None:
-    config = small_config()
+@pytest.mark.parametrize("how", [{}, {"unpadded": True}])
+@pytest.mark.parametrize("bilstm", [False, True])
+def test_what_is_padded_changes_nothing(bilstm, how) -> None:
+    config = small_config(bilstm=bilstm)
     encoder = fill(BertEncoder(config))
     inputs = encoder_inputs(config)
     real = inputs["input_mask"].astype(bool)
-    before = numpy(encoder(inputs)["sequence_output"])
-    for name in ("input_ids", "segment_ids"):
-        changed = dict(inputs)
-        changed[name] = np.where(real, inputs[name], 1 - inputs[name] % 2)
-        after = numpy(encoder(changed)["sequence_output"])
-        np.testing.assert_array_equal(before[real], after[real])
-    longer = {k: np.pad(v, [(0, 0), (0, 6)]) for k, v in inputs.items()}
-    after = numpy(encoder(longer)["sequence_output"])[:, :10]
-    np.testing.assert_allclose(before[real], after[real], atol=1e-5)
+    before = encoder(inputs, **how)
+    others = {
+        name: np.where(real, inputs[name], 1 - inputs[name] % 2)
+        for name in ("input_ids", "segment_ids")
+    }
+    longer = {
+        name: np.pad(value, [(0, 0), (0, 6)])
+        for name, value in {**inputs, **others}.items()
+    }
+    after = encoder(longer, **how)
+    np.testing.assert_allclose(
+        numpy(before["pooled_output"]), numpy(after["pooled_output"]), atol=1e-5
+    )
+    left, right = (numpy(x["sequence_output"])[:, :10] for x in (before, after))
+    np.testing.assert_allclose(left[real], right[real], atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -75,37 +75,6 @@ def test_it_learns_eight_rows_by_heart_with_stock_keras() -> None:
     np.testing.assert_array_equal(predicted, labels)
 
 
-@pytest.mark.slow
-def test_keras_file_brings_back_weights_and_optimizer(tmp_path) -> None:
-    config = small_config()
-    encoder = BertEncoder(config)
-    model = fill(bert_classifier(encoder, num_classes=3, dropout=0.0))
-    inputs, labels = encoder_inputs(config), np.int32([0, 1, 2])
-    model.compile(adamw(1e-2, total_steps=10), LOSS(from_logits=True))
-    model.fit(inputs, labels, epochs=2, verbose=0)
-    model.save(tmp_path / "classifier.keras")
-    loaded = keras.models.load_model(tmp_path / "classifier.keras")
-    np.testing.assert_array_equal(
-        model.predict(inputs, verbose=0), loaded.predict(inputs, verbose=0)
-    )
-    for before, after in zip(
-        model.optimizer.variables, loaded.optimizer.variables, strict=True
-    ):
-        np.testing.assert_array_equal(numpy(before), numpy(after))
-    for each in (model, loaded):
-        each.fit(inputs, labels, epochs=1, verbose=0)
-    for before, after in zip(model.weights, loaded.weights, strict=True):
-        np.testing.assert_allclose(numpy(before), numpy(after), atol=1e-6)
-
-
-def test_logits_are_float32_under_bfloat16() -> None:
-    config = small_config()
-    encoder = BertEncoder(config, dtype="mixed_bfloat16")
-    model = bert_classifier(encoder, num_classes=2)
-    logits = model(encoder_inputs(config))
-    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
-
-
 def test_dropout_is_on_the_pooled_output_in_training_only() -> None:
     config = small_config()
     model = fill(bert_classifier(BertEncoder(config), 2, dropout=0.5))

@@ -164,7 +164,7 @@ def run(start, tmp_path_factory):
         max_seq_length=96,
         train_batch_size=8,
         num_train_epochs=1.0,
-        settings={"eval_batch_size": 4, "seeds": 2},
+        settings={"eval_batch_size": 4},
     )
 
 

@@ -95,35 +95,6 @@ def test_graph(as_written) -> None:
     assert distance(gradients(True, graph=True, seed=4), plain) > 0.05
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"unpadded": True},
-        {"pooled_only": True},
-        {"return_all_layers": True, "return_attention_probs": True},
-    ],
-    ids=["unpadded", "pooled_only", "all_outputs"],
-)
-def test_graphs_of_other_outputs(as_written, arguments) -> None:
-    plain = gradients(False, graph=True, **arguments)
-    assert distance(gradients(True, graph=True, **arguments), plain) < 2e-6
-
-
-@pytest.mark.slow
-def test_an_optimized_graph() -> None:
-    """Other shapes are fused elsewhere: sums of hundreds of terms of either
-    sign are rounded in another order, by what depends on the processor."""
-    plain = gradients(False, graph=True, unpadded=True)
-    assert distance(gradients(True, graph=True, unpadded=True), plain) < 5e-5
-
-
-def test_bfloat16() -> None:
-    policy = "mixed_bfloat16"
-    plain = gradients(False, policy=policy)
-    assert distance(gradients(True, policy=policy), plain) == 0.0
-
-
 def test_outside_training_nothing_changes() -> None:
     config = small_config(**DROPOUT)
     inputs = encoder_inputs(config)

@@ -1,6 +1,5 @@
 """Added tokens are found in text as transformers' BertTokenizer does."""
 
-import dataclasses
 import json
 import pathlib
 import re
@@ -16,7 +15,6 @@ from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_files import AddedToken
-from bert_tf.text.vocabulary import Vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "added_tokens"
 
@@ -134,15 +132,6 @@ def test_bytes_that_are_not_utf8(subject) -> None:
             np.testing.assert_array_equal(left, right)
 
 
-def test_saved_and_read_again(subject, tmp_path) -> None:
-    subject.save(tmp_path)
-    again = BertTokenizer.from_checkpoint(tmp_path)
-    assert again.config == subject.config
-    assert again.vocabulary == subject.vocabulary
-    saved = Vocabulary.from_file(tmp_path / "vocab.txt")
-    assert saved == subject.vocabulary
-
-
 def test_many_tokens() -> None:
     words = [f"id{number:04}" for number in range(3000)]
     tokens = [*SPECIAL_TOKENS, "a", *words]
@@ -174,16 +163,3 @@ def test_tokens_that_will_not_do(token, message) -> None:
         BertTokenizer(
             [*SPECIAL_TOKENS, "a", "\u0301"], added_tokens=[AddedToken(token)]
         )
-
-
-def test_settings_do_not_touch_the_usual_graph() -> None:
-    """No added token, no operation more."""
-    subject = BertTokenizer([*SPECIAL_TOKENS, "a"])
-    names = {
-        node.op
-        for node in subject._tokenize.get_concrete_function()
-        .graph.as_graph_def(add_shapes=False)
-        .node
-    }
-    assert "RegexSplitWithOffsets" not in names
-    assert dataclasses.asdict(subject.config)["added_tokens"] == ()

@@ -95,24 +95,6 @@ def test_text_keeps_its_capitals_and_accents(folder, tmp_path):
     assert (converted.lower_case, converted.strip_accents) == (False, False)
 
 
-@pytest.mark.parametrize("folder", FOLDERS[:1], indirect=True)
-def test_a_fine_tuned_model_tells_by_capitals_alone(folder, tmp_path):
-    texts, labels = ["Cell of the gene", "cell of the gene"], ["name", "noun"]
-    data = (texts * 4, labels * 4)
-    bert_tf.finetune(
-        folder,
-        train=data,
-        dev=data,
-        output_dir=tmp_path / "out",
-        max_seq_length=16,
-        train_batch_size=8,
-        num_train_epochs=12,
-        learning_rate=1e-2,
-    )
-    answers = bert_tf.load(tmp_path / "out")(texts)
-    assert [answer["label"] for answer in answers] == labels
-
-
 def test_records_and_what_is_pre_trained_on_them(folder, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(f"{TEXT}\nThe gene .\n\n" * 40)
@@ -148,10 +130,3 @@ def test_records_and_what_is_pre_trained_on_them(folder, tmp_path):
         recipe, [records], {"init_from": load_checkpoint(folder)}
     )
     assert not tokenizer.lower_case
-
-
-def test_a_vocabulary_alone_says_whether_it_is_cased() -> None:
-    plain = [*SPECIAL_TOKENS, "paris"]
-    assert BertTokenizer(plain).lower_case
-    assert not BertTokenizer([*plain, "Paris"]).lower_case
-    assert BertTokenizer([*plain, "Paris"], lower_case=True).lower_case

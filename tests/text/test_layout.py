@@ -172,15 +172,6 @@ def test_batches_of_rows(pairs: list, length: int, data: st.DataObject) -> None:
     assert_padded(rows.batch(np.array(chosen), 30), found, 30)
 
 
-def test_what_a_digest_is_of() -> None:
-    """The ids of all rows and where each begins, of these types."""
-    rows = packed_rows([([5, 6], [7]), ([8], None)], BERT, 9)
-    ids, starts = rows.arrays
-    assert (ids.dtype, starts.dtype) == (np.int32, np.int64)
-    assert ids.tolist() == [2, 5, 6, 3, 7, 3, 2, 8, 3]
-    assert starts.tolist() == [0, 6, 9]
-
-
 def test_rows_of_an_example_count_as_one() -> None:
     texts = texts_of([[5]] * 6)
     example = tf.constant([0, 2, 2, 2, 3, 3])
@@ -233,13 +224,6 @@ def test_windows_and_most_context(
         assert_equal(offset + begin[own], np.cumsum(size) - size)
 
 
-def test_room_may_be_one_for_all_texts() -> None:
-    length = tf.constant([3, 9, 0])
-    counts = layout.num_windows(length, 4, 2)
-    windows = layout.make_windows(counts, length, 4, 2)
-    assert windows.count.numpy().tolist() == [3, 4, 4, 4, 3, 0]
-
-
 def test_a_token_is_in_most_context_once() -> None:
     """What windows share is the first one's where both show as much."""
     windows = Windows(*map(tf.constant, ([0, 0], [0, 1], [0, 2], [4, 4])))
@@ -248,20 +232,6 @@ def test_a_token_is_in_most_context_once() -> None:
         (0, 3),
         (1, 4),
     ]
-
-
-def test_taken_texts() -> None:
-    texts = texts_of([[5, 6, 7], [8], [9, 10]])
-    taken = layout.take(texts, tf.constant([2, 0, 0]))
-    packed = layout.pack_rows(taken, None, BERT).padded(5)
-    assert packed["input_ids"].numpy().tolist() == [
-        [2, 9, 10, 3, 0],
-        [2, 5, 6, 7, 3],
-        [2, 5, 6, 7, 3],
-    ]
-    part = layout.take(texts, *map(tf.constant, ([0], [1], [1])))
-    assert part.begin.numpy().tolist() == [2]
-    assert part.count.numpy().tolist() == [1]
 
 
 def test_ranges_of_vectors() -> None:

@@ -5,22 +5,16 @@ two, and all of it is of one segment.
 """
 
 import functools
-import json
-import pickle
 
 import numpy as np
-import pytest
 import tensorflow as tf
 import tokenizers
-from model_helpers import small_config
 
 import bert_tf
-from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.families.data.examples import Example
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import ChoiceExample, SwagFiles
 from bert_tf.families.multiple_choice.task import MultipleChoiceTask
-from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.question_answering.squad_files import Answer, Question
 from bert_tf.families.question_answering.windows import (
     answer_positions,
@@ -32,7 +26,6 @@ from bert_tf.families.token_classification.config import (
 )
 from bert_tf.families.token_classification.conll_files import TaggedWords
 from bert_tf.families.token_classification.windows import encode_words
-from bert_tf.inference.vectors import NOWHERE, Extractor, Settings
 from bert_tf.records.examples import pack_rows as fill_rows
 from bert_tf.records.examples import (
     packed_records,
@@ -200,6 +193,8 @@ def test_records():
     ends = np.cumsum(ends)
     parts = [tokens[a:b] for a, b in zip(ends, ends[1:], strict=False)]
     assert sorted(parts) == sorted(expected)
+    rule = MaskingRule.from_recipe(recipe, VOCABULARY)
+    assert np.flatnonzero(rule.is_special).tolist() == [START, END]
     static = static_records(documents.ids, made, recipe, VOCABULARY, "x")
     for one, row in zip(examples_of(static), expected, strict=True):
         ids = np.array(one["input_ids"])
@@ -211,89 +206,6 @@ def test_records():
         assert ids.tolist() == row + [PAD] * (24 - len(row))
         assert not set(one["masked_lm_ids"][:count]) & {START, END}
         assert sum(one["input_mask"]) == len(row)
-
-
-def test_special_tokens_are_not_masked():
-    rule = MaskingRule.from_recipe(RecordsRecipe(), VOCABULARY)
-    assert np.flatnonzero(rule.is_special).tolist() == [START, END]
-    assert rule.mask_id == MASK
-
-
-def test_tokenizer_json(tmp_path):
-    TOKENIZER.data.save_json(tmp_path, 12, True)
-    other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    pack = SentencePacker(TOKENIZER, 12)
-    for texts in (("the rivers",), ("the river", "a sea ran"), ("zzz", "a")):
-        found, packed = other.encode(*texts), pack(*texts)
-        assert found.ids == packed["input_ids"].numpy().tolist()
-        assert found.type_ids == packed["segment_ids"].numpy().tolist()
-        assert found.attention_mask == packed["input_mask"].numpy().tolist()
-
-
-def test_a_pretrained_model():
-    """The tokenizer says how rows are."""
-    config = small_config(vocab_size=len(TOKENS), initializer_range=0.5)
-    model = bert_tf.BertPretrainer(config)
-    served = PretrainedModel(model, TOKENIZER, max_seq_length=20, top_k=3)
-    texts = ["the <mask> ran to <mask>", "<mask> came"]
-    answers = served.signatures()["fill_mask"](text=tf.constant(texts))
-    for row, (text, places) in enumerate(
-        zip(texts, ([3, 6], [2]), strict=True)
-    ):
-        ids = np.array([row_of(text)])
-        inputs = {
-            "input_ids": ids,
-            "input_mask": np.ones_like(ids),
-            "segment_ids": np.zeros_like(ids),
-            "masked_lm_positions": np.array([places]),
-        }
-        shares = tf.nn.softmax(model(inputs)["masked_lm_logits"][0]).numpy()
-        for mask, own in enumerate(shares):
-            best = np.argsort(-own)[:3]
-            tokens = answers["tokens"][row, mask].numpy().tolist()
-            assert tokens == [TOKENS[number].encode() for number in best]
-            np.testing.assert_allclose(
-                answers["scores"][row, mask], own[best], atol=1e-6
-            )
-    settings = Settings(pooling="none", max_seq_length=20)
-    extractor = Extractor(model.encoder, TOKENIZER, settings)
-    (chunk,) = extractor.chunks([("the river", "a sea"), "who ran"])
-    nowhere = [[NOWHERE, NOWHERE]]
-    assert chunk.tokens.offsets.tolist() == [
-        *(nowhere * 2 + [[0, 3], [4, 9]]),
-        *(nowhere * 3 + [[0, 1], [2, 5]] + nowhere * 2),
-        *(nowhere * 2 + [[0, 3], [4, 7]] + nowhere * 2),
-    ]
-
-
-@pytest.mark.parametrize("lower_case", [True, None])
-@pytest.mark.parametrize("family", ["bert_tf", "hugging_face", "google_tf1"])
-def test_a_folder_keeps_the_names(family, lower_case, tmp_path):
-    config = small_config(vocab_size=len(TOKENS))
-    plain = Vocabulary(TOKENS, special=SPECIAL)
-    arrays = bert_tf.BertPretrainer(config).to_arrays()
-    checkpoint = Checkpoint(config, arrays, plain, lower_case)
-    save_checkpoint(tmp_path / family, checkpoint, family)
-    read = BertTokenizer.from_checkpoint(tmp_path / family)
-    assert read.vocabulary == plain
-    assert read.vocabulary.special == SPECIAL
-    (filled,) = bert_tf.fill_mask(tmp_path / family, "the <mask>", top_k=1)
-    assert len(filled) == 1
-
-
-def test_older_folders_name_them_apart(tmp_path):
-    Vocabulary(TOKENS, special=SPECIAL).save(tmp_path / "vocab.txt")
-    named = SPECIAL.to_dict() | {"mask_token": {"content": "<mask>"}}
-    (tmp_path / "special_tokens_map.json").write_text(json.dumps(named))
-    read = BertTokenizer.from_checkpoint(tmp_path)
-    assert read.vocabulary.special == SPECIAL
-
-
-def test_a_vocabulary_is_pickled_with_its_names():
-    assert len(VOCABULARY.ids) == len(TOKENS)
-    read = pickle.loads(pickle.dumps(VOCABULARY))
-    assert read == VOCABULARY
-    assert read.packing == VOCABULARY.packing
 
 
 def test_a_vocabulary_is_extended_with_its_names(tmp_path):
@@ -308,3 +220,14 @@ def test_a_vocabulary_is_extended_with_its_names(tmp_path):
     )
     assert trained.vocabulary.special == SPECIAL
     assert trained.vocabulary.tokens[: len(TOKENS)] == tuple(TOKENS)
+
+
+def test_tokenizer_json(tmp_path):
+    TOKENIZER.data.save_json(tmp_path, 12, True)
+    other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    pack = SentencePacker(TOKENIZER, 12)
+    for texts in (("the rivers",), ("the river", "a sea ran"), ("zzz", "a")):
+        found, packed = other.encode(*texts), pack(*texts)
+        assert found.ids == packed["input_ids"].numpy().tolist()
+        assert found.type_ids == packed["segment_ids"].numpy().tolist()
+        assert found.attention_mask == packed["input_mask"].numpy().tolist()

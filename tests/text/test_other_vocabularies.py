@@ -6,6 +6,7 @@ vocabulary is put into those orders, and everything gives the same.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -69,14 +70,9 @@ def moved_ids(other):
     return np.array([other.ids[names.get(t, t)] for t in PLAIN.tokens])
 
 
+@functools.cache
 def tokenizers(other):
     return [BertTokenizer(each, lower_case=True) for each in (PLAIN, other)]
-
-
-def test_the_special_tokens_are_where_scibert_has_them():
-    assert [SCIBERT.ids[token] for token in SPECIAL_TOKENS] == [
-        *(0, 101, 102, 103, 104)
-    ]
 
 
 def test_pieces_and_rows(other, moved_ids):
@@ -131,6 +127,7 @@ def rows():
     return ids, lengths
 
 
+@pytest.mark.parametrize("other", [PADDING_LAST], indirect=True)
 @pytest.mark.parametrize("in_graph", [False, True])
 @pytest.mark.parametrize("whole_word_mask", [False, True])
 def test_masks(whole_word_mask, in_graph, other, moved_ids):
@@ -171,8 +168,15 @@ def test_masks(whole_word_mask, in_graph, other, moved_ids):
     )
 
 
-@pytest.mark.parametrize("whole_word_mask", [False, True])
-@pytest.mark.parametrize("form", ["plain", "packing", "static_masking"])
+@pytest.mark.parametrize(
+    ("other", "form", "whole_word_mask"),
+    [
+        (SCIBERT, "plain", False),
+        (PADDING_LAST, "packing", True),
+        (NAMED, "static_masking", True),
+    ],
+    indirect=["other"],
+)
 def test_records(form, whole_word_mask, other, moved_ids, tmp_path):
     text = tmp_path / "text.txt"
     random = np.random.default_rng(0)
@@ -213,6 +217,7 @@ def test_records(form, whole_word_mask, other, moved_ids, tmp_path):
             np.testing.assert_array_equal(rows, own, name)
 
 
+@pytest.mark.parametrize("other", [NAMED], indirect=True)
 def test_a_model_fills_masks_and_embeds_as_before(other, moved_ids, tmp_path):
     config = small_config(vocab_size=len(PLAIN), initializer_range=0.5)
     arrays = bert_tf.BertPretrainer(config).to_arrays()
@@ -249,3 +254,15 @@ def test_a_model_fills_masks_and_embeds_as_before(other, moved_ids, tmp_path):
     # New rows take probability from all others alike.
     ratios = [filled[1][piece] / filled[0][piece] for piece in PIECES]
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("lower_case", [True, None])
+def test_folders_of_every_family_keep_the_names(lower_case, tmp_path):
+    config = small_config(vocab_size=len(NAMED), num_hidden_layers=1)
+    arrays = bert_tf.BertPretrainer(config).to_arrays()
+    checkpoint = Checkpoint(config, arrays, NAMED, lower_case)
+    for family in ("bert_tf", "hugging_face", "google_tf1"):
+        save_checkpoint(tmp_path / family, checkpoint, family)
+        read = BertTokenizer.from_checkpoint(tmp_path / family)
+        assert read.vocabulary == NAMED
+        assert read.vocabulary.special == NAMED.special

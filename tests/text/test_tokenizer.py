@@ -107,7 +107,7 @@ def check(subject: BertTokenizer, texts: list[str], every: int = 1) -> None:
             np.testing.assert_array_equal(lengths, exact.row_lengths())
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     texts=st.lists(
         st.one_of(
@@ -181,9 +181,9 @@ def test_recorded_outputs_of_the_original(
     joined = [" ".join(row["tokens"]).replace(" ##", "") for row in rows]
     assert [x.decode() for x in subject.detokenize(ids).numpy()] == joined
     check(subject, texts, every=5)
-    if name != "bert-base-cased":
+    if name == "bert-base-uncased":
         for rules in ((not lower_case, True), (lower_case, False)):
-            check(BertTokenizer(vocabulary, lower_case, *rules), texts, every=2)
+            check(BertTokenizer(vocabulary, lower_case, *rules), texts, every=4)
 
 
 def comparable(text: str) -> bool:
@@ -206,7 +206,7 @@ def test_ids_of_transformers(place) -> None:
     assert sum(count > 3 for count in different) > 80
     vocabulary = GOLDEN / "tokenizer_settings" / "vocab.txt"
     subject = BertTokenizer(vocabulary, *RULES[place])
-    check(subject, [row["text"] for row in rows])
+    check(subject, [row["text"] for row in rows], every=4)
     as_fast = as_slow = 0
     for row in rows:
         text = row["text"]

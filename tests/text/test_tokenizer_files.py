@@ -401,6 +401,14 @@ def test_files_that_are_refused(tmp_path, file, values, message):
     assert "\n" not in line
 
 
+def test_older_folders_name_special_tokens_in_another_file(tmp_path):
+    special = SPECIAL_TOKENS._replace(mask="<mask>", pad="<pad>")
+    Vocabulary([*special, "a"], special=special).save(tmp_path / "vocab.txt")
+    named = special.to_dict() | {"mask_token": {"content": "<mask>"}}
+    write(tmp_path, "special_tokens_map.json", named)
+    assert BertTokenizer.from_checkpoint(tmp_path).vocabulary.special == special
+
+
 @pytest.mark.parametrize("file", [TOKENIZER, CONFIG])
 def test_no_json(tmp_path, file):
     Vocabulary(TOKENS).save(tmp_path / "vocab.txt")

@@ -60,6 +60,7 @@ def test_a_file_is_read_as_by_google_and_written_back(
     assert vocabulary.ids == load_vocab(path)
     assert len(vocabulary) == len(entries)
     for copy in (vocabulary, pickle.loads(pickle.dumps(vocabulary))):
+        assert copy == vocabulary
         copy.save(tmp_path / "new" / "vocab.txt")
         written = (tmp_path / "new" / "vocab.txt").read_bytes()
         assert written == path.read_bytes()

@@ -3,13 +3,8 @@
 import json
 import re
 
-import numpy as np
 import pytest
-from model_helpers import small_config
 
-import bert_tf
-from bert_tf.checkpoints import Checkpoint, save_checkpoint
-from bert_tf.conversion import convert_checkpoint
 from bert_tf.corpora.vocabulary import train_vocab
 from bert_tf.errors import UserError
 from bert_tf.text.token_table import SPECIAL_TOKENS
@@ -92,28 +87,6 @@ def test_text_is_split_into_fewer_pieces(folder):
     # A word that begins with a new one is split behind it.
     pieces = after.id_to_token(after.tokenize("kinases")).numpy().ravel()
     assert pieces.tolist() == [b"kinase", b"##s"]
-
-
-def test_a_model_goes_on_with_it(folder):
-    """Texts without new words are to it what they were."""
-    config = small_config(vocab_size=len(BASE), initializer_range=0.5)
-    arrays = bert_tf.BertEncoder(config).to_arrays()
-    save_checkpoint(
-        folder / "model", Checkpoint(config, arrays, BASE, lower_case=True)
-    )
-    extend(folder, 51, min_frequency=1).save(folder / "new" / "vocab.txt")
-    convert_checkpoint(
-        folder / "model",
-        "bert_tf",
-        folder / "more",
-        vocab_file=folder / "new" / "vocab.txt",
-    )
-    old, new = (
-        bert_tf.embed(folder / name, ["the cell of a.", "kinase"])
-        for name in ("model", "more")
-    )
-    np.testing.assert_allclose(old[0], new[0], atol=1e-6)
-    assert np.abs(old[1] - new[1]).max() > 0.1
 
 
 def test_what_contradicts_the_vocabulary(folder):

@@ -1,0 +1,288 @@
+"""What DistilBERT, ELECTRA and RoBERTa do otherwise than a BERT.
+
+contracts/test_architectures.py compares their numbers with transformers'.
+"""
+
+import dataclasses
+import math
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+
+import bert_tf
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    load_checkpoint,
+    save_checkpoint,
+)
+from bert_tf.checkpoints.checkpoint import num_labels
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.encoders import BertEncoder, encoder_class
+from bert_tf.encoders.distilbert import DistilBertBlock
+from bert_tf.encoders.electra import ElectraEncoder
+from bert_tf.finetuning.setup import lr_multipliers
+from bert_tf.layers import ReplacedTokensHead
+from bert_tf.models import model_arrays
+from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.runtimes.export import export_file
+from bert_tf.text.vocabulary import Vocabulary
+from tests.contracts.architecture_cases import CASES
+from tests.model_helpers import fill
+from tests.relatives import (
+    CLOSE,
+    LETTERS,
+    Golden,
+    random_weights,
+    write_vocabulary,
+)
+from tests.user_errors import error_of
+
+GOLDEN = Golden("electra")
+DISCRIMINATOR = "ElectraForPreTraining"
+GENERATOR = "ElectraForMaskedLM"
+batch = GOLDEN.batch
+distilbert, electra, roberta = (
+    CASES[name].config for name in ("distilbert", "electra", "roberta")
+)
+
+
+SIZES = {
+    "num_layers": 2,
+    "num_heads": 2,
+    "hidden_dim": 8,
+    "intermediate_dim": 12,
+    "max_sequence_length": 12,
+}
+
+
+def given_to_hub(*names):
+    ours = {
+        "token_ids": "input_ids",
+        "padding_mask": "input_mask",
+        "segment_ids": "segment_ids",
+    }
+    return {name: GOLDEN.inputs[ours[name]] for name in names}
+
+
+def test_a_distilbert_preset_of_keras_hub(tmp_path):
+    backbone = keras_hub.models.DistilBertBackbone(vocabulary_size=24, **SIZES)
+    model = keras_hub.models.DistilBertTextClassifier(
+        backbone, num_classes=3, preprocessor=None
+    )
+    random_weights(model)
+    given = given_to_hub("token_ids", "padding_mask")
+    folder = tmp_path / "preset"
+    model.save_to_preset(str(folder))
+    encoder = bert_tf.DistilBertEncoder.from_checkpoint(folder)
+    np.testing.assert_allclose(
+        GOLDEN.real(encoder(batch())["sequence_output"]),
+        GOLDEN.real(backbone(given)),
+        **CLOSE,
+    )
+    ours = bert_tf.bert_classifier(encoder, 3)
+    assert bert_tf.restore(ours, folder) == ()
+    np.testing.assert_allclose(ours(batch()), model(given), **CLOSE)
+    convert_checkpoint(
+        folder,
+        "hugging_face",
+        tmp_path / "theirs",
+        vocab_file=write_vocabulary(tmp_path),
+    )
+    assert num_labels(load_checkpoint(tmp_path / "theirs"), CLASSIFIER) == 3
+
+
+@pytest.mark.parametrize("width", [6, 8])
+def test_an_electra_preset_of_keras_hub(width, tmp_path, capsys):
+    backbone = keras_hub.models.ElectraBackbone(
+        vocab_size=24, embedding_dim=width, **SIZES
+    )
+    random_weights(backbone)
+    folder = tmp_path / "preset"
+    backbone.save_to_preset(str(folder))
+    given = given_to_hub("token_ids", "padding_mask", "segment_ids")
+    encoder = ElectraEncoder.from_checkpoint(folder)
+    assert encoder.config.embedding_size == width
+    np.testing.assert_allclose(
+        GOLDEN.real(encoder(batch())["sequence_output"]),
+        GOLDEN.real(backbone(given)["sequence_output"]),
+        **CLOSE,
+    )
+    # Its pooler computes otherwise, and is left out.
+    assert load_checkpoint(folder).heads == ()
+    theirs = tmp_path / "theirs"
+    vocabulary = write_vocabulary(tmp_path)
+    convert_checkpoint(folder, "hugging_face", theirs, vocab_file=vocabulary)
+    assert "left out, no part of the model: model" in capsys.readouterr().out
+    assert load_checkpoint(theirs).config == encoder.config
+
+
+def test_a_distilbert_has_no_dropout_before_the_residual_of_attention():
+    config = distilbert(
+        hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.0
+    )
+    block = DistilBertBlock(config)
+    block.build((None, None, 8))
+    block.output_dropout.rate = 0.0
+    hidden = keras.random.normal((2, 5, 8), seed=1)
+    bias = np.zeros((2, 1, 1, 5), "float32")
+    still, _ = block(hidden, bias, training=False)
+    trained, _ = block(hidden, bias, training=True)
+    np.testing.assert_array_equal(still, trained)
+
+
+def test_classes_are_scored_with_the_dropout_of_the_architecture():
+    for config in (
+        distilbert(seq_classif_dropout=0.4),
+        electra(hidden_dropout_prob=0.4),
+        roberta(hidden_dropout_prob=0.4),
+    ):
+        encoder = encoder_class(config)(config)
+        model = bert_tf.bert_classifier(encoder, 2)
+        assert model.get_layer("dropout").rate == 0.4
+
+
+def test_what_is_refused():
+    objective = PretrainingObjective()
+    for make in (distilbert, electra, roberta):
+        config = make()
+        line = error_of(bert_tf.BertPretrainer, config, objective=objective)
+        assert f"next_sentence, and {config.model_type} has no pooler" in line
+        assert "`objective`=masked_lm" in line
+        assert type(config).__name__ in error_of(BertEncoder, config)
+    line = error_of(distilbert, type_vocab_size=2)
+    assert line == (
+        "type_vocab_size is 2; it takes 0 (a distilbert has no segments)."
+    )
+    bert = BertEncoder(BertConfig(24, hidden_size=8, num_attention_heads=2))
+    line = error_of(bert_tf.replaced_token_detector, bert)
+    assert "encoder is a BertEncoder" in line
+    assert "embedding_size is -1" in error_of(electra, embedding_size=-1)
+    words = batch() | {"word_embeddings": np.zeros([3, 9, 8], "float32")}
+    assert "they take [B, S, 6]" in error_of(ElectraEncoder(electra()), words)
+    line = error_of(bert_tf.BertConfig.from_dict, {"model_type": "t5"}, "here")
+    assert "here: model_type is 't5'; it takes one of bert, distilbert" in line
+
+
+def test_a_roberta_padded_with_another_token_is_not_written(tmp_path):
+    config = roberta()
+    arrays = encoder_class(config)(config).to_arrays()
+    given = bert_tf.Checkpoint(config, arrays).with_tokenizer(LETTERS)
+    line = error_of(save_checkpoint, tmp_path / "no", given, "hugging_face")
+    assert "pads with token 0" in line
+    assert not (tmp_path / "no").exists()
+
+
+def test_the_layer_wise_decay_is_that_of_its_authors():
+    """decay ** (L + 2 - depth): 0 of embeddings, l + 1 of layer l, L + 2."""
+    encoder = ElectraEncoder(electra())
+    model = bert_tf.bert_classifier(encoder, 2)
+    variables = model.trainable_variables
+    layers = encoder.config.num_hidden_layers
+    depths = {f"layer_{n}/": n + 1 for n in range(layers)} | {"embeddings": 0}
+    found = lr_multipliers(encoder, variables, 0.5)
+    for variable, factor in zip(variables, found, strict=True):
+        parts = [part for part in depths if part in variable.path]
+        depth = depths[parts[0]] if parts else layers + 2
+        assert factor == 0.5 ** (layers + 2 - depth), variable.path
+    assert min(found) == 0.5 ** (layers + 2)
+    assert max(f for f in found if f < 1) == 0.25
+
+
+def test_a_generators_head_has_gelu_whatever_its_blocks_have(tmp_path):
+    checkpoint = load_checkpoint(GOLDEN.saved / GENERATOR)
+    assert checkpoint.config.hidden_act == "relu"
+    assert checkpoint.config.masked_lm_act == "gelu_erf"
+    other = dataclasses.replace(checkpoint.config, masked_lm_act="")
+    other = dataclasses.replace(checkpoint, config=other)
+    line = error_of(save_checkpoint, tmp_path / "m", other, "hugging_face")
+    assert "hugging_face cannot hold a masked LM head of relu" in line
+    line = error_of(save_checkpoint, tmp_path / "m", checkpoint, "google_tf1")
+    assert "google_tf1 cannot hold a masked LM head of gelu_erf" in line
+
+
+def test_initial_weights_are_drawn_as_by_googles_code():
+    config = electra(embedding_size=60, hidden_size=80)
+    encoder = ElectraEncoder(config)
+    head = ReplacedTokensHead(config)
+    head.build(None)
+    # Glorot and Bengio 2010: uniform within these.
+    for layer, rows in (
+        (encoder.embeddings.project_to_hidden, 60),
+        (head.score, 80),
+    ):
+        bound = math.sqrt(6 / (rows + layer.kernel.shape[1]))
+        kernel = np.abs(layer.kernel)
+        assert 0.9 * bound < kernel.max() <= bound
+        np.testing.assert_allclose(kernel.mean(), bound / 2, rtol=0.2)
+    # All else within two standard deviations of 0.02.
+    arrays = encoder.to_arrays()
+    del arrays["bert/embeddings_project/kernel"]
+    kernels = [a for a in arrays.values() if a.ndim == 2]
+    for kernel in (*kernels, np.asarray(head.transform.kernel)):
+        assert 0.03 < np.abs(kernel).max() <= 0.04
+
+
+@pytest.mark.parametrize(
+    ("pooled_only", "unpadded"), [(False, False), (True, True)]
+)
+def test_the_pooled_token_is_dropped_before_its_dense_layer(
+    pooled_only, unpadded
+):
+    rates = {"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.0}
+    encoder = fill(ElectraEncoder(electra(**rates)))
+    encoder.embeddings.dropout.rate = 0.0
+    for block in encoder.blocks:
+        block.attention_dropout.rate = block.output_dropout.rate = 0.0
+    kernel, bias = encoder.pooler.weights
+    kernel.assign(np.eye(8))
+    bias.assign(np.zeros(8))
+
+    def pooled(training):
+        outputs = encoder(
+            batch(),
+            training=training,
+            pooled_only=pooled_only,
+            unpadded=unpadded,
+        )
+        return np.asarray(outputs["pooled_output"])
+
+    outputs = encoder(batch(), unpadded=unpadded)
+    first = np.asarray(outputs["sequence_output"])[:, 0]
+
+    def gelu(values):
+        return np.asarray(keras.ops.gelu(values, approximate=False))
+
+    np.testing.assert_allclose(pooled(False), gelu(first), **CLOSE)
+    trained = pooled(True)
+    kept = trained != 0
+    assert 0 < kept.sum() < kept.size
+    np.testing.assert_allclose(trained[kept], gelu(2 * first)[kept], **CLOSE)
+
+
+def test_files_of_other_runtimes_compute_the_same(tmp_path):
+    """The export compares them with the Keras model itself."""
+    config = electra()
+    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
+    folder = tmp_path / "model"
+    arrays = fill(ElectraEncoder(config)).to_arrays()
+    save_checkpoint(
+        folder, bert_tf.Checkpoint(config, arrays, vocabulary, True)
+    )
+    for kind in ("onnx", "litert"):
+        export_file(folder, tmp_path / kind, kind)
+
+
+def test_a_task_begins_with_a_discriminator(capsys):
+    """Its own head stays behind, and what is drawn is told in one line."""
+    folder = GOLDEN.saved / DISCRIMINATOR
+    model = bert_tf.bert_classifier(ElectraEncoder(electra()), 2)
+    drawn = bert_tf.restore(model, folder)
+    assert drawn == ("pooler", CLASSIFIER)
+    assert "has no classifier; initialized randomly" in capsys.readouterr().err
+    ours, theirs = model_arrays(model), load_checkpoint(folder).arrays
+    for name in theirs:
+        if name in ours:
+            np.testing.assert_array_equal(ours[name], theirs[name])
