@@ -95,7 +95,6 @@ def tokenizers_by_name(vocab_file: str) -> dict[str, tuple[str, Callable]]:
     import tensorflow_text as tf_text
     import tokenizers
 
-    from bert_tf.text.corpus_tokenizer import CorpusTokenizer
     from bert_tf.text.tokenizer import BertTokenizer
 
     lower_case = _LOWER_CASE.value
@@ -130,7 +129,7 @@ def tokenizers_by_name(vocab_file: str) -> dict[str, tuple[str, Callable]]:
         encoded = other.encode_batch(texts, add_special_tokens=False)
         return [row.ids for row in encoded]
 
-    by_words = CorpusTokenizer(ours.vocabulary, ours.config)
+    by_words = ours.data.worker()
 
     def tokenize_corpus(texts):
         sizes = np.fromiter(map(len, texts), np.int64, len(texts))

@@ -30,11 +30,10 @@ from bert_tf.text.tokenizer_files import (
     added_entries,
     read_tokenizer_files,
 )
+from bert_tf.text.tokenizer_protocol import Tokenizer, graph_tokenizer
 
 if TYPE_CHECKING:
     import tokenizers
-
-    from bert_tf.text.byte_bpe_graph import ByteBpeTokenizer
 
 _VOCABULARY, _MERGES = "vocab.json", "merges.txt"
 _SPACE = "\u0120"
@@ -70,6 +69,7 @@ class ByteLevelBpe(TokenTable):
     """
 
     FILES: ClassVar[tuple[str, ...]] = (TOKENIZER_FILE,)
+    GRAPH: ClassVar[str] = "bert_tf.text.byte_bpe_graph.ByteBpeTokenizer"
     other_rules = ""
 
     def __init__(
@@ -332,13 +332,9 @@ class ByteLevelBpe(TokenTable):
             **rules,
         )
 
-    def tokenizer(
-        self, split_special_tokens: bool = True
-    ) -> "ByteBpeTokenizer":
+    def tokenizer(self, split_special_tokens: bool = True) -> Tokenizer:
         """See `TokenizerData`."""
-        from bert_tf.text.byte_bpe_graph import ByteBpeTokenizer
-
-        return ByteBpeTokenizer(self, split_special_tokens)
+        return graph_tokenizer(self, split_special_tokens)
 
     def worker(self) -> "ByteBpeWorker":
         """See `TokenizerData`."""

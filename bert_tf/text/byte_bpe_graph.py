@@ -203,6 +203,13 @@ class ByteBpeTokenizer(tf.Module):
             )
             self._check()
 
+    @classmethod
+    def from_data(
+        cls, data: ByteLevelBpe, split_special_tokens: bool = True
+    ) -> "ByteBpeTokenizer":
+        """Builds the tokenizer; see the constructor."""
+        return cls(data, split_special_tokens)
+
     def _check(self) -> None:
         """Refuses merges of which results and pairs do not agree."""
         data = self.data

@@ -1,17 +1,17 @@
-"""`BertTokenizer` for much text: the pieces of each word are looked up.
+"""The ids of `BertTokenizer` for large texts, by a table of known words.
 
-A corpus repeats its words. Text is split where BERT's rules split it anyway, at
+A corpus repeats its words. Text is split where BERT's rules always split it, at
 white space, punctuation and ideographs; the pieces of a word come from a table
-that `PlainTokenizer` fills, by the same rules in plain Python. Everything else
-is array operations over bytes, or, where much is not ASCII, over UTF-16.
-TensorFlow, which takes half a gigabyte and seconds to start, is imported for
-vocabularies with added tokens alone.
+that `PlainTokenizer` fills, by the same rules in Python. Everything else is
+array operations over bytes or, if much of the text is not ASCII, over UTF-16.
+TensorFlow, which takes half a gigabyte and seconds to start, is imported only
+for vocabularies with added tokens.
 """
 
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -22,21 +22,18 @@ from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.word_table import Lists, WordTable
 
-if TYPE_CHECKING:
-    from bert_tf.text.tokenizer import BertTokenizer
-
-# Classes of bytes and of code units. What is of another class may depend on
-# all that stands between two blanks.
+# Classes of bytes and of code units. The pieces around `_OTHER` may depend on
+# everything between two blanks.
 _SPACE, _APART, _WORD, _OTHER = range(4)
-# Words of more bytes are looked up one by one.
+# Longer words are looked up one by one.
 _KEY_BYTES = 32
 _SLOT_BITS = 20
-# Above these everything is forgotten, which costs little, since frequent words
-# come back at once; text that never repeats itself would fill the memory.
+# Limits above which the tables are cleared, to bound memory for texts without
+# repetition. This costs little, because frequent words return at once.
 _MAX_WORDS = 1 << 19
 _MAX_IDS = 1 << 21
 _MAX_LONG_WORDS = 1 << 15
-# Text with a larger share of bytes that are not ASCII is read as UTF-16.
+# Texts with a larger share of non-ASCII bytes are read as UTF-16.
 _MAX_OTHER_SHARE = 0.06
 # MASKS[n] keeps the first n bytes of a little-endian word.
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
@@ -64,17 +61,17 @@ def _unit_classes(normalizer: PlainNormalizer, lower_case: bool) -> np.ndarray:
     classes[normalizer.parts] = _APART
     classes[normalizer.blank] = _SPACE
     if lower_case:
-        # Its lower case depends on what stands around it, punctuation included.
+        # Its lower case depends on its context, punctuation included.
         classes[unicode_tables.CAPITAL_SIGMA] = _OTHER
     return classes
 
 
 class _Words:
-    """Numbers of the words of texts in one encoding."""
+    """Maps words in one encoding to numbers."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
-        # Of short words, which nearly all are, and of longer ones.
+        # For short words, which nearly all are, and longer ones.
         self._tables = (
             WordTable(2, _SLOT_BITS),
             WordTable(_KEY_BYTES // 8, _SLOT_BITS - 2),
@@ -82,7 +79,7 @@ class _Words:
         self._long: dict[bytes, int] = {}
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Removes all words."""
         for table in self._tables:
             table.clear()
         self._long.clear()
@@ -94,14 +91,14 @@ class _Words:
         ends: np.ndarray,
         learn: Callable[[str], np.ndarray],
     ) -> np.ndarray:
-        """The number of each word, int64 [n].
+        """Looks up the number of each word, int64 [n], and adds new words.
 
         Args:
-          text: the words, and `_KEY_BYTES` behind them, so that a key may be
-            read at every place.
-          starts: of the words, in bytes, int64 [n].
-          ends: of the words.
-          learn: gives new words, each with a line feed, their numbers.
+          text: the words, followed by `_KEY_BYTES` bytes, so that a key can be
+            read at every position.
+          starts: byte offsets of the words, int64 [n].
+          ends: their exclusive ends.
+          learn: returns the numbers of new words, one per line.
         """
         if len(self._long) >= _MAX_LONG_WORDS:
             self._long.clear()
@@ -111,81 +108,85 @@ class _Words:
             keys = _keys(text, starts[of_size], lengths[of_size], table.parts)
             known, found = table.find(keys)
             numbers[of_size[known]] = found
-        for place in np.flatnonzero(lengths > _KEY_BYTES).tolist():
-            word = text[starts[place] : ends[place]]
-            numbers[place] = self._long.get(word, -1)
+        for index in np.flatnonzero(lengths > _KEY_BYTES).tolist():
+            word = text[starts[index] : ends[index]]
+            numbers[index] = self._long.get(word, -1)
         new = np.flatnonzero(numbers < 0)
         if len(new):
             words = _slices(text, starts[new], ends[new])
-            places = dict(zip(words, new.tolist(), strict=True))
+            indices = dict(zip(words, new.tolist(), strict=True))
             line_feed = "\n".encode(self._encoding)
-            lines = line_feed.join([*places, b""])
-            learnt = learn(lines.decode(self._encoding, errors="replace"))
-            of_word = dict(zip(places, learnt.tolist(), strict=True))
-            numbers[new] = [of_word[word] for word in words]
-            once = np.array(list(places.values()))
-            self._keep(text, starts[once], lengths[once], numbers[once])
+            lines = line_feed.join([*indices, b""])
+            learned = learn(lines.decode(self._encoding, errors="replace"))
+            number_of = dict(zip(indices, learned.tolist(), strict=True))
+            numbers[new] = [number_of[word] for word in words]
+            unique = np.array(list(indices.values()))
+            self._add(text, starts[unique], lengths[unique], numbers[unique])
         return numbers
 
     def _by_size(
         self, lengths: np.ndarray
     ) -> Iterator[tuple[WordTable, np.ndarray]]:
-        """Each table, and which words belong into it."""
+        """Yields each table and the indices of the words that fit it."""
         shorter = 0
         for table in self._tables:
-            most = 8 * table.parts
-            yield (
-                table,
-                np.flatnonzero((lengths > shorter) & (lengths <= most)),
-            )
-            shorter = most
+            longest = 8 * table.parts
+            fits = (lengths > shorter) & (lengths <= longest)
+            yield table, np.flatnonzero(fits)
+            shorter = longest
 
-    def _keep(
+    def _add(
         self,
         text: bytes,
         starts: np.ndarray,
         lengths: np.ndarray,
         numbers: np.ndarray,
     ) -> None:
-        """Adds different words that are not there."""
+        """Adds distinct new words."""
         for table, of_size in self._by_size(lengths):
             keys = _keys(text, starts[of_size], lengths[of_size], table.parts)
             table.add(keys, numbers[of_size])
-        for place in np.flatnonzero(lengths > _KEY_BYTES).tolist():
-            start = starts[place]
-            word = text[start : start + lengths[place]]
-            self._long[word] = int(numbers[place])
-
-
-@functools.lru_cache(maxsize=2)
-def _exact_tokenizer(
-    vocabulary: Vocabulary, config: TokenizerConfig
-) -> "BertTokenizer":
-    if "tensorflow" not in sys.modules:
-        import_tensorflow()
-    from bert_tf.text.tokenizer import BertTokenizer
-
-    return BertTokenizer.from_config(vocabulary, config)
+        for index in np.flatnonzero(lengths > _KEY_BYTES).tolist():
+            start = starts[index]
+            word = text[start : start + lengths[index]]
+            self._long[word] = int(numbers[index])
 
 
 class CorpusTokenizer:
-    """Ids of many sentences, those of a `BertTokenizer`.
+    """Tokenizes many sentences, with the ids of a `BertTokenizer`.
 
-    Not for several threads at once: each has its own.
+    Not thread-safe: use one per thread.
+
+    Args:
+      vocabulary: the tokens.
+      config: the rules.
+      make_exact: makes the `BertTokenizer`, for vocabularies with added tokens.
 
     Attributes:
-      dtype: of the ids: uint16 where the vocabulary allows, else int32.
+      dtype: of the ids: uint16 if the vocabulary is small enough, else int32.
     """
 
-    def __init__(self, vocabulary: Vocabulary, config: TokenizerConfig) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        config: TokenizerConfig,
+        make_exact: Callable[[], Any],
+    ) -> None:
+        self._make_exact = make_exact
         self.dtype: type[np.integer] = (
             np.uint16 if len(vocabulary) <= 1 << 16 else np.int32
         )
         self._settings = vocabulary, config
         self._case = _LOWER if config.lower_case else _SAME
         self._pieces = Lists(self.dtype, _MAX_WORDS, _MAX_IDS)
-        # By encoding.
+        # For each encoding.
         self._words: dict[str, _Words] = {}
+
+    @functools.cached_property
+    def _exact(self) -> Any:
+        if "tensorflow" not in sys.modules:
+            import_tensorflow()
+        return self._make_exact()
 
     @functools.cached_property
     def _plain(self) -> PlainTokenizer:
@@ -205,14 +206,14 @@ class CorpusTokenizer:
             for words in self._words.values():
                 words.clear()
         sentence_ends = np.cumsum(sentence_bytes + 1)
-        # An added token may hold what separates words.
+        # An added token may contain characters that separate words.
         if self._settings[1].added_tokens:
             starts = sentence_ends - sentence_bytes - 1
             sentences = _slices(text, starts, sentence_ends - 1)
-            ids = _exact_tokenizer(*self._settings).tokenize(sentences)
+            ids = self._exact.tokenize(sentences)
             flat = ids.flat_values.numpy().astype(self.dtype)
             return flat, ids.row_lengths().numpy()
-        # The rules drop both, and zeros stand behind what is looked up.
+        # The rules drop both characters, and keys are padded with zeros.
         text = text.replace(b"\0", b"\1")
         others = len(text) - len(text.translate(None, _NOT_ASCII))
         if others > _MAX_OTHER_SHARE * len(text):
@@ -221,7 +222,7 @@ class CorpusTokenizer:
         else:
             encoding, ends = "utf-8", sentence_ends
             classes = np.frombuffer(text.translate(_CLASSES), np.uint8)
-            # Letters of ASCII change nothing in the case of those beside them.
+            # The case of ASCII letters does not affect their neighbours.
             text = text.translate(self._case)
         starts, stops = _chunks(classes)
         chunk_ends = np.searchsorted(starts, ends)
@@ -240,7 +241,7 @@ class CorpusTokenizer:
     def _as_utf16(
         self, text: bytes, sentence_ends: np.ndarray
     ) -> tuple[bytes, np.ndarray, np.ndarray]:
-        """A text, its classes and its ends of sentences in code units."""
+        """The text in UTF-16, its classes and sentence ends in code units."""
         line_feeds = np.frombuffer(text, np.uint8) == ord("\n")
         lines = np.searchsorted(np.flatnonzero(line_feeds), sentence_ends - 1)
         text = text.decode(errors="replace").encode(UTF16)
@@ -249,7 +250,7 @@ class CorpusTokenizer:
         return text, self._unit_classes[units], ends
 
     def _learn(self, lines: str) -> np.ndarray:
-        """The numbers of lists of pieces, which lines now get."""
+        """Stores the pieces of lines and returns the numbers of their lists."""
         return self._pieces.add(*self._plain.tokenize(lines))
 
 
@@ -259,10 +260,10 @@ def _slices(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
 
 
 def _chunks(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Splits a text at what is `_SPACE` or `_APART`.
+    """Splits a text at `_SPACE` and `_APART`.
 
     Args:
-      classes: of each byte or code unit, uint8.
+      classes: the class of each byte or code unit, uint8.
 
     Returns:
       Starts and ends of the chunks, int64.
@@ -280,7 +281,7 @@ def _chunks(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _whole_words(classes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Makes whole words of `_OTHER` where one byte is."""
+    """Marks each blank-separated word that holds `_OTHER` as `_OTHER`."""
     spaces = np.flatnonzero(classes == _SPACE)
     word = np.unique(np.searchsorted(spaces, others))
     bounds = np.concatenate([[-1], spaces, [len(classes)]])
@@ -294,8 +295,8 @@ def _whole_words(classes: np.ndarray, others: np.ndarray) -> np.ndarray:
 def _keys(
     text: bytes, starts: np.ndarray, lengths: np.ndarray, parts: int
 ) -> list[np.ndarray]:
-    """Eight bytes of chunks in each part, zeros behind their ends: uint64."""
-    # Every eight bytes of the text as a number, wherever they begin.
+    """Chunks as keys: arrays of eight bytes each, zero-padded, uint64."""
+    # The eight bytes from each position as a number.
     windows = np.ndarray((len(text) - 7,), np.dtype("<u8"), text, strides=(1,))
     keys = [windows[starts] & _MASKS[np.minimum(lengths, 8)]]
     for before in range(8, 8 * parts, 8):

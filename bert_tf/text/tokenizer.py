@@ -219,15 +219,13 @@ class BertTokenizer(tf.Module):
         return self.config.lower_case
 
     @classmethod
-    def from_config(
-        cls,
-        vocabulary: Vocabulary,
-        config: TokenizerConfig,
-        split_special_tokens: bool = True,
+    def from_data(
+        cls, data: WordPiece, split_special_tokens: bool = True
     ) -> "BertTokenizer":
-        """Builds the tokenizer of a vocabulary and a configuration."""
+        """Builds the tokenizer of a vocabulary and its rules."""
+        config = data.rules
         return cls(
-            vocabulary,
+            data.vocabulary,
             config.lower_case,
             config.strip_accents,
             config.tokenize_chinese_chars,
@@ -260,7 +258,7 @@ class BertTokenizer(tf.Module):
         data = WordPiece.read(folder, lower_case)
         if data is None:
             raise no_vocabulary(folder, WordPiece)
-        return data.tokenizer(split_special_tokens)
+        return cls.from_data(data, split_special_tokens)
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes vocab.txt and tokenizer_config.json into a folder."""

@@ -1,11 +1,12 @@
-"""What the rest of the project knows of a tokenizer, without TensorFlow.
+"""The interface of tokenizers, without TensorFlow.
 
-An architecture names a class of `TokenizerData`. It reads and writes the files
-of model folders and is small, equal to others of the same rules, and can be
-sent to a worker process. `tokenizer()` makes TensorFlow operations of it, and
-`worker()` what tokenizes much text without TensorFlow.
+An architecture names a class of `TokenizerData`: the tokens and rules as data,
+which reads and writes the files of model folders, is small, comparable, and can
+be sent to worker processes. `tokenizer()` makes TensorFlow operations of it,
+`worker()` a tokenizer for large texts that does not need TensorFlow.
 """
 
+import importlib
 import os
 import pathlib
 from collections.abc import Sequence
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """What a model needs of a tokenizer; `BertTokenizer` is one.
+    """A tokenizer of TensorFlow operations, such as `BertTokenizer`.
 
     Attributes:
-      split_special_tokens: whether special tokens in text are split as other
-        text is.
+      split_special_tokens: whether special tokens in text are split like other
+        text.
     """
 
     split_special_tokens: bool
 
     @property
     def vocabulary(self) -> TokenTable:
-        """The tokens, with the ids of the special ones."""
+        """The tokens and the ids of the special tokens."""
 
     @property
     def packing(self) -> Packing:
@@ -48,7 +49,7 @@ class Tokenizer(Protocol):
 
     @property
     def data(self) -> "TokenizerData":
-        """What it was made of."""
+        """The tokens and rules it was made of."""
 
     @property
     def lower_case(self) -> bool:
@@ -56,7 +57,7 @@ class Tokenizer(Protocol):
 
     @property
     def stand_alone(self) -> frozenset[int]:
-        """The code points that are words of their own."""
+        """The code points that always are separate words."""
 
     def tokenize(self, texts: Any) -> "tf.RaggedTensor":
         """Splits string [B] into ids, int32, ragged [B, tokens]."""
@@ -64,23 +65,23 @@ class Tokenizer(Protocol):
     def tokenize_with_offsets(
         self, texts: Any
     ) -> "tuple[tf.RaggedTensor, ...]":
-        """The same, with starts and exclusive ends in characters of a text."""
+        """Also returns starts and exclusive ends in characters of the text."""
 
     def normalize(self, texts: "tf.Tensor") -> "tf.Tensor":
-        """The letters that texts, string [B], have before they are split."""
+        """Normalizes texts, string [B], as before splitting."""
 
     def id_to_token(self, ids: Any) -> Any:
-        """The tokens of int32 ids of any shape, string of that shape."""
+        """Maps int32 ids of any shape to tokens, string of that shape."""
 
     def detokenize(self, ids: Any) -> "tf.Tensor":
         """Joins int32 ids [B, tokens] to texts, string [B]."""
 
     def save(self, folder: str | pathlib.Path) -> None:
-        """Writes its files into a model folder."""
+        """Writes the tokenizer's files into a model folder."""
 
 
 class WorkerTokenizer(Protocol):
-    """The same ids without TensorFlow, in one thread.
+    """A tokenizer with the same ids that uses one thread and no TensorFlow.
 
     Attributes:
       dtype: of the ids.
@@ -94,30 +95,33 @@ class WorkerTokenizer(Protocol):
         """Splits sentences into ids.
 
         Args:
-          text: the sentences, UTF-8, with a line end behind each.
-          sentence_bytes: bytes of each sentence without its line end, int64
+          text: the sentences, UTF-8, each followed by a line feed.
+          sentence_bytes: bytes of each sentence without its line feed, int64
             [s].
 
         Returns:
-          The ids concatenated, `dtype` [t], and how many each sentence has,
-          int64 [s].
+          The ids concatenated, `dtype` [t], and the number of ids of each
+          sentence, int64 [s].
         """
 
 
 class TokenizerData(Protocol):
-    """A tokenizer as data: its tokens, its rules, and its files.
+    """The tokens, rules and files of a tokenizer.
 
-    Where `lower_case` is an argument, None takes what the files say; `of_file`
-    refuses another answer than theirs, the others follow it.
+    If an argument `lower_case` is None, the files decide. `of_file` refuses a
+    value that contradicts the files; the other methods follow it.
 
     Attributes:
-      FILES: what holds its tokens in our own folders; the rules stand in
+      FILES: the files of the tokens in bert_tf's folders; the rules are in
         tokenizer_config.json.
-      other_rules: why the rules of a folder cannot be followed; empty where
-        they can.
+      GRAPH: the class that makes TensorFlow operations, as `module.Class`, with
+        a constructor `from_data(data, split_special_tokens)`.
+      other_rules: why the rules of a folder are not supported; empty if they
+        are.
     """
 
     FILES: ClassVar[tuple[str, ...]]
+    GRAPH: ClassVar[str]
 
     @property
     def other_rules(self) -> str:
@@ -125,7 +129,7 @@ class TokenizerData(Protocol):
 
     @property
     def vocabulary(self) -> TokenTable:
-        """The tokens, with the ids of the special ones."""
+        """The tokens and the ids of the special tokens."""
 
     @classmethod
     def read(
@@ -135,49 +139,49 @@ class TokenizerData(Protocol):
         rows: int | None = None,
         notify: bool = True,
     ) -> Self | None:
-        """Reads a model folder of any layout; None where it has no vocabulary.
+        """Reads a model folder of any layout; None if it has no vocabulary.
 
-        `rows` is how many the model's table has, where that is known; `notify`
-        whether lines say what is odd.
+        `rows` is the number of rows of the model's table, if known; `notify`
+        whether irregularities are logged.
         """
 
     @classmethod
     def of_file(
         cls, path: str | os.PathLike, lower_case: bool | None = None
     ) -> Self:
-        """Reads a vocabulary file, and what lies beside it."""
+        """Reads a vocabulary file and the files next to it."""
 
     @classmethod
     def of_tokens(cls, path: str | os.PathLike, rows: int) -> Self:
-        """Reads the tokens of a file alone, without rules or added ones."""
+        """Reads only the tokens of a file, without rules and added tokens."""
 
     def with_rules_of(
         self, folder: pathlib.Path, lower_case: bool | None = None
     ) -> Self:
-        """The same tokens with the rules of a folder, if they can be kept."""
+        """Combines these tokens with the rules of a folder."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """All data as JSON values."""
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; takes its keys out of `values`."""
+        """The inverse of `to_dict`; removes its keys from `values`."""
 
     def settings(self) -> dict[str, Any]:
-        """Whatever else than the tokens decides the ids, as JSON has it."""
+        """Everything but the tokens that determines the ids, as JSON values."""
 
     def tokenizer(self, split_special_tokens: bool = True) -> Tokenizer:
-        """The tokenizer as TensorFlow operations."""
+        """Makes the tokenizer of TensorFlow operations; see `GRAPH`."""
 
     def worker(self) -> WorkerTokenizer:
-        """What gives the same ids without TensorFlow."""
+        """Makes the tokenizer that does not need TensorFlow."""
 
     def save(
         self, folder: str | pathlib.Path, max_length: int | None = None
     ) -> None:
-        """Writes the files of our own folders.
+        """Writes the files of bert_tf's folders.
 
-        `max_length` is the longest row; None is what the model takes.
+        `max_length` is the longest row; None means all positions.
         """
 
     def save_hugging_face(self, folder: pathlib.Path, max_length: int) -> None:
@@ -192,15 +196,25 @@ class TokenizerData(Protocol):
     ) -> None:
         """Writes tokenizer.json for programs without TensorFlow.
 
-        `padded` tells whether every row is padded to `max_length`, and
-        `finds_special` whether special tokens are looked for in text.
+        `padded` pads every row to `max_length`; `finds_special` recognizes
+        special tokens in text.
         """
 
     def notices(self, to: str) -> list[str]:
-        """What a user should know of it in the layout `to` of model folders."""
+        """What users should know if it is written in the layout `to`."""
 
     def pieces_of(self, tokens: Sequence[str]) -> list[Sequence[int]]:
-        """The ids that spell tokens of another vocabulary; none for some."""
+        """The ids that spell tokens of another vocabulary; may be empty."""
+
+
+def graph_tokenizer(
+    data: TokenizerData, split_special_tokens: bool
+) -> Tokenizer:
+    """Imports the class `GRAPH` of a tokenizer's data and builds it."""
+    module, _, name = data.GRAPH.rpartition(".")
+    kind = getattr(importlib.import_module(module), name)
+    tokenizer: Tokenizer = kind.from_data(data, split_special_tokens)
+    return tokenizer
 
 
 def no_vocabulary(place: object, kind: type[TokenizerData]) -> UserError:

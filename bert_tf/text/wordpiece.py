@@ -1,11 +1,11 @@
-"""BERT's tokenizer as data: a WordPiece vocabulary and how text is split."""
+"""BERT's tokenizer as data: a WordPiece vocabulary and its rules."""
 
 import dataclasses
 import json
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -26,24 +26,23 @@ from bert_tf.text.tokenizer_files import (
     read_special_tokens,
     read_vocabulary,
 )
+from bert_tf.text.tokenizer_protocol import Tokenizer, graph_tokenizer
 from bert_tf.text.vocabulary import CONTINUATION, VOCABULARY_FILE, Vocabulary
-
-if TYPE_CHECKING:
-    from bert_tf.text.tokenizer import BertTokenizer
 
 
 @dataclasses.dataclass(frozen=True)
 class WordPiece:
-    """What a `BertTokenizer` is made of; a `TokenizerData`.
+    """The data of a `BertTokenizer`; a `TokenizerData`.
 
     Attributes:
       vocabulary: the tokens.
-      config: how text is split into words; None where no file says it.
+      config: how text is split into words; None if no file states it.
       other_rules: why `BertTokenizer` cannot split text for this model; empty
-        where it can.
+        if it can.
     """
 
     FILES: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE,)
+    GRAPH: ClassVar[str] = "bert_tf.text.tokenizer.BertTokenizer"
 
     vocabulary: Vocabulary
     config: TokenizerConfig | None = None
@@ -75,9 +74,9 @@ class WordPiece:
     ) -> Self:
         """See `TokenizerData`.
 
-        A tokenizer_config.json beside a vocab.txt decides about accents and
-        ideographs, and must agree on lower-casing. It speaks of vocab.txt
-        alone; a folder may hold other vocabularies.
+        A tokenizer_config.json next to a vocab.txt decides about accents and
+        ideographs, and must agree on lower-casing. It does not apply to
+        vocabularies of other names in the folder.
         """
         path = pathlib.Path(path)
         beside = path.name == VOCABULARY_FILE and path.is_file()
@@ -120,7 +119,7 @@ class WordPiece:
         return cls(
             Vocabulary(
                 values.pop("vocabulary"),
-                # Files of before the key existed have a BERT's.
+                # Files of older versions lack the key.
                 special=SpecialTokens(*values.pop("special_tokens", ())),
                 notify=False,
             ),
@@ -149,10 +148,10 @@ class WordPiece:
 
     @property
     def rules(self) -> TokenizerConfig:
-        """How text is split, by the letters of the tokens if no file says it.
+        """How text is split; if no file states it, from the tokens' case.
 
         Raises:
-          UserError: there are other rules.
+          UserError: the rules are not supported.
         """
         if self.other_rules:
             raise OtherRules(self.other_rules)
@@ -160,25 +159,18 @@ class WordPiece:
             not self.vocabulary.looks_cased()
         )
 
-    def tokenizer(self, split_special_tokens: bool = True) -> "BertTokenizer":
+    def tokenizer(self, split_special_tokens: bool = True) -> Tokenizer:
         """See `TokenizerData`."""
-        from bert_tf.text.tokenizer import BertTokenizer
-
-        return BertTokenizer.from_config(
-            self.vocabulary, self.rules, split_special_tokens
-        )
+        return graph_tokenizer(self, split_special_tokens)
 
     def worker(self) -> CorpusTokenizer:
         """See `TokenizerData`."""
-        return CorpusTokenizer(self.vocabulary, self.rules)
+        return CorpusTokenizer(self.vocabulary, self.rules, self.tokenizer)
 
     def save(
         self, folder: str | pathlib.Path, max_length: int | None = None
     ) -> None:
-        """See `TokenizerData`.
-
-        tokenizer_config.json is not written where it has nothing to say.
-        """
+        """See `TokenizerData`; tokenizer_config.json only if it has values."""
         self.vocabulary.save(pathlib.Path(folder) / VOCABULARY_FILE)
         write_tokenizer_config(folder, self.config, self.vocabulary, max_length)
 
@@ -188,13 +180,12 @@ class WordPiece:
         values = {
             "tokenizer_class": "BertTokenizer",
             **rules.to_dict(vocabulary),
-            # What transformers truncates to.
             "model_max_length": max_length,
             **vocabulary.special.to_dict(),
         }
         text = json.dumps(values, ensure_ascii=False, indent=2)
         write_text(folder / TOKENIZER_CONFIG_FILE, text + "\n")
-        # transformers adds the tokens of tokenizer_config.json behind.
+        # transformers appends the added tokens of tokenizer_config.json.
         added = {token.content for token in rules.added_tokens}
         end = len(vocabulary)
         while vocabulary.tokens[end - 1] in added:
@@ -236,32 +227,32 @@ class WordPiece:
         if special != SPECIAL_TOKENS:
             lines.append(
                 f"special tokens: {' '.join(special.present)}; Google's code "
-                f"looks for {' '.join(SPECIAL_TOKENS.present)}"
+                f"expects {' '.join(SPECIAL_TOKENS.present)}"
             )
         if added := rules.added_tokens:
             lines.append(
                 f"added tokens: {len(added)} ({added[0].content!r} first) keep "
-                "their rows; Google's code does not look for them in text"
+                "their rows; Google's code does not recognize them in text"
             )
         if rules != TokenizerConfig.of(rules.lower_case, added_tokens=added):
             lines.append(
                 f"strip_accents is {rules.strip_accents} and "
                 f"tokenize_chinese_chars {rules.tokenize_chinese_chars}; "
-                "Google's code does not read tokenizer_config.json, which says "
-                "so"
+                "Google's code does not read tokenizer_config.json, which "
+                "states this"
             )
         return lines
 
     def pieces_of(self, tokens: Sequence[str]) -> list[Sequence[int]]:
-        """See `TokenizerData`; a name in brackets is spelled by no pieces."""
+        """See `TokenizerData`; a name in brackets has no pieces."""
         old = self.vocabulary
-        found: dict[str, Sequence[int]] = {
+        pieces: dict[str, Sequence[int]] = {
             token: [old.ids[token]] for token in tokens if token in old.ids
         }
         new = {
             token: word
             for token in tokens
-            if token not in found
+            if token not in pieces
             and (word := token.removeprefix(CONTINUATION)).split() == [word]
             and not (word[0] == "[" and word[-1] == "]")
         }
@@ -272,8 +263,8 @@ class WordPiece:
             if first == old.unk_id:
                 continue
             if token.startswith(CONTINUATION):
-                # The piece that goes on within a word, where there is one.
+                # Prefer the continuation of the first piece, if it exists.
                 within = CONTINUATION + old.tokens[first]
                 first = old.ids.get(within, first)
-            found[token] = [first, *rest]
-        return [found.get(token, []) for token in tokens]
+            pieces[token] = [first, *rest]
+        return [pieces.get(token, []) for token in tokens]

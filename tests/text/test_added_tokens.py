@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_files import AddedToken
@@ -59,7 +58,7 @@ def test_ids_and_offsets_of_transformers(folder, subject) -> None:
         values.to_list() for values in finder.tokenize_with_offsets(texts)
     )
     assert finder.tokenize(texts).to_list() == ids
-    by_words = CorpusTokenizer(subject.vocabulary, subject.config)
+    by_words = subject.data.worker()
     lines = [text.encode() for text in [*texts, "some ascii " * 999]]
     sizes = np.array([len(line) for line in lines], np.int64)
     looked_up, lengths = by_words.tokenize(b"\n".join([*lines, b""]), sizes)

@@ -11,7 +11,6 @@ import pytest
 from bert_tf.text import corpus_tokenizer
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.word_table import WordTable
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tokenizer"
@@ -54,7 +53,7 @@ EDGES = [
 def test_edges(tokenizers, lower_case) -> None:
     exact = tokenizers[lower_case]
     for texts in EDGES:
-        subject = CorpusTokenizer(exact.vocabulary, exact.config)
+        subject = exact.data.worker()
         check(subject, exact, texts)
         # Among so much ASCII that it is read byte by byte.
         for _ in range(2):
@@ -62,9 +61,8 @@ def test_edges(tokenizers, lower_case) -> None:
 
 
 def test_no_sentence(tokenizers) -> None:
-    ids, lengths = CorpusTokenizer(
-        tokenizers[True].vocabulary, TokenizerConfig.of()
-    ).tokenize(b"", np.zeros(0, np.int64))
+    worker = tokenizers[True].data.worker()
+    ids, lengths = worker.tokenize(b"", np.zeros(0, np.int64))
     assert (ids.tolist(), lengths.tolist()) == ([], [])
 
 
@@ -84,7 +82,7 @@ def test_what_is_forgotten_is_learnt_again(
     tokenizers, monkeypatch, name, value
 ) -> None:
     monkeypatch.setattr(corpus_tokenizer, name, value)
-    subject = CorpusTokenizer(tokenizers[True].vocabulary, TokenizerConfig.of())
+    subject = tokenizers[True].data.worker()
     for seed in (1, 2, 1):
         texts = [f"{text} é{seed} {'z' * 40}{text[:9]}" for text in words(seed)]
         check(subject, tokenizers[True], texts)
@@ -93,7 +91,7 @@ def test_what_is_forgotten_is_learnt_again(
 
 def test_a_full_table_still_gives_ids(tokenizers, monkeypatch) -> None:
     monkeypatch.setattr(corpus_tokenizer, "_SLOT_BITS", 6)
-    subject = CorpusTokenizer(tokenizers[True].vocabulary, TokenizerConfig.of())
+    subject = tokenizers[True].data.worker()
     for seed in (1, 2, 1):
         check(subject, tokenizers[True], words(seed))
 
@@ -111,7 +109,7 @@ def test_other_scripts_need_no_tensorflow(tokenizers, lower_case) -> None:
         "я" * 16 + " " + "я" * 17 + " " + "я" * 200 + " " + "я" * 201,
         "ж" * 199 + "😀 " + "ж" * 200 + "😀" + " 中" * 9,
     ]
-    subject = CorpusTokenizer(exact.vocabulary, exact.config)
+    subject = exact.data.worker()
     for _ in range(2):
         check(subject, exact, texts)
         check(subject, exact, ["".join(texts), "", texts[0][::-1], *texts])
@@ -125,7 +123,7 @@ def test_every_character_between_letters(tokenizers) -> None:
         if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")
     ]
     for exact in tokenizers.values():
-        subject = CorpusTokenizer(exact.vocabulary, exact.config)
+        subject = exact.data.worker()
         for pattern in ("жa{}ж", "Σ{}\u302eж {}"):
             texts = [pattern.replace("{}", char) for char in characters]
             for first in range(0, len(texts), 20_000):
@@ -173,11 +171,8 @@ def test_word_table(monkeypatch, parts, collide) -> None:
 def test_no_tensorflow_is_imported() -> None:
     code = (
         "import sys, numpy as np\n"
-        "from bert_tf.text.corpus_tokenizer import CorpusTokenizer\n"
-        "from bert_tf.text.tokenizer_config import TokenizerConfig\n"
-        "from bert_tf.text.vocabulary import Vocabulary\n"
-        f"vocabulary = Vocabulary.from_file({str(VOCABULARY)!r})\n"
-        "subject = CorpusTokenizer(vocabulary, TokenizerConfig.of())\n"
+        "from bert_tf.text.wordpiece import WordPiece\n"
+        f"subject = WordPiece.of_file({str(VOCABULARY)!r}).worker()\n"
         "text = 'Это 中文 ΑΣ हिन्दी \U00016ff0'.encode()\n"
         "ids, _ = subject.tokenize(text + b'\\n', np.array([len(text)]))\n"
         "assert len(ids) > 5\n"

@@ -22,12 +22,12 @@ from bert_tf.records.build import create_records
 from bert_tf.records.dataset import RecordFolder, held_out_batches
 from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPiece
 
 PIECES = "the cell ##s divide ##d protein of a in membrane , .".split()
 PLAIN = Vocabulary([*SPECIAL_TOKENS, *PIECES])
@@ -96,7 +96,7 @@ def test_a_corpus(other, moved_ids):
     sizes = np.array([len(text.encode()) for text in TEXTS])
     config = TokenizerConfig.of(True)
     (first, counts), (second, moved_counts) = (
-        CorpusTokenizer(each, config).tokenize(text, sizes)
+        WordPiece(each, config).worker().tokenize(text, sizes)
         for each in (PLAIN, other)
     )
     np.testing.assert_array_equal(moved_ids[first], second)
@@ -111,7 +111,7 @@ def test_blank_entries_and_repeated_tokens():
     assert ids[1].to_list() == (ids[0] + len(entries)).to_list()
     text = "".join(f"{text}\n" for text in TEXTS).encode()
     sizes = np.array([len(text.encode()) for text in TEXTS])
-    corpus = CorpusTokenizer(other, TokenizerConfig.of(True))
+    corpus = WordPiece(other, TokenizerConfig.of(True)).worker()
     found, counts = corpus.tokenize(text, sizes)
     np.testing.assert_array_equal(found, ids[1].flat_values)
     np.testing.assert_array_equal(counts, ids[1].row_lengths())

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
 from bert_tf.text import normalizer, tokenizer
-from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
@@ -94,7 +93,7 @@ def check(subject: BertTokenizer, texts: list[str], every: int = 1) -> None:
         else:
             spans = [[t.start for t in expected], [t.end for t in expected]]
             assert offsets == spans, text
-    by_words = CorpusTokenizer(vocabulary, config)
+    by_words = subject.data.worker()
     data = [text.encode() for text in texts]
     among_ascii = [*data[::-1], b"some ascii " * (sum(map(len, data)) + 9)]
     for lines in (data, among_ascii):
