@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from bert_tf.checkpoints.hugging_face import stored_as_theirs
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import encoder_class
 from bert_tf.named_weights import NamedWeights
-from bert_tf.text.byte_bpe import ByteLevelBpe
+from bert_tf.text.byte_bpe import ByteLevelBpe, byte_letters
 from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_protocol import TokenizerData
@@ -207,20 +206,19 @@ def weights_of(model) -> NamedWeights:
     return models._parts(model)[1]
 
 
-# Tokenizers of 24 tokens.
+# A tokenizer of 24 tokens.
 LETTERS = WordPiece(
     Vocabulary([*SPECIAL_TOKENS, *"abcdefghijklmnopqrs"]),
     TokenizerConfig.of(True),
 )
 
 
-def bytes_of_roberta(letters: Iterable[str]) -> ByteLevelBpe:
-    """A tokenizer without merges, its special tokens where RoBERTa's are."""
-    return ByteLevelBpe(
-        ["<s>", "<pad>", "</s>", "<unk>", *letters, "<mask>"],
-        [],
-        SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
-    )
+# A tokenizer without merges, its special tokens where RoBERTa's are.
+BYTES = ByteLevelBpe(
+    ["<s>", "<pad>", "</s>", "<unk>", *byte_letters(), "<mask>"],
+    [],
+    SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+)
 
 
 def write_vocabulary(folder: pathlib.Path) -> pathlib.Path:

@@ -7,12 +7,11 @@ from typing import Any
 from bert_tf.architecture_list import find_architecture
 from bert_tf.checkpoints import MASKED_LM, REPLACED_TOKENS
 from bert_tf.config import BertConfig
-from bert_tf.text.byte_bpe import byte_letters
 from bert_tf.text.tokenizer_protocol import TokenizerData
 from bert_tf.text.wordpiece import WordPiece
 from tests.contracts import made_up_architecture
 from tests.records_corpus import VOCABULARY
-from tests.relatives import LETTERS, Golden, bytes_of_roberta
+from tests.relatives import BYTES, LETTERS, Golden
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Case:
       targets: what peft calls the kernels that lora_on=all_dense updates.
       whole: what peft calls the modules that are trained whole, for classes
         and for choices.
-      tokenizer: one of 24 tokens.
+      tokenizer: of as many tokens as `config` has.
       records_tokenizer: that of the records that it is pre-trained on.
       objective: what it is pre-trained for.
       head: what a model folder has of that.
@@ -178,9 +177,9 @@ CASES = {
             name="roberta",
             targets=_OF_BERT,
             whole=(("classifier",), ("classifier", "pooler")),
-            # \u0120 stands for a blank.
-            tokenizer=bytes_of_roberta("\u0120abcdefghijklmnopqr"),
-            records_tokenizer=bytes_of_roberta(byte_letters()),
+            tokenizer=BYTES,
+            records_tokenizer=BYTES,
+            changes={"vocab_size": len(BYTES)},
             google_tf1="roberta: google-research/bert has no names",
             # Liu et al. 2019, section 3.1 and appendix A.
             sizes={
