@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bert_tf.optimization import adamw, lamb
     from bert_tf.pretraining.electra import ElectraPretrainer
     from bert_tf.pretraining.pretrainer import BertPretrainer
-    from bert_tf.text.sentence_packer import SentencePacker
+    from bert_tf.text.layout import SentencePacker
     from bert_tf.text.tokenizer import BertTokenizer
     from bert_tf.text.vocabulary import Vocabulary
 
@@ -57,7 +57,7 @@ _HOME = {
     "ElectraPretrainer": "bert_tf.pretraining.electra",
     "FinetuningRun": "bert_tf.finetuned",
     "LoadedModel": "bert_tf.inference.load",
-    "SentencePacker": "bert_tf.text.sentence_packer",
+    "SentencePacker": "bert_tf.text.layout",
     "TextClassifier": "bert_tf.inference.text_classifier",
     "Vocabulary": "bert_tf.text.vocabulary",
     "UserError": "bert_tf.errors",

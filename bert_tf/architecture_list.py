@@ -1,4 +1,4 @@
-"""The one list of architectures."""
+"""The list of architectures."""
 
 import importlib
 from typing import Any, NamedTuple
@@ -7,19 +7,19 @@ from bert_tf.errors import UserError
 
 
 class Listed(NamedTuple):
-    """Where an architecture is.
+    """The modules of an architecture.
 
     Attributes:
       data: its `Architecture`, in `bert_tf.architectures`.
-      keras: the classes of the module of the same name in `bert_tf.encoders`
-        that Keras' files name.
+      keras: the classes in Keras' files, of the module of the same name in
+        `bert_tf.encoders`.
     """
 
     data: str
     keras: tuple[str, ...]
 
 
-# By what files call each (`model_type`).
+# By `model_type`.
 ARCHITECTURES = {
     "bert": Listed("bert.BERT", ("BertEncoder",)),
     "distilbert": Listed(
@@ -33,14 +33,14 @@ ARCHITECTURES = {
 
 
 def find_architecture(model_type: object, source: str) -> Any:
-    """The `Architecture` of a name, whose module alone is imported.
+    """Returns the `Architecture` of a name and imports only its module.
 
     Args:
       model_type: the name.
-      source: what names it, for the error.
+      source: the origin of the name, for the error.
 
     Raises:
-      UserError: it is not known.
+      UserError: the name is unknown.
     """
     if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
         raise UserError(

@@ -1,7 +1,7 @@
-"""What Keras and TensorFlow have no public way for.
+"""Workarounds that use private names of Keras and TensorFlow.
 
-Each use of a private name is here, with the version that it was seen in.
-`tests/test_compat.py` says which one is gone.
+Each states the version it was written for; `tests/test_compat.py` reports names
+that have changed.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from keras import ops
 
 
 def keep_downloads_in(folder: str) -> None:
-    """Sets where `keras.utils.get_file` keeps what a program downloads.
+    """Sets the download folder of `keras.utils.get_file`.
 
     `_KERAS_DIR` of `keras.src.backend.config`, Keras 3.15.1, which is read from
     KERAS_HOME while Keras is imported.
@@ -29,53 +29,53 @@ def symbolic_outputs(layer: keras.layers.Layer) -> list[list]:
     """The outputs of each call of a layer on Keras inputs, as flat lists.
 
     `keras.Operation._inbound_nodes` and their `outputs`, Keras 3.15.1; the
-    public `output` is that of the first call alone.
+    public `output` is only that of the first call.
     """
     return [node.outputs for node in layer._inbound_nodes]
 
 
 class Optimizer(keras.optimizers.Optimizer):
-    """An optimizer that clips what was summed over replicas, and has no decay.
+    """An optimizer that clips after the sum over replicas, without decay.
 
     `_clip_gradients`, `_all_reduce_sum_gradients`, `_apply_weight_decay`,
     `_backend_update_step` and `_get_variable_index` of
-    `keras.optimizers.Optimizer`, Keras 3.15.1. Its own clipping is of each
-    replica's share, before the sum.
+    `keras.optimizers.Optimizer`, Keras 3.15.1, which clips the gradients of
+    each replica before the sum.
     """
 
     def clip(self, grads: Sequence[Any]) -> Sequence[Any]:
-        """What becomes of the gradients, once they are summed."""
+        """Clips the summed gradients; the default returns them unchanged."""
         return grads
 
     def index_of(self, variable: Any) -> int:
-        """The place of a variable among those that are optimized."""
+        """The index of a variable among the optimized ones."""
         return self._get_variable_index(variable)
 
     def _clip_gradients(self, grads: Sequence[Any]) -> Sequence[Any]:
-        # Before the sum on TensorFlow, where clipping waits for the next one;
-        # other backends have no such step, the gradients are whole already.
+        # On TensorFlow this precedes the sum, so clipping waits for it; other
+        # backends have no such step.
         if keras.backend.backend() == "tensorflow":
             return grads
         return self.clip(grads)
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
-        # Called by Keras on the TensorFlow backend only.
+        # Keras calls this only on the TensorFlow backend.
         reduced = super()._all_reduce_sum_gradients(grads_and_vars)
         _leave_gradient_to_graph([grad for grad, _ in reduced])
         variables = [variable for _, variable in reduced]
-        # A reshape adds up the repeated rows of IndexedSlices.
+        # A reshape sums the repeated rows of IndexedSlices.
         grads = self.clip(
             [ops.reshape(g, tuple(variable.shape)) for g, variable in reduced]
         )
         return list(zip(grads, variables, strict=True))
 
     def _apply_weight_decay(self, variables: Any) -> None:
-        # Before the update, of which decay is a part here.
+        # Decay is part of the update.
         del variables
 
     @contextlib.contextmanager
     def sharing(self) -> Iterator[None]:
-        """Computes once what the updates of variables in it have in common."""
+        """A context for values that the updates of all variables share."""
         yield
 
     def _backend_update_step(
@@ -88,7 +88,7 @@ class Optimizer(keras.optimizers.Optimizer):
 
 
 def gpu_memory_limit() -> float:
-    """Bytes that TensorFlow gives out of the first GPU; takes them all.
+    """The memory of the first GPU in bytes; allocates all of it.
 
     `tensorflow.python.client.device_lib`, TensorFlow 2.21.0.
     """
@@ -101,7 +101,7 @@ def gpu_memory_limit() -> float:
 
 
 def has_accelerator() -> bool:
-    """Whether TensorFlow computes on something else than CPUs here."""
+    """Whether TensorFlow has a GPU or TPU."""
     import tensorflow as tf
 
     devices = tf.config.list_logical_devices()
@@ -109,7 +109,7 @@ def has_accelerator() -> bool:
 
 
 def in_cpu_graph() -> bool:
-    """Whether a graph of TensorFlow is traced, and for a CPU."""
+    """Whether a TensorFlow graph is being traced for a CPU."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf
@@ -117,38 +117,38 @@ def in_cpu_graph() -> bool:
     return not tf.executing_eagerly() and not has_accelerator()
 
 
-def take_rows(array: Any, places: Any) -> Any:
-    """`keras.ops.take` of the first axis, of places that are not negative.
+def take_rows(array: Any, indices: Any) -> Any:
+    """`keras.ops.take` along the first axis, for non-negative indices.
 
-    Keras lets others count from the end, 3.15.1: on TensorFlow five operations
-    of a graph each time, and a negative id would be some other token.
+    Keras 3.15.1 supports negative indices with five more operations on
+    TensorFlow, which would also accept invalid ids.
 
     Args:
       array: of any shape [N, ...].
-      places: whole numbers in 0..N-1, of any shape.
+      indices: integers in 0..N-1, of any shape.
     """
     if keras.backend.backend() != "tensorflow":
-        return ops.take(array, places, axis=0)
+        return ops.take(array, indices, axis=0)
     import tensorflow as tf
 
-    return tf.gather(array, places)
+    return tf.gather(array, indices)
 
 
 def map_in_graph(
     function: Callable[[Any], Any], count: Any, results: Any
 ) -> Any:
-    """`keras.ops.map` over 0..count-1, in a graph of TensorFlow.
+    """`keras.ops.map` over 0..count-1, in a TensorFlow graph.
 
-    Keras adds to the graph what the function gives of the first, 3.15.1, to
-    see what it is.
+    Keras 3.15.1 also traces the function on the first element, to find the
+    shapes of the results.
 
     Args:
-      function: takes an int32 and gives a tensor or a tuple of them.
-      count: how often.
-      results: what it gives, as `keras.KerasTensor`.
+      function: maps an int32 to a tensor or a tuple of tensors.
+      count: the number of elements.
+      results: the results of the function, as `keras.KerasTensor`.
 
     Returns:
-      What the function gives, stacked.
+      The stacked results.
     """
     import tensorflow as tf
 
@@ -159,25 +159,23 @@ def map_in_graph(
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`keras.ops.custom_gradient`, alike on all backends, with graphs freed.
+    """`keras.ops.custom_gradient`, the same on all backends, without leaks.
 
-    For each call in a graph TensorFlow registers a gradient that holds the
-    graph, and never forgets it: a process that traces models again and again
-    grows by all of them. Here the graph holds its gradients.
+    For each call in a graph TensorFlow registers a gradient that references the
+    graph, so graphs are never freed. Here the graph owns its gradients.
 
     `tensorflow.python.framework.ops.gradient_registry`, its `_registry` and the
     attribute `_gradient_op_type` of operations, TensorFlow 2.21.0.
 
     Args:
-      function: takes arrays and gives an array or a sequence of them, and a
-        gradient, which takes what arrives for these, an array or a sequence
-        of them, and gives those of the arguments.
+      function: maps arrays to an array or a sequence of arrays, and a function
+        from the upstream gradients of these to the gradients of the arguments.
     """
     on_tensorflow = keras.backend.backend() == "tensorflow"
 
     def with_gradient(*args: Any) -> tuple[Any, Callable[..., Any]]:
         outputs, gradient = function(*args)
-        # As TensorFlow hands those of several outputs over.
+        # TensorFlow passes those of several outputs as separate arguments.
         one_by_one = on_tensorflow and isinstance(outputs, list | tuple)
 
         def from_outputs(*upstream: Any) -> Any:
@@ -198,7 +196,7 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def sum_over_replicas(value: Any) -> Any:
-    """The sum of what each replica gives, where replicas run.
+    """Sums a value over replicas, within a replica context.
 
     `tf.distribute.ReplicaContext.all_reduce`, which has a custom gradient, too.
 
@@ -214,7 +212,7 @@ def sum_over_replicas(value: Any) -> Any:
 
 
 def _leave_gradient_to_graph(outputs: Any) -> None:
-    """Leaves a custom gradient to the graph of what it is the gradient of."""
+    """Moves the ownership of a custom gradient to the graph of its outputs."""
     import tensorflow as tf
     from tensorflow.python.framework import ops as framework
 
@@ -228,7 +226,7 @@ def _leave_gradient_to_graph(outputs: Any) -> None:
     if gradient is None or isinstance(gradient, weakref.CallableProxyType):
         return
     graph = operation.graph
-    # With its graph it is garbage.
+    # Freed together with the graph.
     if not hasattr(graph, "bert_tf_gradients"):
         graph.bert_tf_gradients = []
     graph.bert_tf_gradients.append(gradient)

@@ -39,32 +39,32 @@ QUERY_VALUE, ALL_DENSE = LORA_ON = ("query_value", "all_dense")
 
 _LORA = ("lora_rank", "lora_alpha", "lora_on")
 
-# A damaged file may ask for more than fits into any memory.
+# Protects against damaged files.
 _MAX_LAYERS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig(Settings):
-    """Sizes of a BERT; the fields are the keys of bert_config.json.
+    """Configuration of a BERT; the fields are the keys of bert_config.json.
 
-    Those of other architectures are subclasses; see `bert_tf.architectures`.
+    Other architectures have subclasses; see `bert_tf.architectures`.
     """
 
-    # By which files tell architectures apart; BERT's do not say.
+    # The architecture in files; BERT's files omit it.
     model_type: ClassVar[str] = "bert"
-    # Of the dense layer on the pooled token.
+    # The activation of the dense layer on the pooled token.
     pooler_act: ClassVar[str] = "tanh"
-    # What of google-research/electra's trainings differs from BERT's: how many
-    # steps of the layer-wise decay are between the head and the last block, and
-    # whether the warm-up multiplies the decay.
+    # The training of google-research/electra differs from BERT's in the number
+    # of layer-wise decay steps between head and last block, and in whether the
+    # warm-up multiplies the decay.
     decay_above_blocks: ClassVar[int] = 1
     warmup_times_decay: ClassVar[bool] = False
-    # Whether pre-training trains that layer, for next sentences.
+    # Whether pre-training trains the pooler, by next sentence prediction.
     has_pooler: ClassVar[bool] = True
-    # Whether dense layers have a bias, and layer normalisations a shift.
+    # Whether dense layers have a bias and layer norms a beta.
     has_biases: ClassVar[bool] = True
     has_shifts: ClassVar[bool] = True
-    # The row of the table of positions that the first token of a row takes.
+    # The row of the position table for the first token.
     first_position: ClassVar[int] = 0
     # Layers and hidden size by name.
     sizes: ClassVar[Mapping[str, tuple[int, int]]] = SIZES
@@ -95,7 +95,7 @@ class BertConfig(Settings):
         0.1, "dropout on attention probabilities", at_least=0, below=1
     )
     max_position_embeddings: int = setting(
-        512, "rows of the table of positions", at_least=1
+        512, "rows of the position table", at_least=1
     )
     type_vocab_size: int = setting(2, "number of segments", at_least=1)
     initializer_range: float = setting(
@@ -106,28 +106,28 @@ class BertConfig(Settings):
     )
     masked_lm_act: str = setting(
         "",
-        "activation of the masked LM head; empty takes hidden_act",
+        "activation of the masked LM head; empty means hidden_act",
         choices=("", *ACTIVATIONS),
     )
     masked_lm_layer_norm_eps: float = setting(
         0.0,
-        "epsilon in the masked LM head; 0 takes layer_norm_eps",
+        "epsilon in the masked LM head; 0 means layer_norm_eps",
         at_least=0,
     )
     causal: bool = setting(
         False,
         "a position attends only to itself and to earlier ones, and the "
-        "pooler reads the last token, which alone sees all of them",
+        "pooler reads the last token, the only one that attends to all",
     )
     bilstm: bool = setting(
         False,
         "a bidirectional LSTM, half as wide in each direction, reads the last "
-        "block's output; pooler and heads read what it gives",
+        "block's output; pooler and heads read its output",
     )
     lora_rank: int = setting(
         0,
-        "rank of the low-rank updates of kernels (LoRA), which are trained in "
-        "place of all else in embeddings and blocks; 0 = there are none",
+        "rank of the low-rank updates of kernels (LoRA), the only trained "
+        "weights in embeddings and blocks; 0 = no updates",
         at_least=0,
         at_most=lambda config: config.hidden_size,
         why="hidden_size is {hidden_size}",
@@ -143,7 +143,7 @@ class BertConfig(Settings):
         choices=LORA_ON,
     )
     attention_head_size: int = setting(
-        0, "width of an attention head, D; 0 takes H / N", at_least=0
+        0, "width of an attention head, D; 0 means H / N", at_least=0
     )
 
     def __post_init__(self) -> None:
@@ -166,54 +166,54 @@ class BertConfig(Settings):
 
     @property
     def longest_input(self) -> int:
-        """The largest number of tokens in a row."""
+        """The maximum number of tokens in a row."""
         return self.max_position_embeddings - self.first_position
 
     @property
     def block_numbers(self) -> tuple[tuple[int, ...], ...]:
-        """Of each layer, the numbers of its block in names of arrays.
+        """For each layer, the numbers of its block in array names.
 
-        Layers of the same numbers share a block.
+        Layers with the same numbers share a block.
         """
         return tuple((layer,) for layer in range(self.num_hidden_layers))
 
     @property
     def embedding_size(self) -> int:
-        """The width of the embeddings, E: H but in architectures that say."""
+        """The width of the embeddings, E; H in a BERT."""
         return self.hidden_size
 
     @property
     def attention_size(self) -> int:
-        """The width of all heads side by side, N * D."""
+        """The width of all heads, N * D."""
         if self.attention_head_size:
             return self.num_attention_heads * self.attention_head_size
         return self.hidden_size
 
     @property
     def pooler_dropout(self) -> float:
-        """Dropout on the token that is pooled."""
+        """Dropout on the input of the pooler."""
         return 0.0
 
     @property
     def pooled_dropout(self) -> float:
-        """Dropout on what classes and choices are scored by."""
+        """Dropout on the pooled output, before classes and choices."""
         return 0.1
 
     @property
     def span_dropout(self) -> float:
-        """Dropout on what spans are scored by."""
+        """Dropout on the sequence output, before spans."""
         return 0.0
 
     @property
     def segment_limit(self) -> int:
-        """What segment_ids lie below; without segments none are read."""
+        """The exclusive upper bound of segment_ids."""
         return self.type_vocab_size or 2
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name; later ones where they change something.
+        """The fields by name.
 
-        Those of a BiLSTM, of LoRA and of the heads' width, so that files and
-        fingerprints of other models stay what they were before there was one.
+        Those of a BiLSTM, of LoRA and of the heads' width are omitted if
+        unused, so that files and fingerprints of other models do not change.
         """
         values = super().to_dict()
         if self.model_type != BertConfig.model_type:
@@ -229,11 +229,11 @@ class BertConfig(Settings):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str) -> Self:
-        """Builds the configuration of the architecture that is named.
+        """Builds the configuration of the architecture in model_type.
 
         Args:
-          values: field name to value, and model_type; without it, BERT's.
-          source: what the values come from, for the error line.
+          values: field name to value, and model_type, by default BERT's.
+          source: the origin of the values, for errors.
 
         Raises:
           UserError: an unknown architecture or key, a missing key, or a value
@@ -246,10 +246,10 @@ class BertConfig(Settings):
         return cast(Self, super(BertConfig, named).from_dict(rest, source))
 
     def in_words(self, shapes: Iterable[Sequence[int]]) -> str:
-        """The size of a model: its layers, heads and parameters.
+        """Describes the size of a model: its layers, heads and parameters.
 
         Args:
-          shapes: of all its arrays.
+          shapes: the shapes of all its arrays.
         """
         parameters = sum(math.prod(shape) for shape in shapes)
         return (
@@ -265,9 +265,9 @@ class BertConfig(Settings):
         )
 
     def of_masked_lm_head(self) -> Self:
-        """The configuration with the masked LM head's own forms put in.
+        """The configuration of the layers of the masked LM head.
 
-        They differ from the encoder's in models of KerasHub alone.
+        It differs from the encoder's only in models of KerasHub.
         """
         return dataclasses.replace(
             self.without_lora(),
@@ -277,16 +277,16 @@ class BertConfig(Settings):
 
     @classmethod
     def from_size(cls, size: str, vocab_size: int) -> Self:
-        """The configuration of a size.
+        """Builds the configuration of a size.
 
         Args:
-          size: tiny, mini, small, medium, base or large (what `sizes` of the
-            architecture has); or layers, hidden size and attention heads, such
+          size: tiny, mini, small, medium, base or large (a key of `sizes` of
+            the architecture); or layers, hidden size and attention heads, such
             as 3/768/12 (Devlin et al. 2019, table 6).
           vocab_size: number of WordPiece tokens.
 
         Raises:
-          UserError: the size is unknown, or an impossible one.
+          UserError: the size is unknown or invalid.
         """
         if size in cls.sizes:
             layers, hidden = cls.sizes[size]

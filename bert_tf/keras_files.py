@@ -1,9 +1,9 @@
-"""Keras knows the classes of this package in its files, loaded or not.
+"""Registers the classes of this package with Keras without importing them.
 
-Keras looks up a class by its registered name, and a class is registered when
-its module is imported. So that `import keras, bert_tf` is enough to load a
-file, in either order, each name stands for its class from the start; the
-module is imported when Keras asks for the class.
+Keras finds classes of its files by registered names, which are registered when
+their modules are imported. So that `import keras, bert_tf`, in either order,
+suffices to load a file, a placeholder of each class is registered at once; it
+imports the module on first use.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from typing import Any
 from bert_tf.architecture_list import ARCHITECTURES
 from bert_tf.libraries import import_of_keras
 
-# Where each class is that has `register_keras_serializable(package="bert_tf")`.
+# The module of each class that is registered as "bert_tf>name".
 CLASSES = {
     "AdamW": "bert_tf.optimization",
     "BiLSTM": "bert_tf.layers.bilstm",
@@ -52,7 +52,7 @@ CLASSES = {
 
 
 class _Unloaded:
-    """Stands for a class, which is imported when anything is asked of it."""
+    """A placeholder of a class, which is imported on attribute access."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -71,16 +71,16 @@ def _register() -> None:
 
 
 class _KerasFinder:
-    """Finds Keras as the others do, and registers once it is imported.
+    """Finds Keras by the other finders, and registers after its import.
 
-    What is imported writes nothing into the home folder.
+    The import writes nothing into the home folder.
     """
 
     def find_spec(
         self, name: str, path: Any = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The import system's question where a module is."""
-        # TensorFlow has an old Keras inside, which writes the same file.
+        """Finds the spec of Keras; see `importlib.abc.MetaPathFinder`."""
+        # TensorFlow contains an old Keras, which writes the same file.
         if name not in ("keras", "tensorflow"):
             return None
         specs = (
@@ -98,13 +98,13 @@ class _KerasFinder:
                 if name == "keras":
                     _register()
 
-            # Of this one loader, which is used for this one import.
+            # The loader is only used for this import.
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
 def register_with_keras() -> None:
-    """Registers every class now, or as soon as Keras is imported."""
+    """Registers every class now or when Keras is imported."""
     if "keras" in sys.modules:
         _register()
     else:

@@ -1,4 +1,4 @@
-"""Fine-tuning models: an encoder and a small head, as Keras models."""
+"""Fine-tuning models: an encoder with a task head, as Keras models."""
 
 import os
 from collections.abc import Sequence
@@ -41,29 +41,27 @@ def bert_classifier(
     dropout: float | None = None,
     unpadded: bool = False,
 ) -> keras.Model:
-    """Puts a classification layer on the pooled output.
+    """Adds a classification layer to the pooled output.
 
     Devlin et al. 2019, section 4.1; google-research/bert, run_classifier.py,
-    create_model: dropout, then a linear layer drawn from the truncated normal
-    with a bias of zeros.
+    create_model: dropout, then a linear layer with the truncated normal
+    initializer and a bias of zeros.
 
     Args:
       encoder: a `BertEncoder`, whose weights the model shares.
       num_classes: number of classes C; 1 for regression.
       dropout: dropout on the pooled output; None takes the architecture's, 0.1
-        of a BERT.
-      unpadded: computes on the tokens alone; see `BertEncoder`.
+        in a BERT.
+      unpadded: computes without padding; see `BertEncoder`.
 
     Returns:
-      An ordinary Keras model from a dict of input_ids, input_mask and
-      segment_ids (int32 [B, S]) to logits float32 [B, C].
+      A Keras model from a dict of input_ids, input_mask and segment_ids (int32
+      [B, S]) to logits float32 [B, C].
 
     Raises:
       UserError: num_classes is below 1, or dropout lies outside [0, 1).
     """
     _check(encoder, num_classes, dropout)
-    if dropout is None:
-        dropout = encoder.config.pooled_dropout
     inputs = _inputs(None)
     outputs = encoder(inputs, pooled_only=True, unpadded=unpadded)
     pooled = outputs["pooled_output"]
@@ -77,21 +75,21 @@ def bert_token_classifier(
     dropout: float = 0.1,
     unpadded: bool = False,
 ) -> keras.Model:
-    """Puts a classification layer on every token.
+    """Adds a classification layer to every token.
 
-    Devlin et al. 2019, section 5.3: a linear layer on the last hidden
-    representation of each token, no CRF.
+    Devlin et al. 2019, section 5.3: a linear layer on the last hidden state of
+    each token, no CRF.
 
     Args:
       encoder: a `BertEncoder`, whose weights the model shares.
       num_classes: number of tags C.
       dropout: dropout on the sequence output.
-      unpadded: computes on the tokens alone, see `BertEncoder`; then the
-        logits of padding are to be left out of what follows.
+      unpadded: computes without padding, see `BertEncoder`; the logits at
+        padding must not be used then.
 
     Returns:
-      An ordinary Keras model from a dict of input_ids, input_mask and
-      segment_ids (int32 [B, S]) to logits float32 [B, S, C].
+      A Keras model from a dict of input_ids, input_mask and segment_ids (int32
+      [B, S]) to logits float32 [B, S, C].
 
     Raises:
       UserError: num_classes is below 1, or dropout lies outside [0, 1).
@@ -106,21 +104,20 @@ def bert_token_classifier(
 def bert_span_labeler(
     encoder: BertEncoder, unpadded: bool = False
 ) -> keras.Model:
-    """Scores every token as the start and as the end of an answer.
+    """Computes for every token the logits of the start and end of an answer.
 
     Devlin et al. 2019, section 4.2; google-research/bert, run_squad.py,
-    create_model: a linear layer, softmax over all positions; dropout before it
-    where the architecture has that, which a BERT has not.
+    create_model: a linear layer, softmax over all positions. Architectures with
+    a span_dropout apply it before the layer.
 
     Args:
       encoder: a `BertEncoder`, whose weights the model shares.
-      unpadded: computes on the tokens alone, see `BertEncoder`; then the
-        logits of padding are to be left out of what follows.
+      unpadded: computes without padding, see `BertEncoder`; the logits at
+        padding must not be used then.
 
     Returns:
-      An ordinary Keras model from a dict of input_ids, input_mask and
-      segment_ids (int32 [B, S]) to a dict of start_logits and end_logits,
-      float32 [B, S].
+      A Keras model from a dict of input_ids, input_mask and segment_ids (int32
+      [B, S]) to a dict of start_logits and end_logits, float32 [B, S].
 
     Raises:
       UserError: `encoder` is no BertEncoder.
@@ -142,29 +139,27 @@ def bert_multiple_choice(
     dropout: float | None = None,
     unpadded: bool = False,
 ) -> keras.Model:
-    """Scores several texts of a row against each other.
+    """Scores the choices of each row.
 
-    Devlin et al. 2019, section 4.4 (SWAG): the one new parameter is a vector
-    whose product with the pooled output of a choice is its score. The bias,
-    which softmax does not feel, is there because other libraries have one.
+    Devlin et al. 2019, section 4.4 (SWAG): the score of a choice is the product
+    of its pooled output with a vector. The bias, which does not affect the
+    softmax, is for compatibility with other libraries.
 
     Args:
       encoder: a `BertEncoder`, whose weights the model shares.
       dropout: dropout on the pooled output; None takes the architecture's, 0.1
-        of a BERT.
-      unpadded: computes on the tokens alone; see `BertEncoder`. Choices that a
-        row lacks need a token too.
+        in a BERT.
+      unpadded: computes without padding; see `BertEncoder`. Missing choices of
+        a row need a token, too.
 
     Returns:
-      An ordinary Keras model from a dict of input_ids, input_mask and
-      segment_ids (int32 [B, C, S], C choices) to logits float32 [B, C].
+      A Keras model from a dict of input_ids, input_mask and segment_ids (int32
+      [B, C, S], C choices) to logits float32 [B, C].
 
     Raises:
       UserError: dropout lies outside [0, 1).
     """
     _check(encoder, 1, dropout)
-    if dropout is None:
-        dropout = encoder.config.pooled_dropout
     inputs = _inputs(None, None)
     merged = {
         name: _MergeChoices(name=f"merge_{name}")(value)
@@ -182,22 +177,21 @@ def bert_multiple_choice(
 def replaced_token_detector(
     encoder: BertEncoder, unpadded: bool = False
 ) -> keras.Model:
-    """Scores whether each token was replaced: an ELECTRA's discriminator.
+    """Detects replaced tokens: an ELECTRA's discriminator.
 
     Clark et al. 2020, section 2.
 
     Args:
       encoder: an `ElectraEncoder`, whose weights the model shares.
-      unpadded: computes on the tokens alone, see `BertEncoder`; then the
-        logits of padding are to be left out of what follows.
+      unpadded: computes without padding, see `BertEncoder`; the logits at
+        padding must not be used then.
 
     Returns:
-      An ordinary Keras model from a dict of input_ids, input_mask and
-      segment_ids (int32 [B, S]) to logits float32 [B, S], above 0 where a token
-      seems to be replaced.
+      A Keras model from a dict of input_ids, input_mask and segment_ids (int32
+      [B, S]) to logits float32 [B, S], positive for replaced tokens.
 
     Raises:
-      UserError: the encoder's architecture has no such head.
+      UserError: the encoder's architecture has no head for this.
     """
     _check(encoder, 1, None)
     if REPLACED_TOKENS not in head_shapes(encoder.config):
@@ -215,27 +209,27 @@ def replaced_token_detector(
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class _MergeChoices(keras.layers.Layer):
-    """Makes each of a row's C texts a row: [B, C, S] to [B*C, S]."""
+    """Flattens choices to rows: [B, C, S] to [B*C, S]."""
 
     def call(self, tensor: Any) -> Any:
-        """Maps [B, C, S] to [B*C, S]."""
+        """Reshapes [B, C, S] to [B*C, S]."""
         return ops.reshape(tensor, (-1, ops.shape(tensor)[2]))
 
     def compute_output_spec(self, tensor: Any) -> Any:
-        """The output as a symbol."""
+        """The symbolic output."""
         return keras.KerasTensor((None, tensor.shape[2]), dtype=tensor.dtype)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class _SplitChoices(keras.layers.Layer):
-    """Puts the scores of a row's texts side by side: [B*C, 1] to [B, C]."""
+    """Reshapes scores of rows to scores of choices: [B*C, 1] to [B, C]."""
 
     def call(self, scores: Any, merged: Any) -> Any:
-        """Maps [B*C, 1] to [B, C], C being that of `merged` [B, C, S]."""
+        """Reshapes [B*C, 1] to [B, C], with C from `merged` [B, C, S]."""
         return ops.reshape(scores, (-1, ops.shape(merged)[1]))
 
     def compute_output_spec(self, scores: Any, merged: Any) -> Any:
-        """The output as a symbol."""
+        """The symbolic output."""
         return keras.KerasTensor(merged.shape[:2], dtype=scores.dtype)
 
 
@@ -260,33 +254,38 @@ def _inputs(*sizes: None) -> dict[str, keras.KerasTensor]:
 def _head(
     encoder: BertEncoder,
     features: keras.KerasTensor,
-    name: str,
+    head: str,
     num_classes: int,
-    dropout: float,
+    dropout: float | None,
 ) -> keras.KerasTensor:
-    """Dropout and a linear layer in float32."""
+    """Applies dropout and a linear layer in float32.
+
+    The name of the layer is that of the head in checkpoints, by which `restore`
+    finds it. A `dropout` of None is the architecture's for pooled outputs.
+    """
+    if dropout is None:
+        dropout = encoder.config.pooled_dropout
     features = keras.layers.Dropout(dropout, name="dropout")(features)
-    # Under the name of the head in a checkpoint, by which `restore` knows it.
     dense = keras.layers.Dense(
         num_classes,
         kernel_initializer=keras.initializers.TruncatedNormal(
             stddev=encoder.config.initializer_range
         ),
         dtype="float32",
-        name=name,
+        name=head,
     )
     return dense(features)
 
 
 def with_all_layers(network: keras.Model) -> keras.Model:
-    """A model on an encoder that gives the encoder's layers too.
+    """Adds the outputs of the encoder's layers to a model.
 
     Args:
-      network: what a function above made; its layers are shared.
+      network: a model of this module; its layers are shared.
 
     Returns:
-      A model from the same inputs to what `network` gives and, beside it, a
-      dict of embedding_output and all_encoder_layers; see `BertEncoder`.
+      A model from the same inputs to the output of `network` and a dict of
+      embedding_output and all_encoder_layers; see `BertEncoder`.
     """
     layers: dict[str, Any] = {}
 
@@ -308,13 +307,10 @@ def with_all_layers(network: keras.Model) -> keras.Model:
 
 
 def padded(network: keras.Model) -> keras.Model:
-    """A model on an encoder that computes on padding too.
+    """Rebuilds a model with `unpadded` False.
 
     Args:
-      network: what a function above made; its layers are shared.
-
-    Returns:
-      The model that the function makes with `unpadded` False.
+      network: a model of this module; its layers are shared.
     """
 
     def call(layer: keras.Layer, *args: Any, **kwargs: Any) -> Any:
@@ -328,7 +324,7 @@ def padded(network: keras.Model) -> keras.Model:
 
 
 def _parts(model: keras.Model) -> tuple[BertEncoder, NamedWeights]:
-    """The encoder of a model and all of its weights by name."""
+    """Finds the encoder of a model and all weights by name."""
     if isinstance(model, BertEncoder):
         return model, model.named_weights()
     if hasattr(model, "named_weights"):
@@ -359,30 +355,30 @@ def restore(
     fresh: Sequence[str] = (),
     labels: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
-    """Assigns a checkpoint's weights to an encoder or a model on one.
+    """Assigns a checkpoint's weights to an encoder or a model with one.
 
     Args:
-      model: a BertEncoder, a BertPretrainer, or what `bert_classifier`,
-        `bert_token_classifier`, `bert_span_labeler`, `bert_multiple_choice` or
-        `replaced_token_detector` made.
-      source: a checkpoint, or what `load_checkpoint` takes.
-      fresh: heads to leave as they are although the checkpoint has them, for
-        other labels: pooler, masked_lm, next_sentence, classifier,
-        token_classifier, span, multiple_choice, replaced_tokens or bilstm.
+      model: a BertEncoder, a BertPretrainer, or the result of
+        `bert_classifier`, `bert_token_classifier`, `bert_span_labeler`,
+        `bert_multiple_choice` or `replaced_token_detector`.
+      source: a checkpoint, or an argument of `load_checkpoint`.
+      fresh: heads of the checkpoint that are not assigned, for other labels:
+        pooler, masked_lm, next_sentence, classifier, token_classifier, span,
+        multiple_choice, replaced_tokens or bilstm.
       labels: names of the outputs of the model's classifier or
-        token_classifier, in their order. The rows of the checkpoint's head are
-        placed by them; of other names, which a line states, the head is
-        `fresh`. None takes the rows as they are.
+        token_classifier, in their order, by which the rows of the checkpoint's
+        head are reordered. If the names differ, the head is `fresh`, with a
+        message. None keeps the order.
 
     Returns:
-      The heads that stay as they were drawn; one line on standard error names
-      those that the checkpoint lacks.
+      The heads that are not assigned; a message on standard error names those
+      that the checkpoint lacks.
 
     Raises:
-      UserError: an array is missing or of another shape, the architectures
+      UserError: an array is missing or has another shape, the architectures
         compute differently, or `labels` are not those of a head of the model;
-        no weight is changed. Or an array of a folder
-        holds NaN or infinite values; those read before it are assigned.
+        no weight is changed. Or an array of a folder contains NaN or infinite
+        values; arrays read before it are assigned.
     """
     encoder, named = _parts(model)
     heads = head_shapes(encoder.config)
@@ -404,7 +400,7 @@ def restore(
 
 
 def _labelled_head(model: keras.Model, labels: Sequence[str]) -> str:
-    """The head of a model whose outputs have these names."""
+    """The head of a model with these labels."""
     check_labels(labels, "`labels`")
     layers = [x for x in model.layers if x.name in LABELLED_HEADS]
     if len(layers) != 1 or layers[0].units != len(labels):
@@ -418,7 +414,7 @@ def _labelled_head(model: keras.Model, labels: Sequence[str]) -> str:
 
 
 def model_arrays(model: keras.Model) -> dict[str, np.ndarray]:
-    """The weights of an encoder or a model on one, for a `Checkpoint`.
+    """The weights of an encoder or a model with one, for a `Checkpoint`.
 
     Args:
       model: as in `restore`.

@@ -1,4 +1,4 @@
-"""Weights of a model by the names of Google's TF1 checkpoints, strictly."""
+"""Maps a model's weights to the array names of Google's TF1 checkpoints."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,8 +21,8 @@ from bert_tf.layers.part_weights import Weight
 from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.progress import log
 
-# What a config says beside sizes: arrays of any values fit the model, but
-# only with the same of these do they compute the same.
+# Fields besides sizes that affect the computation, so that arrays of the right
+# shapes still belong to another model.
 _COMPUTATION = (
     "model_type",
     "num_attention_heads",
@@ -38,16 +38,16 @@ NamedWeights = dict[str, Weight]
 def named_by_parts(
     config: BertConfig, parts: Iterable[Part], layers: Iterable[Any]
 ) -> NamedWeights:
-    """The weights of layers by the names of parts of a table, in its order.
+    """Names the weights of layers by the parts of an architecture.
 
     Args:
       config: the architecture.
-      parts: of its table; see `architectures/parts.py`.
-      layers: layers that have `part_weights`, together of these parts.
+      parts: its parts, in order; see `architectures/parts.py`.
+      layers: layers whose `part_weights`, in order, are those of the parts.
     """
-    found = [each for layer in layers for each in layer.part_weights()]
+    all_weights = [each for layer in layers for each in layer.part_weights()]
     named: NamedWeights = {}
-    for part, (weights, update) in zip(parts, found, strict=True):
+    for part, (weights, update) in zip(parts, all_weights, strict=True):
         named |= zip(part.shapes(config), weights, strict=True)
         if update is not None:
             matrices = map(Weight, update)
@@ -57,12 +57,12 @@ def named_by_parts(
 
 
 def head_weights(config: BertConfig, head: str, layer: Any) -> NamedWeights:
-    """The weights of the layer of a head by the names of its parts."""
+    """Names the weights of the layer of a head."""
     return named_by_parts(config, head_parts(config)[head], [layer])
 
 
 def is_low_rank(name: str) -> bool:
-    """Whether a variable is a matrix of an update, by its name."""
+    """Whether the name of a variable is that of a low-rank update."""
     return name.endswith(("lora_a", "lora_b"))
 
 
@@ -79,7 +79,7 @@ def assign_arrays(
 ) -> None:
     """Assigns every named weight, or none if the names or shapes differ.
 
-    Arrays of heads that the model lacks are left alone.
+    Arrays of heads that the model lacks are ignored.
 
     Args:
       named: the weights to assign.
@@ -119,17 +119,17 @@ def assign_arrays(
 def _computation(
     config: BertConfig, masked_lm: bool, bilstm: bool, lora: bool
 ) -> dict[str, Any]:
-    form = {key: getattr(config, key) for key in _COMPUTATION}
+    values = {key: getattr(config, key) for key in _COMPUTATION}
     if bilstm:
-        form["bilstm"] = config.bilstm
+        values["bilstm"] = config.bilstm
     if lora:
-        form["lora_rank"] = config.lora_rank
-        form["lora_alpha"] = config.lora_alpha
+        values["lora_rank"] = config.lora_rank
+        values["lora_alpha"] = config.lora_alpha
     if masked_lm:
         head = config.of_masked_lm_head()
-        form["masked_lm_act"] = head.hidden_act
-        form["masked_lm_layer_norm_eps"] = head.layer_norm_eps
-    return form
+        values["masked_lm_act"] = head.hidden_act
+        values["masked_lm_layer_norm_eps"] = head.layer_norm_eps
+    return values
 
 
 def restore_weights(
@@ -139,18 +139,18 @@ def restore_weights(
     checkpoint: Checkpoint,
     fresh: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Assigns what a checkpoint holds; heads that it lacks stay as drawn.
+    """Assigns the weights of a checkpoint; missing heads stay initialized.
 
     Args:
       named: the weights to assign.
       config: the architecture of the model they belong to.
       owner: the model's name, for the error.
-      checkpoint: where the values come from.
-      fresh: heads to leave as drawn even if the checkpoint has them (a head
-        for other labels); nothing is printed of these.
+      checkpoint: the source of the values.
+      fresh: heads that are not assigned even if the checkpoint has them (for
+        other labels), without a message.
 
     Returns:
-      The heads that stay as drawn. One line names those not in `fresh`.
+      The heads that are not assigned. A message names those not in `fresh`.
 
     Raises:
       UserError: the encoder or a head does not fit, or the architectures
@@ -160,34 +160,34 @@ def restore_weights(
         head: [name for name in shapes if name in named]
         for head, shapes in head_shapes(config).items()
     }
-    drawn = tuple(
+    initialized = tuple(
         head
         for head, names in heads.items()
         if names and (head in fresh or head not in checkpoint.heads)
     )
-    masked_lm = bool(heads[MASKED_LM]) and MASKED_LM not in drawn
-    # A head that is initialized goes onto a model that has none.
-    read = masked_lm, BILSTM not in drawn, LORA not in drawn
-    ours = _computation(config, *read)
-    for key, theirs in _computation(checkpoint.config, *read).items():
+    masked_lm = bool(heads[MASKED_LM]) and MASKED_LM not in initialized
+    # An initialized head may be added to a checkpoint without one.
+    assigned = masked_lm, BILSTM not in initialized, LORA not in initialized
+    ours = _computation(config, *assigned)
+    for key, theirs in _computation(checkpoint.config, *assigned).items():
         if theirs != ours[key]:
             raise UserError(
                 f"{checkpoint.source}: {key} is {theirs!r}, and "
                 f"{ours[key]!r} in the model {owner!r}; build the model "
                 "with the checkpoint's config."
             )
-    left = {name for head in drawn for name in heads[head]}
+    unassigned = {name for head in initialized for name in heads[head]}
     assign_arrays(
-        {name: w for name, w in named.items() if name not in left},
+        {name: w for name, w in named.items() if name not in unassigned},
         checkpoint.arrays,
         config,
         owner,
     )
-    missing = [head for head in drawn if head not in fresh]
+    missing = [head for head in initialized if head not in fresh]
     if not config.has_pooler and POOLER in missing:
-        # It comes with the head on it, which is named.
+        # The pooler belongs to the head, which is named.
         missing.remove(POOLER)
     if missing:
         lacking = " and no ".join(missing)
         log(f"{checkpoint.source}: has no {lacking}; initialized randomly.")
-    return drawn
+    return initialized

@@ -92,8 +92,10 @@ def main() -> None:
 
     from bert_tf.corpora.vocabulary import train_corpus_vocab
     from bert_tf.text.tokenizer_config import TokenizerConfig
-    from bert_tf.text.vocabulary_extension import vocabulary_to_extend
-    from bert_tf.text.vocabulary_trainer import VocabularySettings
+    from bert_tf.text.vocabulary_trainer import (
+        VocabularySettings,
+        vocabulary_to_extend,
+    )
 
     extend = _EXTEND.value
     config = TokenizerConfig.of(

@@ -1,7 +1,7 @@
 """BERT: its arrays under the names of every family of checkpoints.
 
-Our names are those of Google's TF1 checkpoints. Google has no names for token
-classification, multiple choice and a BiLSTM; ours follow its form.
+bert_tf's names are those of Google's TF1 checkpoints; names for heads that
+Google does not have follow their form.
 """
 
 from bert_tf.architectures.parts import (
@@ -114,7 +114,7 @@ _LAYER = (
         f"{_HUB}/_feedforward_layer_norm",
     ),
 )
-# Three heads share a name in transformers; its config.json says which it is.
+# Three heads share a name in transformers and differ by config.json.
 _HEADS = {
     POOLER: (
         Part(
@@ -199,7 +199,7 @@ _HEADS = {
     ),
 }
 
-# Of the layers that TensorFlow's BERT and its relatives share.
+# The layers that TensorFlow's BERT and its relatives share.
 KERAS_LAYERS = {
     "self_attention": "self",
     "dense_output": "output",
@@ -252,7 +252,7 @@ NAMES = Names(
         bias_copy="cls.predictions.decoder.bias",
         targets={
             QUERY_VALUE: ("query", "value"),
-            # "output.dense" is that of attention too.
+            # "output.dense" also matches that of attention.
             ALL_DENSE: (
                 "query",
                 "key",

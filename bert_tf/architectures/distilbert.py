@@ -1,8 +1,7 @@
 """DistilBERT (Sanh et al. 2019): its configuration and its arrays.
 
-Google has released none; ours, their shapes and KerasHub's names are BERT's but
-for what is said here. A classifier's hidden layer lies in the place of the
-pooler.
+Names and shapes are BERT's except for those in this file. The hidden layer of
+transformers' classifiers is the pooler here. Google has released no DistilBERT.
 """
 
 import dataclasses
@@ -32,10 +31,10 @@ from bert_tf.text.wordpiece import WordPiece
 class DistilBertConfig(
     BertConfig, defaults={"num_hidden_layers": 6, "hidden_act": "gelu_erf"}
 ):
-    """Sizes of a DistilBERT (Sanh et al. 2019, section 3).
+    """Configuration of a DistilBERT (Sanh et al. 2019, section 3).
 
-    A BERT of half the layers without segments and pooler. Classifiers put a
-    layer with ReLU in the pooler's place, so that is what ours is here.
+    A BERT with half the layers, without segments and pooler. The pooler is the
+    dense layer with ReLU of classifiers.
     """
 
     model_type: ClassVar[str] = "distilbert"
@@ -51,28 +50,31 @@ class DistilBertConfig(
     )
     seq_classif_dropout: float = setting(
         0.2,
-        "dropout on what classes and choices are scored by",
+        "dropout on the pooled output, before classes and choices",
         at_least=0,
         below=1,
     )
     qa_dropout: float = setting(
-        0.1, "dropout on what spans are scored by", at_least=0, below=1
+        0.1,
+        "dropout on the sequence output, before spans",
+        at_least=0,
+        below=1,
     )
 
     @property
     def pooled_dropout(self) -> float:
-        """Dropout on what classes and choices are scored by."""
+        """Dropout on the pooled output, before classes and choices."""
         return self.seq_classif_dropout
 
     @property
     def span_dropout(self) -> float:
-        """Dropout on what spans are scored by."""
+        """Dropout on the sequence output, before spans."""
         return self.qa_dropout
 
 
 _LAYER, _THEIRS = "bert/encoder/layer_{}", "distilbert.transformer.layer.{}"
 _HEAD = "cls/predictions"
-# transformers' names by ours; a part that is not here there is not.
+# transformers' names by bert_tf's, for the parts that exist.
 _HUGGING_FACE = {
     "bert/embeddings/word_embeddings": "distilbert.embeddings.word_embeddings",
     "bert/embeddings/position_embeddings": (
@@ -93,7 +95,7 @@ _HUGGING_FACE = {
     f"{_HEAD}/output_bias": "vocab_projector.bias",
 }
 _HUB = "model/layers/token_and_position_embedding"
-# KerasHub's names where they are not BERT's.
+# KerasHub's names that differ from BERT's.
 _KERAS_HUB = {
     "bert/embeddings/word_embeddings": f"{_HUB}/token_embedding",
     "bert/embeddings/position_embeddings": f"{_HUB}/position_embedding",
@@ -102,7 +104,7 @@ _KERAS_HUB = {
 
 
 def _renamed(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Those of BERT's parts that there are, under their names here."""
+    """BERT's parts that exist, with DistilBERT's names."""
     return tuple(
         part.renamed(
             _HUGGING_FACE[part.ours],
@@ -115,7 +117,7 @@ def _renamed(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 _HEADS = {
     **{head: _renamed(BERT.heads[head]) for head in (POOLER, MASKED_LM)},
-    # Behind the layer in the pooler's place.
+    # After the layer that serves as pooler.
     CLASSIFIER: tuple(
         dataclasses.replace(part, keras_hub="task/layers/dense_1")
         for part in BERT.heads[CLASSIFIER]
@@ -148,7 +150,7 @@ _NAMES = Names(
             "seq_classif_dropout": ("seq_classif_dropout", 0.2),
             "qa_dropout": ("qa_dropout", 0.1),
         },
-        # Positions from sines are a table in the files all the same.
+        # Sinusoidal positions are a table in the files, too.
         fixed={
             "is_decoder": False,
             "pruned_heads": {},

@@ -1,9 +1,9 @@
 """ELECTRA (Clark et al. 2020): its configuration and its arrays.
 
-Of a discriminator or a generator. Names and shapes are BERT's but for what is
-said here, and those of the discriminator's head are Google's. A classifier's
-hidden layer lies in the place of the pooler. In Google's checkpoints the
-generator's own arrays begin with generator/ in place of electra/; see
+Of a discriminator or a generator. Names and shapes are BERT's except for those
+in this file; those of the discriminator's head are Google's. The hidden layer
+of transformers' classifiers is the pooler here. In Google's checkpoints the
+arrays of the generator begin with generator/ instead of electra/; see
 `checkpoints/google_tf1.py`.
 """
 
@@ -36,11 +36,11 @@ from bert_tf.text.wordpiece import WordPiece
 
 @dataclasses.dataclass(frozen=True)
 class ElectraConfig(BertConfig, defaults={"hidden_act": "gelu_erf"}):
-    """Sizes of an ELECTRA (Clark et al. 2020, section 3 and table 6).
+    """Configuration of an ELECTRA (Clark et al. 2020, section 3, table 6).
 
-    Of its discriminator or of its generator: a BERT whose embeddings may be
-    narrower than its blocks, without pooler. Classifiers put a layer with GELU
-    in the pooler's place, so that is what ours is here.
+    Of a discriminator or a generator: a BERT without a pooler whose embeddings
+    may be narrower than its blocks. The pooler is the dense layer with GELU of
+    classifiers.
     """
 
     model_type: ClassVar[str] = "electra"
@@ -55,17 +55,17 @@ class ElectraConfig(BertConfig, defaults={"hidden_act": "gelu_erf"}):
     }
 
     embedding_size: int = setting(
-        0, "width of the embeddings, E; 0 takes H", at_least=0
+        0, "width of the embeddings, E; 0 means H", at_least=0
     )
 
     @property
     def pooler_dropout(self) -> float:
-        """Dropout on the token that is pooled."""
+        """Dropout on the input of the pooler."""
         return self.hidden_dropout_prob
 
     @property
     def pooled_dropout(self) -> float:
-        """Dropout on what classes and choices are scored by."""
+        """Dropout on the pooled output, before classes and choices."""
         return self.hidden_dropout_prob
 
     def __post_init__(self) -> None:
@@ -74,16 +74,16 @@ class ElectraConfig(BertConfig, defaults={"hidden_act": "gelu_erf"}):
             object.__setattr__(self, "embedding_size", self.hidden_size)
 
     def generator(self, share: float) -> Self:
-        """The configuration of a generator for this discriminator.
+        """Derives the configuration of a generator for this discriminator.
 
         Clark et al. 2020, section 3.2: as deep and with the same embeddings,
-        but narrower. Heads are 64 wide.
+        but narrower. The width of heads is 64.
 
         Args:
-          share: its width, of the discriminator's.
+          share: its width as a fraction of the discriminator's.
 
         Raises:
-          UserError: no generator is that wide.
+          UserError: the width is invalid.
         """
         width = round(share * self.hidden_size)
         heads = max(1, width // 64)
@@ -114,7 +114,7 @@ class ElectraConfig(BertConfig, defaults={"hidden_act": "gelu_erf"}):
 
 
 def _body(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """BERT's parts under their names here."""
+    """BERT's parts with ELECTRA's names."""
     return tuple(
         part.renamed(
             part.hugging_face.replace("bert.", "electra.", 1),
@@ -128,7 +128,7 @@ def _body(parts: Iterable[Part]) -> tuple[Part, ...]:
 def _head(
     head: str, *hugging_face: str, google_tf1: tuple[str, ...] = ()
 ) -> tuple[Part, ...]:
-    """The parts of a head of BERT's under their names here."""
+    """The parts of a head of BERT with ELECTRA's names."""
     return tuple(
         part.renamed(theirs, google_tf1=googles)
         for part, theirs, googles in zip(
@@ -206,7 +206,7 @@ _NAMES = Names(
             "num_attention_heads": ("num_attention_heads", 4),
             "intermediate_size": ("intermediate_size", 1024),
         },
-        # Of the summary, what a choice between texts is scored by.
+        # The summary is the pooler of multiple choice.
         fixed={
             **BERT.hugging_face.fixed,
             "summary_type": "first",
@@ -251,11 +251,11 @@ _NAMES = Names(
             "vocab_size": (int, ("vocab_size",)),
             "embedding_dim": (int, ("embedding_size",)),
         },
-        # electra_backbone.py: the tanh form, other than Google's, and 1e-12.
+        # electra_backbone.py: the tanh form, unlike Google's, and 1e-12.
         computation={"hidden_act": "gelu", "layer_norm_eps": 1e-12},
         tasks=(),
-        # Its pooler is tanh, and no ELECTRA has been trained with one. It is
-        # the second Dense, or where E is H the first.
+        # Its pooler with tanh, which no ELECTRA was trained with: the second
+        # Dense, or the first if E is H.
         unread=r"model/layers/dense(_1)?/vars/[01]",
     ),
 )

@@ -1,4 +1,4 @@
-"""What the data of an architecture are made of."""
+"""The data types of architectures."""
 
 import dataclasses
 import enum
@@ -9,8 +9,7 @@ from bert_tf.config import BertConfig
 from bert_tf.family_list import FAMILIES
 from bert_tf.text.tokenizer_protocol import TokenizerData
 
-# None stands for a size that the configuration does not have (the number of
-# labels of a head).
+# None is a size that is not in the configuration (the labels of a head).
 Shape = tuple[int | None, ...]
 Shapes = dict[str, Shape]
 
@@ -21,32 +20,33 @@ CLASSIFIER = "classifier"
 SPAN = "span"
 TOKEN_CLASSIFIER = "token_classifier"
 MULTIPLE_CHOICE = "multiple_choice"
-# An ELECTRA's discriminator's.
+# The head of an ELECTRA's discriminator.
 REPLACED_TOKENS = "replaced_tokens"
-# Between the encoder and all of the others; there where `bilstm` is true.
+# Between the encoder and the other heads, if `bilstm` is true.
 BILSTM = "bilstm"
-# Low-rank updates of the encoder's kernels; there where `lora_rank` is not 0.
+# Low-rank updates of the encoder's kernels, if `lora_rank` is not 0.
 LORA = "lora"
-# Those that a fine-tuning makes.
+# Heads of fine-tuned models.
 TASK_HEADS = FAMILIES.keys()
-# Those of them whose outputs have names.
+# Heads whose outputs have labels.
 LABELLED_HEADS = (CLASSIFIER, TOKEN_CLASSIFIER)
 
-# Those that score the pooled output.
+# Heads on the pooled output.
 HEADS_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)
 
 
 class Kind(enum.Enum):
-    """What a part is made of."""
+    """The kinds of parts, by their arrays."""
 
     TABLE = enum.auto()
     VECTOR = enum.auto()
     DENSE = enum.auto()
-    # A dense layer without a bias, and a layer normalisation without a shift.
+    # A dense layer without a bias.
     KERNEL = enum.auto()
     NORM = enum.auto()
+    # A layer norm without a beta.
     SCALE = enum.auto()
-    # One direction, its gates i, f, c and o side by side, as in Keras.
+    # One direction, with the gates i, f, c and o concatenated, as in Keras.
     LSTM = enum.auto()
     # The update of a kernel [in, out]: [in, rank] and [rank, out].
     LOW_RANK = enum.auto()
@@ -54,7 +54,7 @@ class Kind(enum.Enum):
     OUTPUT = enum.auto()
 
 
-# How our names of a part's arrays end, in order.
+# The suffixes of bert_tf's names of the arrays, in order.
 _ENDS = {
     Kind.TABLE: ("",),
     Kind.VECTOR: ("",),
@@ -70,23 +70,23 @@ _ENDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part of a BERT under the names that the families give it.
+    """A part of a model and its names in all families of checkpoints.
 
     {} in a name stands for a number of a layer's block.
 
     Attributes:
-      kind: what it is made of.
-      ours: what our names of its arrays begin with.
+      kind: the kind of its arrays.
+      ours: the prefix of bert_tf's names of its arrays.
       sizes: of its first array, [rows, width], [in, out], [labels, in] or
-        [width]: attributes of `BertConfig`, numbers, or None. An LSTM's
+        [width]: attributes of `BertConfig`, numbers, or None. Those of an LSTM
         follow from hidden_size.
-      hugging_face: in transformers.
-      model_garden: attributes from an object of Model Garden's to the layer;
-        empty where it has none.
-      keras_hub: path in KerasHub's files, model/ or task/; empty where it has
-        none.
-      google_tf1: in Google's TF1 checkpoints, of another architecture than
-        BERT, whose names there are ours; empty where Google has none.
+      hugging_face: the name in transformers.
+      model_garden: the attributes from an object of Model Garden to the layer;
+        empty if there is none.
+      keras_hub: the path in KerasHub's files, model/ or task/; empty if there
+        is none.
+      google_tf1: the name in Google's TF1 checkpoints of other architectures
+        than BERT, whose names are `ours`; empty if there is none.
     """
 
     kind: Kind
@@ -98,7 +98,7 @@ class Part:
     google_tf1: str = ""
 
     def of_block(self, numbers: tuple[int, ...]) -> "Part":
-        """The part of one block; see `BertConfig.block_numbers`."""
+        """Fills in the numbers of a block; see `BertConfig.block_numbers`."""
         ends = (f"_{number}" if number else "" for number in numbers)
         return dataclasses.replace(
             self,
@@ -110,22 +110,22 @@ class Part:
         )
 
     def by_attention_head(self, shape: Shape, config: BertConfig) -> Shape:
-        """The shape of an array of the part with the heads, [N, D], apart.
+        """Splits the attention axis of an array's shape into [N, D].
 
         Model Garden and KerasHub store query, key, value and the attention's
-        output so.
+        output with this shape.
         """
         heads = config.num_attention_heads
-        apart = (heads, config.attention_size // heads)
+        split = (heads, config.attention_size // heads)
         # A bias has the last axis of its kernel.
         axes = zip(shape, self.sizes[-len(shape) :], strict=True)
-        parts = (apart if of == "attention_size" else (n,) for n, of in axes)
+        parts = (split if of == "attention_size" else (n,) for n, of in axes)
         return tuple(size for part in parts for size in part)
 
     def renamed(
         self, hugging_face: str, keras_hub: str = "", google_tf1: str = ""
     ) -> "Part":
-        """The same part of another architecture, by the names it has there."""
+        """The part with the names of another architecture."""
         return dataclasses.replace(
             self,
             hugging_face=hugging_face,
@@ -135,11 +135,11 @@ class Part:
         )
 
     def low_rank(self) -> "Part":
-        """The update of its kernel."""
+        """The low-rank update of its kernel."""
         return dataclasses.replace(self, kind=Kind.LOW_RANK)
 
     def shapes(self, config: BertConfig) -> Shapes:
-        """Our names of the part's arrays, the weights first, and shapes."""
+        """The names and shapes of the part's arrays, weights first."""
         names = [self.ours + end for end in _ENDS[self.kind]]
         if self.kind is Kind.LSTM:
             hidden = config.hidden_size
@@ -157,7 +157,7 @@ class Part:
         return dict(zip(names, (first, second), strict=False))
 
 
-# On any encoder; no other program has such arrays.
+# The arrays of a BiLSTM, which only bert_tf has.
 BILSTM_PARTS = tuple(
     Part(Kind.LSTM, f"bert/bilstm/{direction}", (), "")
     for direction in ("forward", "backward")
@@ -166,29 +166,24 @@ BILSTM_PARTS = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceForm:
-    """How transformers writes an architecture beside the names of arrays.
+    """The format of transformers' files besides the names of parts.
 
     Attributes:
-      body: the class without a head. Its files have names without `prefix`.
-      prefix: what the names of the body's arrays start with elsewhere.
-      keys: of config.json, each with the field that it sets and what stands
-        for it where it is missing.
-      fixed: keys that change the computation, and their one value that we
-        compute.
-      classes: the classes and the heads that each holds beside the pooler.
-      words_copy: the masked LM's output weights, a copy of the word
-        embeddings that PyTorch keeps in step while it trains.
+      body: the class without a head, whose files omit `prefix`.
+      prefix: the prefix of the body's arrays in other classes.
+      keys: the keys of config.json, each with its field and default.
+      fixed: keys that affect the computation, and the supported value.
+      classes: the classes, and the heads of each besides the pooler.
+      words_copy: the masked LM's output weights, a copy of the word embeddings.
       bias: the masked LM's output bias.
-      bias_copy: a copy of that; empty where there is none.
-      targets: what names of kernels with low-rank updates end with, by the
-        configuration's `lora_on`.
-      poolers: what the dense layer on the pooled token is called in models of
-        a head, where it is not called as in the table.
-      unread: regular expression of names of arrays that are no part of ours.
-      keras_layers: what Keras' files call layers of TensorFlow's classes, and
-        their names here; {} stands for the number behind Keras' name.
-      masked_lm_act: the one activation of the masked LM head; empty where that
-        is hidden_act.
+      bias_copy: a copy of the bias; empty if there is none.
+      targets: the suffixes of kernels with low-rank updates, by `lora_on`.
+      poolers: by head, the name of the pooler if it differs from the part's.
+      unread: a regular expression of arrays to ignore.
+      keras_layers: the layers of TensorFlow's classes in Keras' files, and
+        their names in PyTorch; {} is the number in Keras' name.
+      masked_lm_act: the activation of the masked LM head; empty means
+        hidden_act.
     """
 
     body: str
@@ -208,14 +203,14 @@ class HuggingFaceForm:
 
 @dataclasses.dataclass(frozen=True)
 class KerasHubForm:
-    """How KerasHub writes an architecture beside the names of arrays.
+    """The format of KerasHub's files besides the names of parts.
 
     Attributes:
-      backbone: the class without a head; empty where there is none.
-      arguments: its arguments, with the type of each and the fields it sets.
-      computation: fields that are the same for every preset.
+      backbone: the class without a head; empty if there is none.
+      arguments: its arguments, with the type and the fields of each.
+      computation: fields with the same value in every preset.
       tasks: classes with a head.
-      unread: regular expression of names of arrays that are no part of ours.
+      unread: a regular expression of arrays to ignore.
     """
 
     backbone: str = ""
@@ -229,16 +224,15 @@ class KerasHubForm:
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """An architecture's arrays under the names of every family.
+    """The parts of an architecture, with their names in every family.
 
     Attributes:
-      embeddings: its parts up to the first layer.
+      embeddings: the parts before the first layer.
       layer: the parts of a layer's block, in order.
-      heads: the parts of each head that a model may have, the pooler among
-        them.
-      hugging_face: what transformers writes beside.
-      keras_hub: what KerasHub writes beside.
-      embeddings_project: between embeddings and layers, where E is not H.
+      heads: the parts of each head, including the pooler.
+      hugging_face: the format of transformers' files.
+      keras_hub: the format of KerasHub's files.
+      embeddings_project: between embeddings and layers, if E is not H.
     """
 
     embeddings: tuple[Part, ...]
@@ -251,14 +245,13 @@ class Names:
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """What is known of an architecture without computing anything.
+    """The data of an architecture.
 
     Attributes:
       config: the class of its configuration, with its sizes by name.
       names: its arrays under the names of every family of checkpoints.
-      tokenizer: the class of its tokenizer as data.
-      encoder: what computes it, as `module.Class`, imported when a model is
-        built.
+      tokenizer: the class of its tokenizer's data.
+      encoder: its encoder, as `module.Class`, imported when a model is built.
     """
 
     config: type[BertConfig]

@@ -1,8 +1,7 @@
 """RoBERTa (Liu et al. 2019): its configuration and its arrays.
 
-Google has released none; ours are BERT's but for what is said here. A
-classifier's hidden layer lies in the place of the pooler, and the models of
-choices have one of their own there.
+The hidden layer of transformers' classifiers is the pooler here; models of
+multiple choice have another one. Google has released no RoBERTa.
 """
 
 import dataclasses
@@ -37,38 +36,38 @@ class RobertaConfig(
         "layer_norm_eps": 1e-5,
     },
 ):
-    """Sizes of a RoBERTa (Liu et al. 2019, section 3.1).
+    """Configuration of a RoBERTa (Liu et al. 2019, section 3.1).
 
-    A BERT of one segment without pooler, the first of whose positions are those
-    of padding: 512 tokens have 514. Classifiers put a layer with tanh in the
-    pooler's place, so that is what ours is here.
+    A BERT with one segment and without a pooler, whose position table starts
+    with rows for padding: 514 rows for 512 tokens. The pooler is the dense
+    layer with tanh of classifiers.
     """
 
     model_type: ClassVar[str] = "roberta"
     has_pooler: ClassVar[bool] = False
-    # Behind that of padding, whose id is 1.
+    # After the row of padding, whose id is 1.
     first_position: ClassVar[int] = 2
 
     @property
     def pooler_dropout(self) -> float:
-        """Dropout on the token that is pooled."""
+        """Dropout on the input of the pooler."""
         return self.hidden_dropout_prob
 
     @property
     def pooled_dropout(self) -> float:
-        """Dropout on what classes and choices are scored by."""
+        """Dropout on the pooled output, before classes and choices."""
         return self.hidden_dropout_prob
 
 
 def _body(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """BERT's parts under their names here."""
+    """BERT's parts with RoBERTa's names."""
     return tuple(
         part.renamed(part.hugging_face.replace("bert.", "roberta.", 1))
         for part in parts
     )
 
 
-# transformers' names of the parts of heads.
+# transformers' names of the heads' parts.
 _HEADS = {
     POOLER: ("classifier.dense",),
     MASKED_LM: ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
@@ -108,7 +107,7 @@ _NAMES = Names(
         poolers={MULTIPLE_CHOICE: "roberta.pooler.dense"},
         # modeling_roberta.py, RobertaLMHead.
         masked_lm_act="gelu_erf",
-        # Its pre-training has trained no pooler.
+        # Not trained by its pre-training.
         unread=r"(roberta\.)?pooler\.dense\.(weight|bias)",
         keras_layers={
             "tf_roberta_main_layer": "roberta",

@@ -16,11 +16,11 @@ from bert_tf.errors import UserError
 from bert_tf.files import decode_line, expand_inputs
 from bert_tf.progress import Progress
 from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.vocabulary_extension import vocabulary_to_extend
 from bert_tf.text.vocabulary_trainer import (
     TrainedVocabulary,
     VocabularySettings,
     learn_vocab,
+    vocabulary_to_extend,
 )
 from bert_tf.text.word_counts import (
     CHUNK_CHARACTERS,

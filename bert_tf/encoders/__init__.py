@@ -1,4 +1,4 @@
-"""Encoders, a file for each architecture."""
+"""The encoders, one file per architecture."""
 
 import importlib
 import os
@@ -13,9 +13,9 @@ __all__ = ["BertEncoder", "encoder_class", "load_encoder"]
 
 
 def encoder_class(config: BertConfig) -> type[BertEncoder]:
-    """The encoder of an architecture, whose module alone is imported."""
-    place = find_architecture(config.model_type, "config").encoder
-    module, _, name = place.rpartition(".")
+    """Returns the encoder of an architecture and imports only its module."""
+    path = find_architecture(config.model_type, "config").encoder
+    module, _, name = path.rpartition(".")
     encoder: type[BertEncoder] = getattr(importlib.import_module(module), name)
     return encoder
 
@@ -33,8 +33,7 @@ def load_encoder(
         keras_hub://preset; see `load_checkpoint`.
       dtype: Keras dtype policy or its name.
       rematerialize: see `BertEncoder`.
-      ignore: a regular expression of arrays that are no part of the model;
-        see `load_checkpoint`.
+      ignore: a regular expression of arrays to ignore; see `load_checkpoint`.
 
     Returns:
       The `BertEncoder`, or the subclass of its architecture, with its weights.

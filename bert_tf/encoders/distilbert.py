@@ -24,10 +24,10 @@ class DistilBertBlock(TransformerBlock):
 class DistilBertEncoder(BertEncoder):
     """The encoder of Sanh et al. 2019, section 3.
 
-    As `BertEncoder`, but of a `DistilBertConfig`: segment_ids are taken and
-    not read, blocks have one dropout less, and pooled_output is a dense layer
-    with ReLU on the first token, the pre_classifier of transformers'
-    classifiers, which a pre-trained DistilBERT does not have: it is drawn then.
+    A `BertEncoder` of a `DistilBertConfig`: segment_ids are ignored, blocks
+    have one dropout less, and pooled_output is a dense layer with ReLU on the
+    first token, the pre_classifier of transformers' classifiers. A pre-trained
+    DistilBERT has none; it is initialized randomly.
     """
 
     config_class = DistilBertConfig

@@ -12,7 +12,7 @@ from bert_tf.layers.part_weights import PartWeights
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class ElectraEmbeddings(Embeddings):
-    """Embeddings of width E, then a dense layer to H where that is another.
+    """Embeddings of width E, and a dense layer to H if E is not H.
 
     Source: google-research/electra, modeling.py, BertModel.
     """
@@ -23,12 +23,12 @@ class ElectraEmbeddings(Embeddings):
         self._build_project()
 
     def build_sharing(self, other: Embeddings) -> None:
-        """Takes another's tables and layer normalisation; the rest is its own.
+        """Shares the tables and layer norm of other embeddings.
 
-        As a generator has those of its discriminator.
+        For a generator, which shares those of its discriminator.
 
         Args:
-          other: embeddings of the same sizes but H.
+          other: embeddings of the same sizes, except for H.
         """
         self.word_table = other.word_table
         self.type_table = other.type_table
@@ -39,7 +39,7 @@ class ElectraEmbeddings(Embeddings):
         self.built = True
 
     def _build_project(self) -> None:
-        # Without low-rank updates, which are of blocks alone.
+        # Only blocks have low-rank updates.
         config, self.project_to_hidden = self.config.without_lora(), None
         if config.embedding_size != config.hidden_size:
             self.project_to_hidden = GlorotDense(
@@ -67,7 +67,7 @@ class ElectraEmbeddings(Embeddings):
         return self.project_to_hidden(embedded, training=training)
 
     def part_weights(self) -> list[PartWeights]:
-        """The weights by part of a table."""
+        """The weights of all parts."""
         parts = super().part_weights()
         if self.project_to_hidden is not None:
             parts += self.project_to_hidden.part_weights()
@@ -78,10 +78,10 @@ class ElectraEmbeddings(Embeddings):
 class ElectraEncoder(BertEncoder):
     """The discriminator's or generator's encoder of Clark et al. 2020.
 
-    As `BertEncoder`, but of an `ElectraConfig`: embeddings are of its
-    embedding_size, word_embeddings too, and pooled_output is dropout and a
-    dense layer with GELU on the first token, as in transformers' classifiers,
-    which a pre-trained ELECTRA does not have: it is drawn then.
+    A `BertEncoder` of an `ElectraConfig`: embeddings and word_embeddings have
+    its embedding_size, and pooled_output is dropout and a dense layer with GELU
+    on the first token, as in transformers' classifiers. A pre-trained ELECTRA
+    has none; it is initialized randomly.
     """
 
     config_class = ElectraConfig

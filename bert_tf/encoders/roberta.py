@@ -10,10 +10,10 @@ from bert_tf.encoders.bert import BertEncoder
 class RobertaEncoder(BertEncoder):
     """The encoder of Liu et al. 2019, section 3.1.
 
-    As `BertEncoder`, but of a `RobertaConfig`: rows are of one segment, 0, and
+    A `BertEncoder` of a `RobertaConfig`: rows have one segment, 0, and
     pooled_output is a dense layer with tanh on the first token, as in
-    transformers' classifiers, which a pre-trained RoBERTa does not have: it is
-    drawn then.
+    transformers' classifiers. A pre-trained RoBERTa has none; it is initialized
+    randomly.
     """
 
     config_class = RobertaConfig

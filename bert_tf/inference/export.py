@@ -30,7 +30,7 @@ from bert_tf.families.text_model import (
 )
 from bert_tf.inference.saving import write_version
 from bert_tf.progress import log
-from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.layout import SentencePacker
 
 
 class PackedClassifier(TextModel):

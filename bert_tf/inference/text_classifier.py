@@ -32,7 +32,7 @@ from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.models import bert_classifier, restore
 from bert_tf.optimization import AdamW, LinearWarmupDecay, warmup_steps
 from bert_tf.progress import log
-from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.layout import SentencePacker
 from bert_tf.text.text_batches import TextBatches, num_batches, split_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 

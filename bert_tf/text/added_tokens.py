@@ -1,8 +1,8 @@
-"""Tokens that were added to a vocabulary, found in text as TensorFlow ops.
+"""Recognizes added tokens in text, as TensorFlow operations.
 
 The rules are those of Hugging Face's tokenizers (added_vocabulary.rs,
-`find_matches`): from the left, the longest token at each place; a match that
-`single_word` forbids is text again.
+`find_matches`): from the left, the longest token at each position; a match
+that violates `single_word` is ordinary text.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from bert_tf.text.normalizer import characters_before
 from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_files import AddedToken
 
-# Ids, where rows begin among them, and where each id begins and ends.
+# Ids, row splits, and the begin and end of each id.
 Pieces = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
 
 # Unicode's White_Space, and the word characters of Rust's regex, whose \s and
@@ -32,12 +32,12 @@ _WORD = (
 
 
 class _Segments(NamedTuple):
-    """S ranges of N texts in order: added tokens, and the text between.
+    """S segments of N texts in order: added tokens, and the text between.
 
     Attributes:
       texts: string [S], the text; empty for an added token.
-      row: int64 [S], the text that each is of.
-      start: int64 [S], its first byte there.
+      row: int64 [S], the text of each segment.
+      start: int64 [S], its first byte.
       end: int64 [S], its exclusive end.
       ids: int32 [S], the id of an added token; -1 for text.
     """
@@ -50,7 +50,7 @@ class _Segments(NamedTuple):
 
 
 def _whole(texts: tf.Tensor) -> _Segments:
-    """Texts [N] without added tokens, each a segment."""
+    """Makes one segment of each text [N]."""
     lengths = tf.strings.length(texts)
     return _Segments(
         texts,
@@ -62,10 +62,10 @@ def _whole(texts: tf.Tensor) -> _Segments:
 
 
 class Normalizer(Protocol):
-    """What is done to text before it is split."""
+    """The normalization of text before it is split."""
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """Normalises strings, string [B] to string [B]."""
+        """Normalizes strings [B]."""
 
     def normalize_with_offsets(
         self, texts: tf.Tensor
@@ -84,18 +84,18 @@ class Normalizer(Protocol):
 
 
 class AddedTokens(tf.Module):
-    """Splits texts at the tokens that were added to a vocabulary.
+    """Splits texts at added tokens.
 
     Args:
-      tokens: what is looked for.
-      vocabulary: has their ids.
-      normalizer: of the text between them.
-      apart: the class of characters that are words of their own in normalised
-        text; empty for none.
-      nul: what stands for U+0000 in the text between them.
+      tokens: the added tokens.
+      vocabulary: contains the tokens.
+      normalizer: normalizes the text between them.
+      isolated: a character class of separate words in normalized text; empty
+        for none.
+      nul: the replacement of U+0000 in the text between them.
 
     Raises:
-      UserError: a token is not in the vocabulary, or nothing is left of it.
+      UserError: a token is not in the vocabulary, or empty when normalized.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class AddedTokens(tf.Module):
         tokens: Sequence[AddedToken],
         vocabulary: TokenTable,
         normalizer: Normalizer,
-        apart: str = "",
+        isolated: str = "",
         nul: str = "\x01",
     ):
         super().__init__()
-        self._vocabulary, self._apart = vocabulary, apart
+        self._vocabulary, self._isolated = vocabulary, isolated
         self._normalizer, self._nul = normalizer, nul
         self._find_in_text = self._finder(
             [t for t in tokens if not t.normalized]
@@ -119,7 +119,7 @@ class AddedTokens(tf.Module):
     def _finder(
         self, tokens: list[AddedToken]
     ) -> Callable[[tf.Tensor], _Segments]:
-        """What divides texts at added tokens, normalised ones or not."""
+        """Makes a function that splits texts at some of the tokens."""
         if not tokens:
             return _whole
         spelled = [token.content for token in tokens]
@@ -129,37 +129,36 @@ class AddedTokens(tf.Module):
                     f"`added_tokens`: {content!r} is not in the vocabulary."
                 )
         ids = [self._vocabulary.ids[content] for content in spelled]
-        apart = ""
+        isolated = ""
         if tokens[0].normalized:
-            apart = self._apart
+            isolated = self._isolated
             normalized = self._normalizer.normalize(tf.constant(spelled))
             spelled = [text.decode() for text in normalized.numpy()]
         if "" in spelled:
             empty = tokens[spelled.index("")].content
             raise UserError(
                 f"`added_tokens`: nothing is left of {empty!r} once it is "
-                "normalised."
+                "normalized."
             )
-        return _Finder(tokens, spelled, ids, apart)
+        return _Finder(tokens, spelled, ids, isolated)
 
     def split(
         self, texts: tf.Tensor, pieces: Callable[[tf.Tensor], Pieces]
     ) -> Pieces:
-        """Finds the added tokens and splits the text between them.
+        """Recognizes the added tokens and splits the text between them.
 
         Args:
           texts: string [B].
-          pieces: splits normalised texts, string [S]: their ids, where their
-            rows begin, and the first and end byte of each id.
+          pieces: splits normalized texts, string [S], into ids, row splits, and
+            byte begins and ends.
 
         Returns:
-          The ids of all texts, where each text begins among them, and the
-          first and end character of each id.
+          The ids of all texts, row splits, and character begins and ends.
         """
         texts = tf.strings.unicode_transcode(
             texts, "UTF-8", "UTF-8", errors="replace"
         )
-        # TF Text's regex_split ends at a NUL.
+        # TF Text's regex_split stops at a NUL.
         texts = tf.strings.regex_replace(texts, r"\x00", self._nul)
         outer = self._find_in_text(texts)
         normalized, sources, repaired = self._normalizer.normalize_with_offsets(
@@ -167,7 +166,8 @@ class AddedTokens(tf.Module):
         )
         inner = self._find_in_normalized(normalized)
         ids, splits, starts, ends = pieces(inner.texts)
-        # Segment of `outer` and place in its normalised text of each token.
+        # The segment of `outer`, and the range in its normalized text, of each
+        # token.
         piece = tf.ragged.row_splits_to_segment_ids(splits)
         found = tf.where(inner.ids >= 0)[:, 0]
         of = tf.concat([piece, found], 0)
@@ -181,16 +181,16 @@ class AddedTokens(tf.Module):
         begin, end = characters_before(texts, outer.row, outer.start, outer.end)
         first += tf.gather(begin, segment)
         last += tf.gather(begin, segment)
-        # What was found in the text itself is a segment of its own.
-        apart = tf.where(outer.ids >= 0)[:, 0]
-        segment = tf.concat([segment, apart], 0)
-        starts = tf.concat([starts, tf.zeros_like(apart)], 0)
+        # Tokens that match before normalization are separate segments.
+        matched = tf.where(outer.ids >= 0)[:, 0]
+        segment = tf.concat([segment, matched], 0)
+        starts = tf.concat([starts, tf.zeros_like(matched)], 0)
         order = tf.argsort(segment * 2**32 + starts, stable=True)
         rows = tf.gather(outer.row, tf.gather(segment, order))
         bounds = tf.range(tf.size(texts, tf.int64) + 1)
 
         def ordered(values: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-            values = tf.concat([values, tf.gather(others, apart)], 0)
+            values = tf.concat([values, tf.gather(others, matched)], 0)
             return tf.gather(values, order)
 
         return (
@@ -202,14 +202,14 @@ class AddedTokens(tf.Module):
 
 
 class _Finder(tf.Module):
-    """Finds some added tokens in texts.
+    """Splits texts at added tokens, all normalized or none.
 
     Args:
-      tokens: at least one; of two spelled the same the first is found.
-      spelled: how each is spelled in the texts.
+      tokens: at least one; of two with the same spelling the first matches.
+      spelled: the spelling of each in the texts.
       ids: their ids.
-      apart: the class of characters that are words of their own, so that what
-        stands beside one does not stand inside a word; empty for none.
+      isolated: a character class of separate words, which are word boundaries;
+        empty for none.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class _Finder(tf.Module):
         tokens: Sequence[AddedToken],
         spelled: Sequence[str],
         ids: Sequence[int],
-        apart: str,
+        isolated: str,
     ):
         super().__init__()
         by_length = sorted(spelled, key=lambda text: -len(text.encode()))
@@ -225,7 +225,7 @@ class _Finder(tf.Module):
             "".join(rf"\x{{{ord(char):X}}}" for char in text)
             for text in by_length
         )
-        self._apart = apart
+        self._isolated = isolated
         self._spelled = tf.constant(spelled)
         self._ids = tf.constant(ids, tf.int32)
         self._single_word = tf.constant([t.single_word for t in tokens])
@@ -233,7 +233,7 @@ class _Finder(tf.Module):
         self._rstrip = tf.constant([t.rstrip for t in tokens])
 
     def __call__(self, texts: tf.Tensor) -> _Segments:
-        """Divides valid UTF-8, string [N], at the added tokens."""
+        """Splits valid UTF-8, string [N], at the added tokens."""
         split = tf_text.regex_split_with_offsets(
             texts, self._pattern, self._pattern
         )
@@ -242,10 +242,10 @@ class _Finder(tf.Module):
         follows = _shifted(row, 1, -1) == row
         precedes = _shifted(row, -1, -1) == row
         token, matched = self._token_of(parts)
-        glued = self._is_word(_shifted(parts, 1, ""), "(?s).*{}") & follows
-        glued |= self._is_word(_shifted(parts, -1, ""), "(?s){}.*") & precedes
-        found = matched & ~(tf.gather(self._single_word, token) & glued)
-        # Blanks of the text beside a token that go to the token.
+        inside = self._is_word(_shifted(parts, 1, ""), "(?s).*{}") & follows
+        inside |= self._is_word(_shifted(parts, -1, ""), "(?s){}.*") & precedes
+        found = matched & ~(tf.gather(self._single_word, token) & inside)
+        # Blanks next to a token that belong to the token.
         length = ends - starts
         after = found & tf.gather(self._rstrip, token)
         after = _shifted(after, 1, False) & follows & ~found
@@ -261,7 +261,7 @@ class _Finder(tf.Module):
             lead,
             tf.where(found, tf.zeros_like(length), length - lead - trail),
         )
-        # Text that a match which does not count has divided is one again.
+        # Joins text that was split at a match that is not a token.
         begins = ~follows | found | _shifted(found, 1, False)
         first = tf.where(begins)[:, 0]
         last = tf.concat([first[1:], [tf.size(row, tf.int64)]], 0)
@@ -276,20 +276,20 @@ class _Finder(tf.Module):
             tf.gather(ids, first),
         )
 
-    def _is_word(self, parts: tf.Tensor, place: str) -> tf.Tensor:
-        """Whether a letter or figure is at a place of each part."""
-        is_word = _matches(parts, place.format(_WORD))
-        if self._apart:
-            is_word &= ~_matches(parts, place.format(self._apart))
+    def _is_word(self, parts: tf.Tensor, position: str) -> tf.Tensor:
+        """Whether each part has a word character at a position."""
+        is_word = _matches(parts, position.format(_WORD))
+        if self._isolated:
+            is_word &= ~_matches(parts, position.format(self._isolated))
         return is_word
 
     def _token_of(self, parts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Which token each part is, or 0, and whether it is one."""
+        """The index of the token of each part, or 0, and whether it is one."""
         matched = _matches(parts, self._pattern)
-        places = tf.where(matched)
-        same = tf.gather_nd(parts, places)[:, tf.newaxis] == self._spelled
-        which = tf.argmax(tf.cast(same, tf.int32), 1, tf.int32)
-        return tf.scatter_nd(places, which, tf.shape(parts, tf.int64)), matched
+        indices = tf.where(matched)
+        same = tf.gather_nd(parts, indices)[:, tf.newaxis] == self._spelled
+        token = tf.argmax(tf.cast(same, tf.int32), 1, tf.int32)
+        return tf.scatter_nd(indices, token, tf.shape(parts, tf.int64)), matched
 
 
 def _matches(texts: tf.Tensor, pattern: str) -> tf.Tensor:
@@ -297,7 +297,7 @@ def _matches(texts: tf.Tensor, pattern: str) -> tf.Tensor:
 
 
 def _blanks(texts: tf.Tensor, pattern: str) -> tf.Tensor:
-    """The bytes of the blanks that a pattern finds, int64."""
+    """The number of bytes of the blanks that match a pattern, int64."""
     rest = tf.strings.regex_replace(texts, pattern, "", replace_global=False)
     removed = tf.strings.length(texts) - tf.strings.length(rest)
     return tf.cast(removed, tf.int64)
@@ -306,7 +306,7 @@ def _blanks(texts: tf.Tensor, pattern: str) -> tf.Tensor:
 def _shifted(
     values: tf.Tensor, by: int, outside: bool | int | str
 ) -> tf.Tensor:
-    """At each place the value `by` places before it, by one place."""
+    """Shifts values by 1 or -1 positions."""
     fill = tf.constant([outside], values.dtype)
     if by > 0:
         return tf.concat([fill, values], 0)[: tf.size(values)]

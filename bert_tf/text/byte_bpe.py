@@ -1,8 +1,8 @@
 """Byte-level BPE as data: the tokenizer of GPT-2, RoBERTa and ModernBERT.
 
 Text is split into words by GPT-2's regular expression, and the UTF-8 bytes of
-each word are merged, pair by pair (Radford et al. 2019, section 2.2). Bytes are
-spelled by the 256 letters of GPT-2's encoder.py.
+each word are merged, pair by pair (Radford et al. 2019, section 2.2). Tokens
+represent bytes by the 256 letters of GPT-2's encoder.py.
 """
 
 import functools
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _VOCABULARY, _MERGES = "vocab.json", "merges.txt"
 _SPACE = "\u0120"
-# What the special tokens are called where no file says it.
+# The special tokens if no file names them.
 _NAMES = (
     ("<pad>", "[PAD]"),
     ("<unk>", "[UNK]"),
@@ -60,12 +60,12 @@ class ByteLevelBpe(TokenTable):
     """Tokens, merges and rules of byte-level BPE; a `TokenizerData`.
 
     Attributes:
-      merges: the pairs in the order in which they are merged.
-      added_tokens: what is looked for in text before words are, special tokens
-        among them.
-      nfc: whether text is brought to Unicode's form NFC first.
-      add_prefix_space: whether a text begins with a blank in any case.
-      trim_offsets: whether the offsets of a token leave its blanks out.
+      merges: the pairs in the order of merging.
+      added_tokens: tokens that are recognized in text before it is split into
+        words, including special tokens.
+      nfc: whether text is normalized to NFC.
+      add_prefix_space: whether a blank is inserted before a text without one.
+      trim_offsets: whether the offsets of a token exclude its blanks.
     """
 
     FILES: ClassVar[tuple[str, ...]] = (TOKENIZER_FILE,)
@@ -83,7 +83,7 @@ class ByteLevelBpe(TokenTable):
         trim_offsets: bool = True,
         packing: Packing | None = None,
     ) -> None:
-        """Keeps the parts; without `packing` rows are RoBERTa's.
+        """Checks the tokens; `packing` None means RoBERTa's rows.
 
         Raises:
           UserError: a byte has no token.
@@ -93,7 +93,7 @@ class ByteLevelBpe(TokenTable):
         self.special = special
         self.nfc, self.add_prefix_space = nfc, add_prefix_space
         self.trim_offsets = trim_offsets
-        # Of the bytes that UTF-8 has.
+        # UTF-8 does not use the bytes C0, C1 and those from F5.
         missing = [
             letter
             for letter, byte in byte_letters().items()
@@ -108,7 +108,7 @@ class ByteLevelBpe(TokenTable):
                 "that the model was trained with."
             )
         named = {token.content for token in added_tokens}
-        # <mask> takes the blanks before it, as transformers has it.
+        # <mask> includes the blanks before it, as in transformers.
         unnamed = [
             AddedToken(
                 token,
@@ -130,7 +130,7 @@ class ByteLevelBpe(TokenTable):
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The tokens, bytes spelled by letters."""
+        """The tokens, with letters for bytes."""
         return self._tokens
 
     @property
@@ -145,12 +145,12 @@ class ByteLevelBpe(TokenTable):
 
     @functools.cached_property
     def ranks(self) -> dict[str, int]:
-        """The number of the merge that makes each token."""
+        """The number of the merge that results in each token."""
         return {a + b: number for number, (a, b) in enumerate(self.merges)}
 
     @functools.cached_property
     def raw(self) -> tuple[bytes | None, ...]:
-        """The bytes of each token; None of those that are not merged."""
+        """The bytes of each token; None for tokens that are not merged."""
         letters = byte_letters()
         return tuple(
             bytes(map(letters.__getitem__, token))
@@ -161,14 +161,14 @@ class ByteLevelBpe(TokenTable):
 
     @functools.cached_property
     def starts_word(self) -> np.ndarray:
-        """Those that begin with a blank, and those that are not merged."""
+        """Tokens that begin with a blank, and tokens that are not merged."""
         return np.array(
             [raw is None or raw.startswith(b" ") for raw in self.raw]
         )
 
     @functools.cached_property
     def texts(self) -> tuple[str, ...]:
-        """What the tokens spell, without the blank before them."""
+        """The text of each token without the blank before it."""
         return tuple(
             token
             if raw is None
@@ -228,7 +228,7 @@ class ByteLevelBpe(TokenTable):
                 if line and not line.startswith("#version")
             ]
         if any(len(pair) != 2 for pair in pairs):
-            raise UserError(f"{folder}: a merge is no pair of two pieces.")
+            raise UserError(f"{folder}: a merge is not a pair of pieces.")
         merges = [(first, second) for first, second in pairs]
         tokens = {number: token for token, number in ids.items()}
         added: list[AddedToken] = []
@@ -340,8 +340,8 @@ class ByteLevelBpe(TokenTable):
         """See `TokenizerData`."""
         return ByteBpeWorker(self)
 
-    def looked_for(self, split_special_tokens: bool) -> list[AddedToken]:
-        """The added tokens that are found in text."""
+    def recognized_tokens(self, split_special_tokens: bool) -> list[AddedToken]:
+        """The added tokens that are recognized in text."""
         return [
             token
             for token in self.added_tokens
@@ -351,7 +351,7 @@ class ByteLevelBpe(TokenTable):
     def library_tokenizer(
         self, split_special_tokens: bool = True
     ) -> "tokenizers.Tokenizer":
-        """The same tokenizer in the library tokenizers."""
+        """Builds the tokenizer of the library tokenizers."""
         import tokenizers
         from tokenizers import decoders, models, normalizers, pre_tokenizers
 
@@ -363,7 +363,7 @@ class ByteLevelBpe(TokenTable):
             add_prefix_space=self.add_prefix_space
         )
         made.decoder = decoders.ByteLevel()
-        for token in self.looked_for(split_special_tokens):
+        for token in self.recognized_tokens(split_special_tokens):
             values = dict(vars(token))
             add = made.add_tokens
             if values.pop("special"):
@@ -388,7 +388,7 @@ class ByteLevelBpe(TokenTable):
     def save_hugging_face(self, folder: pathlib.Path, max_length: int) -> None:
         """See `TokenizerData`."""
         self.save(folder, max_length)
-        # What older versions of transformers read.
+        # For older versions of transformers.
         text = json.dumps(dict(self.ids), ensure_ascii=False)
         write_text(folder / _VOCABULARY, text + "\n")
         lines = ["#version: 0.2", *map(" ".join, self.merges), ""]
@@ -449,7 +449,7 @@ class ByteLevelBpe(TokenTable):
         ]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What is cached cannot all be pickled.
+        # Some cached values cannot be pickled.
         return type(self).from_dict, (self.to_dict(),)
 
     def __eq__(self, other: object) -> bool:
@@ -465,7 +465,7 @@ class ByteLevelBpe(TokenTable):
 
 
 class ByteBpeWorker:
-    """The ids of much text, by the library tokenizers."""
+    """Tokenizes large texts by the library tokenizers."""
 
     dtype: type[np.integer] = np.int32
 
@@ -495,7 +495,7 @@ class ByteBpeWorker:
 
 
 def _refuse_other_rules(fast: JsonPart) -> None:
-    """Raises `UserError` for what is no byte-level BPE like GPT-2's."""
+    """Raises `UserError` for rules other than those of GPT-2."""
     model, splitter = fast.part("model"), fast.part("pre_tokenizer")
     normalizer = fast.part("normalizer")
     for part, key, allowed in (
@@ -511,13 +511,13 @@ def _refuse_other_rules(fast: JsonPart) -> None:
         value = part.values.get(key)
         if value not in allowed:
             raise OtherRules(
-                f"{part.source}: {key} is {value!r}, which byte-level BPE "
-                f"cannot do here; it takes {' or '.join(map(repr, allowed))}."
+                f"{part.source}: {key} is {value!r}, which byte-level BPE does "
+                f"not support; it takes {' or '.join(map(repr, allowed))}."
             )
 
 
 def _special_tokens(folder: pathlib.Path, tokens: set[str]) -> SpecialTokens:
-    """What files of a folder call special, or its tokens of usual names."""
+    """The special tokens that files name, or tokens of the usual names."""
     config = read_json_object(folder / TOKENIZER_CONFIG_FILE, missing_ok=True)
     older = read_json_object(folder / SPECIAL_TOKENS_FILE, missing_ok=True)
     found: list[str | None] = []
@@ -538,7 +538,7 @@ def _special_tokens(folder: pathlib.Path, tokens: set[str]) -> SpecialTokens:
 def _packing(
     processor: JsonPart, ids: Mapping[str, int], pad_id: int
 ) -> Packing | None:
-    """How a tokenizer.json frames rows; None as RoBERTa does."""
+    """The rows of a tokenizer.json; None means RoBERTa's."""
     kind = processor.values.get("type")
     if kind == "BertProcessing":
         cls, sep = processor.values["cls"][1], processor.values["sep"][1]

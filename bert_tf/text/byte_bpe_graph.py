@@ -1,11 +1,11 @@
 """Byte-level BPE as TensorFlow operations, exact for every string.
 
-A word begins where the classes of code points say so, which takes the
-characters beside it alone. The bytes of a word are read as ISO-8859-1, and
-SentencePiece's BPE merges these letters. It looks for the result of a merge
-where GPT-2's looks for the pair. Both agree on every text if every token, as a
-text, becomes itself in both: where they part first, the letters of a token
-would stay in two other pieces for good. That is checked.
+Words begin at positions that depend only on the classes of the adjacent
+characters. The bytes of a word are decoded as ISO-8859-1, and SentencePiece's
+BPE merges these letters. It looks up the result of a merge, GPT-2's the pair.
+Both agree on every text if every token, as a text, is tokenized to itself by
+both: at the first difference, the letters of a token would end in two other
+pieces. This is checked.
 """
 
 import functools
@@ -30,23 +30,23 @@ from bert_tf.text.tokenizer import as_batch, ragged, text_ids
 # Classes of code points.
 _OTHER, _LETTER, _NUMBER, _BLANK, _SPACE = range(5)
 _CONTRACTIONS = ("s", "t", "m", "d", "re", "ve", "ll")
-# A noncharacter, since operations on strings may end at a NUL.
+# A noncharacter, because string operations may stop at a NUL.
 _NUL = "\U0010fffe"
 _NUL_BYTES = len(_NUL.encode())
-# Under these names no text spells what is not merged.
+# Prefixes and names that no text contains, for tokens that are not merged.
 _UNSPELLED, _UNKNOWN = "\u0101", "\u0102"
 _MODEL_BPE, _CONTROL, _UNKNOWN_TYPE = 2, 3, 2
 
 
 @functools.cache
 def _classes() -> np.ndarray:
-    """The class of each code point to the regex engine of tokenizers, int32."""
+    """The class of each code point in the regex engine of tokenizers, int32."""
     codes = [
         code
         for code in range(unicode_tables.CODE_POINTS)
         if code not in unicode_tables.SURROGATES
     ]
-    text, places = "".join(map(chr, codes)), np.array(codes)
+    text, code_of = "".join(map(chr, codes)), np.array(codes)
     classes = np.full(unicode_tables.CODE_POINTS, _OTHER, np.int32)
     for kind, pattern in (
         (_LETTER, r"\p{L}+"),
@@ -57,13 +57,13 @@ def _classes() -> np.ndarray:
             tokenizers.Regex(pattern), "removed", invert=True
         )
         for _, (begin, end) in split.pre_tokenize_str(text):
-            classes[places[begin:end]] = kind
+            classes[code_of[begin:end]] = kind
     classes[ord(" ")] = _SPACE
     return classes
 
 
-class _AsItIs:
-    """Text that is not normalised."""
+class _Identity:
+    """A normalizer that leaves text unchanged."""
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
         return texts
@@ -86,12 +86,12 @@ class _AsItIs:
         return first, last + 1
 
 
-class _Composed(_AsItIs):
-    """Text in Unicode's form NFC.
+class _Composed(_Identity):
+    """A normalizer to NFC.
 
-    A composed character comes from the first of those that it is made of, as
-    in the library tokenizers: a text and its NFC have as many characters in
-    NFD, and are read side by side, whatever the order of marks.
+    The source of a composed character is the first character it is composed
+    of, as in the library tokenizers: a text and its NFC have equally many
+    characters in NFD, by which their positions are aligned.
     """
 
     def __init__(self) -> None:
@@ -104,31 +104,30 @@ class _Composed(_AsItIs):
         self, texts: tf.Tensor
     ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
         composed = self.normalize(texts)
-        found = tf.strings.unicode_decode(composed, "UTF-8")
-        given, places = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
+        codes = tf.strings.unicode_decode(composed, "UTF-8").flat_values
+        given, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
         ends = tf.cumsum(tf.gather(self._sizes, given.flat_values))
-        sizes = tf.gather(self._sizes, found.flat_values)
+        sizes = tf.gather(self._sizes, codes)
         begins = tf.cumsum(sizes, exclusive=True)
         origin = tf.searchsorted(ends, begins, side="right")
         origin = tf.minimum(origin, tf.size(ends) - 1)
-        codes = found.flat_values[:, tf.newaxis]
-        wider = tf.cast(codes >= [0x80, 0x800, 0x10000], tf.int32)
-        num_bytes = 1 + tf.reduce_sum(wider, 1)
+        wider = codes[:, tf.newaxis] >= [0x80, 0x800, 0x10000]
+        num_bytes = 1 + tf.reduce_sum(tf.cast(wider, tf.int32), 1)
         of_bytes = tf.RaggedTensor.from_row_splits(
-            tf.repeat(tf.gather(places.flat_values, origin), num_bytes),
+            tf.repeat(tf.gather(offsets.flat_values, origin), num_bytes),
             tf.concat([[0], tf.cumsum(tf.strings.length(composed))], 0),
             validate=False,
         )
         lengths = tf.cast(tf.strings.length(texts), tf.int64)
-        behind = tf.RaggedTensor.from_tensor(lengths[:, tf.newaxis])
-        behind = behind.with_row_splits_dtype(of_bytes.row_splits.dtype)
-        sources = tf.concat([of_bytes, behind], 1)
+        text_ends = tf.RaggedTensor.from_tensor(lengths[:, tf.newaxis])
+        text_ends = text_ends.with_row_splits_dtype(of_bytes.row_splits.dtype)
+        sources = tf.concat([of_bytes, text_ends], 1)
         return composed, sources.with_row_splits_dtype(tf.int64), texts
 
 
 @functools.cache
 def _sizes_in_nfd() -> np.ndarray:
-    """How many characters each code point is in NFD, int32."""
+    """The number of characters of each code point in NFD, int32."""
     codes = np.array(
         [
             code
@@ -145,9 +144,9 @@ def _sizes_in_nfd() -> np.ndarray:
 class ByteBpeTokenizer(tf.Module):
     """Splits text into the ids of byte-level BPE; a `Tokenizer`.
 
-    Bytes that are not UTF-8 are read as U+FFFD. Tokens that were added to a
-    vocabulary are found in text as by Hugging Face's tokenizers; special ones
-    are split like other text unless `split_special_tokens` is False.
+    Bytes that are not UTF-8 are decoded as U+FFFD. Added tokens are recognized
+    in text as by Hugging Face's tokenizers; special tokens are split like other
+    text unless `split_special_tokens` is False.
     """
 
     lower_case = False
@@ -160,7 +159,7 @@ class ByteBpeTokenizer(tf.Module):
           split_special_tokens: see the class.
 
         Raises:
-          UserError: the merges cannot be followed by their results alone.
+          UserError: merges are ambiguous by their results; see the module.
         """
         super().__init__()
         self.data = self.vocabulary = data
@@ -170,22 +169,22 @@ class ByteBpeTokenizer(tf.Module):
         )
         for number, raw in enumerate(data.raw):
             if raw is not None:
-                # As long as where NUL has its stand-in.
+                # NUL is replaced by a longer character.
                 more = raw.count(0) * (_NUL_BYTES - 1)
                 lengths[number] = len(raw) + more
                 leads[number] = len(raw) - len(raw.lstrip(b" "))
                 trails[number] = len(raw) - len(raw.rstrip(b" "))
-        looked_for = data.looked_for(split_special_tokens)
-        # Without the blanks that it takes from the text before it.
+        recognized = data.recognized_tokens(split_special_tokens)
+        # The length of added tokens that absorb the blanks before them.
         own = np.zeros(len(data), np.int32)
-        for token in looked_for:
-            number, bare = data.ids[token.content], token.content
-            leads[number] = len(bare) - len(bare.lstrip())
-            trails[number] = len(bare) - len(bare.rstrip())
-            own[number] = len(bare) * token.lstrip
+        for token in recognized:
+            number, content = data.ids[token.content], token.content
+            leads[number] = len(content) - len(content.lstrip())
+            trails[number] = len(content) - len(content.rstrip())
+            own[number] = len(content) * token.lstrip
         self._model = _sentencepiece_model(data)
         with tf.init_scope(), tf.device("/CPU:0"):
-            self._normal = _Composed() if data.nfc else _AsItIs()
+            self._normalizer = _Composed() if data.nfc else _Identity()
             self._classes = tf.constant(_classes())
             self._lengths = tf.constant(lengths)
             self._own = tf.constant(own)
@@ -199,7 +198,7 @@ class ByteBpeTokenizer(tf.Module):
                 ]
             )
             self._added_tokens = AddedTokens(
-                looked_for, data, self._normal, nul=_NUL
+                recognized, data, self._normalizer, nul=_NUL
             )
             self._check()
 
@@ -211,7 +210,7 @@ class ByteBpeTokenizer(tf.Module):
         return cls(data, split_special_tokens)
 
     def _check(self) -> None:
-        """Refuses merges of which results and pairs do not agree."""
+        """Refuses merges that are ambiguous by their results."""
         data = self.data
         merged = [n for n, raw in enumerate(data.raw) if raw is not None]
         letters = [(data.raw[n] or b"").decode("latin-1") for n in merged]
@@ -220,10 +219,10 @@ class ByteBpeTokenizer(tf.Module):
             models.BPE(dict(data.ids), list(data.merges))
         )
         by_pair = library.encode_batch([data.tokens[n] for n in merged])
-        for number, found, other in zip(
+        for number, ids, encoding in zip(
             merged, by_result, by_pair, strict=True
         ):
-            if [number] != found or [number] != other.ids:
+            if [number] != ids or [number] != encoding.ids:
                 raise UserError(
                     f"merges: the token {data.tokens[number]!r} is not what "
                     "its own letters are merged to, so this byte-level BPE "
@@ -237,7 +236,7 @@ class ByteBpeTokenizer(tf.Module):
 
     @property
     def stand_alone(self) -> frozenset[int]:
-        """The code points that are words of their own."""
+        """The code points that always are separate words."""
         return unicode_tables.stand_alone()
 
     def __call__(self, texts: Any) -> Any:
@@ -252,8 +251,8 @@ class ByteBpeTokenizer(tf.Module):
         self.data.save(folder)
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """The letters that texts, string [B], have before they are split."""
-        return self._normal.normalize(texts)
+        """Normalizes texts, string [B], as before splitting."""
+        return self._normalizer.normalize(texts)
 
     def tokenize(self, texts: Any) -> Any:
         """Splits texts into ids; see `BertTokenizer.tokenize`."""
@@ -262,11 +261,11 @@ class ByteBpeTokenizer(tf.Module):
         return ids if is_scalar else ragged(ids, splits)
 
     def tokenize_with_offsets(self, texts: Any) -> Any:
-        """Splits texts into ids and says where each comes from.
+        """Splits texts into ids with character offsets.
 
-        See `BertTokenizer.tokenize_with_offsets`. A token that has a part of
-        the bytes of a character spans the character. Blanks are left out of
-        the spans where `ByteLevelBpe.trim_offsets` says so.
+        See `BertTokenizer.tokenize_with_offsets`. A token with some bytes of a
+        character spans the character. The spans exclude blanks if
+        `ByteLevelBpe.trim_offsets` is set.
         """
         texts, is_scalar = as_batch(texts)
         ids, splits, starts, ends = self._tokenize(texts)
@@ -275,14 +274,14 @@ class ByteBpeTokenizer(tf.Module):
         return tuple(ragged(values, splits) for values in (ids, starts, ends))
 
     def id_to_token(self, ids: Any) -> Any:
-        """The tokens of int32 ids of any shape, dense or ragged."""
+        """Maps int32 ids of any shape, dense or ragged, to tokens."""
         if isinstance(ids, tf.RaggedTensor):
             return ids.with_flat_values(self.id_to_token(ids.flat_values))
         with tf.device("/CPU:0"):
             return tf.gather(self._tokens, ids)
 
     def detokenize(self, ids: Any) -> tf.Tensor:
-        """Joins the bytes of tokens to text; the special ones are left out.
+        """Joins the bytes of tokens to text, without special tokens.
 
         Args:
           ids: int32 [B, tokens], dense or ragged, or [tokens].
@@ -303,7 +302,7 @@ class ByteBpeTokenizer(tf.Module):
         input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
     )
     def _tokenize(self, texts: tf.Tensor) -> Pieces:
-        """The ids of a batch, its rows, and character offsets, all flat."""
+        """Flat ids, row splits, and flat character offsets of a batch."""
         with tf.device("/CPU:0"):
             ids, splits, starts, ends = self._added_tokens.split(
                 texts, self._pieces
@@ -320,7 +319,7 @@ class ByteBpeTokenizer(tf.Module):
             return ids, splits, starts, tf.maximum(ends - trails, starts)
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """BPE of normalised texts: ids, rows, byte starts and ends."""
+        """BPE of normalized texts: ids, row splits, byte starts and ends."""
         texts = tf.strings.regex_replace(texts, rf"\x{{{ord(_NUL):X}}}", "\0")
         shift = tf.zeros([tf.size(texts)], tf.int64)
         if self.data.add_prefix_space:
@@ -348,21 +347,20 @@ class ByteBpeTokenizer(tf.Module):
         ends = tf.cumsum(tf.gather(self._lengths, ids))
         rows = tf.ragged.row_splits_to_segment_ids(splits)
         row_begins = tf.gather(tf.concat([[0], ends], 0), splits)
-        away = tf.gather(row_begins[:-1] + shift, rows)
-        starts = ends - tf.gather(self._lengths, ids)
-        starts, ends = tf.maximum(starts - away, 0), tf.maximum(ends - away, 1)
-        return ids, splits, starts, ends
+        first = tf.gather(row_begins[:-1] + shift, rows)
+        starts = ends - tf.gather(self._lengths, ids) - first
+        return ids, splits, tf.maximum(starts, 0), tf.maximum(ends - first, 1)
 
     def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of words, string [W], of which each letter is a byte."""
-        # The operation owns the model. One that was created eagerly would be
-        # lost with keras.utils.clear_session(), so each function has its own.
+        """The ids of words, string [W], whose letters are bytes."""
+        # The operation owns the model. One that is created eagerly would be
+        # lost in keras.utils.clear_session(), so each function has one.
         return tf_text.SentencepieceTokenizer(
             model=self._model, out_type=tf.int32
         ).tokenize(words)
 
     def _begins(self, codes: tf.RaggedTensor) -> tf.Tensor:
-        """Where words begin by GPT-2's regular expression, bool [C].
+        """The beginnings of words by GPT-2's regular expression, bool [C].
 
         's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|
         \\s+(?!\\S)|\\s+
@@ -382,15 +380,15 @@ class ByteBpeTokenizer(tf.Module):
             moved = tf.concat([fill, values], 0)[:size]
             return tf.where(first, fill, moved)
 
-        def behind(values: tf.Tensor, outside: Any = -1) -> tf.Tensor:
+        def after(values: tf.Tensor, outside: Any = -1) -> tf.Tensor:
             fill = tf.constant([outside], values.dtype)
             moved = tf.concat([values, fill], 0)[1:]
             return tf.where(last, fill, moved)
 
-        previous, following = before(kinds), behind(kinds)
-        one = behind(flat)
-        two = behind(one)
-        # An apostrophe that no other sign and no space stands before.
+        previous, following = before(kinds), after(kinds)
+        one = after(flat)
+        two = after(one)
+        # Apostrophes that follow no other symbol and no space.
         heads = (flat == ord("'")) & (previous != _OTHER) & (previous != _SPACE)
         ends_in_one, ends_in_two = (
             heads
@@ -414,17 +412,17 @@ class ByteBpeTokenizer(tf.Module):
         inside_two = before(ends_in_two, False)
         last_of_two = before(inside_two, False)
         inside = inside_one | inside_two | last_of_two
-        after = before(inside_one, False) | before(last_of_two, False)
+        follows = before(inside_one, False) | before(last_of_two, False)
         blank = kinds >= _BLANK
         blank_before = previous >= _BLANK
-        text_behind = (following >= 0) & (following < _BLANK)
+        text_after = (following >= 0) & (following < _BLANK)
         plain = ~blank & (previous != _SPACE) & (kinds != previous)
-        space = blank & (~blank_before | text_behind)
+        space = blank & (~blank_before | text_after)
         return (
             first
             | ends_in_one
             | ends_in_two
-            | after
+            | follows
             | ((plain | space) & ~inside)
         )
 
@@ -439,7 +437,7 @@ def _sentencepiece_model(data: ByteLevelBpe) -> bytes:
         if raw is None:
             piece = _field(1, _UNSPELLED + token) + _field(3, _CONTROL)
         else:
-            # Bytes are no result of a merge.
+            # Single bytes are not the result of a merge.
             score = -float(data.ranks.get(token, len(data)))
             piece = _field(1, raw.decode("latin-1")) + _field(2, score)
         pieces.append(_field(1, piece))
@@ -454,7 +452,7 @@ def _sentencepiece_model(data: ByteLevelBpe) -> bytes:
 
 
 def _field(number: int, value: str | bytes | float) -> bytes:
-    """A field of a protocol buffer; a float has 32 bits."""
+    """Encodes a field of a protocol buffer; floats have 32 bits."""
     if isinstance(value, float):
         return _varint(number << 3 | 5) + struct.pack("<f", value)
     if isinstance(value, int):

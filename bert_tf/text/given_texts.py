@@ -1,4 +1,4 @@
-"""Texts that a program hands in: strings, or pairs of strings."""
+"""Checks texts that are passed by programs: strings or pairs of strings."""
 
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, TypeAlias
@@ -12,14 +12,14 @@ Parts: TypeAlias = tuple[str, ...]
 
 
 def text_parts(text: Any, place: str) -> Parts:
-    """The strings of a text, checked.
+    """Returns the strings of a text.
 
     Args:
       text: a string, or a tuple or list of two.
-      place: what to call it in an error, such as texts[3].
+      place: its name in errors, such as texts[3].
 
     Raises:
-      UserError: it is something else, or holds half of a surrogate pair.
+      UserError: it has another type or contains a lone surrogate.
     """
     parts = (text,) if isinstance(text, str) else text
     is_text = isinstance(parts, tuple | list) and (
@@ -27,21 +27,21 @@ def text_parts(text: Any, place: str) -> Parts:
     )
     if not is_text or not all(isinstance(part, str) for part in parts):
         raise UserError(
-            f"{place} is {excerpt(text)}; give a string or a pair of strings."
+            f"{place} is {excerpt(text)}; pass a string or a pair of strings."
         )
     return tuple(whole_text(part, place) for part in parts)
 
 
 def members(value: Any, place: str) -> Iterable[Any]:
-    """The members of what a program hands in as a list, in their order.
+    """Returns the elements of a list-like argument in their order.
 
     Args:
       value: a list or another sequence, an iterator, a column (Series) or a
         table (DataFrame) of one column, of pandas, polars or another library.
-      place: what to call it in an error, such as `texts`.
+      place: its name in errors, such as `texts`.
 
     Raises:
-      UserError: it is a string, has no order, or is a table of more columns.
+      UserError: it is a string, unordered, or a table of several columns.
     """
     columns = getattr(value, "columns", None)
     if columns is not None and not isinstance(value, Mapping):
@@ -53,44 +53,44 @@ def members(value: Any, place: str) -> Iterable[Any]:
         raise UserError(
             f"{place} is a table with the columns "
             f"{first_few(shown[:-1]) or '(none)'}; "
-            f"give one column of it, table[{shown[0]!r}]."
+            f"pass one column of it, table[{shown[0]!r}]."
         )
     if isinstance(value, Mapping):
         keys = [*map(repr, value)]
         raise UserError(
             f"{place} is a mapping with the keys {first_few(keys) or '(none)'};"
-            " give the list that it has for one of them."
+            " pass the list of one of them."
         )
     if isinstance(value, str | bytes):
         raise UserError(
-            f"{place} is one string, {excerpt(value)}; give a list of them."
+            f"{place} is one string, {excerpt(value)}; pass a list of strings."
         )
     if isinstance(value, Set) or not isinstance(value, Iterable):
-        raise UserError(f"{place} is {excerpt(value)}; give a list of strings.")
+        raise UserError(f"{place} is {excerpt(value)}; pass a list of strings.")
     return value
 
 
 def text_columns(texts: Iterable[Text], name: str) -> list[list[str]]:
-    """The first texts of N rows and, where they are pairs, the second ones.
+    """Splits N texts into columns of first and, for pairs, second texts.
 
     Args:
       texts: N strings, or N pairs of them.
-      name: what to call them in an error, such as `x`.
+      name: their name in errors, such as `x`.
 
     Returns:
       One or two lists of N strings.
 
     Raises:
-      UserError: there are none, one is no text, or some are pairs.
+      UserError: there are none, one is no text, or only some are pairs.
     """
     given = enumerate(members(texts, name))
     rows = [text_parts(text, f"{name}[{i}]") for i, text in given]
     if not rows:
-        raise UserError(f"{name}: is empty; give at least one text.")
+        raise UserError(f"{name}: is empty; pass at least one text.")
     for number, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise UserError(
                 f"{name}[{number}] has {len(row)} texts and {name}[0] has "
-                f"{len(rows[0])}; give strings alone, or pairs alone."
+                f"{len(rows[0])}; pass only strings or only pairs."
             )
     return [list(column) for column in zip(*rows, strict=True)]

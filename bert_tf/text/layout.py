@@ -1,28 +1,32 @@
-"""How texts become rows: truncation, windows, special tokens and padding.
+"""From token ids to rows: truncation, windows, special tokens and padding.
 
-TensorFlow operations on int32, which run eagerly over the texts of a whole
-split, in `tf.data`, and inside the graph of a SavedModel.
+TensorFlow operations on int32, which run eagerly over a whole data split, in
+`tf.data`, and in the graph of a SavedModel.
 """
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.errors import UserError, whole_number
 from bert_tf.features import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
 from bert_tf.text import truncation
 from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-# Strings and whole numbers stay on the processor.
+# The device for operations on strings and integers.
 HOST = "/CPU:0"
-# Texts tokenized at a time where there are many.
+# The batch size of tokenization.
 _TEXTS = 4096
-# Above the place of any value in its row.
-_PLACES = 2**31
-# run_squad.py `_check_is_max_context`: how much a longer window is worth.
+# More than any row has columns.
+_COLUMNS = 2**31
+# run_squad.py `_check_is_max_context`: the score per token of a window.
 LENGTH_WORTH = 0.01
+
+Ids: TypeAlias = tf.Tensor | tf.RaggedTensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +35,8 @@ class TokenIds:
 
     Attributes:
       ids: int32 [T].
-      begin: int32 [N], where each text begins in `ids`.
-      count: int32 [N], how many tokens it has.
+      begin: int32 [N], the first token of each text in `ids`.
+      count: int32 [N], its number of tokens.
     """
 
     ids: tf.Tensor
@@ -42,13 +46,13 @@ class TokenIds:
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """W windows on N texts, those of a text consecutive.
+    """W windows over N texts; the windows of a text are consecutive.
 
     Attributes:
-      text: int32 [W], the text that each is on.
-      number: int32 [W], its number among those of its text.
-      offset: int32 [W], the token of its text that it begins with.
-      count: int32 [W], how many tokens it has.
+      text: int32 [W], the text of each window.
+      number: int32 [W], its number within the text.
+      offset: int32 [W], its first token in the text.
+      count: int32 [W], its number of tokens.
     """
 
     text: tf.Tensor
@@ -64,13 +68,13 @@ class EncodedRows:
     Attributes:
       first: the R texts A.
       second: the R texts B, or None.
-      is_pair: bool [R], which rows have a B, even an empty one; None for all
+      is_pair: bool [R], the rows with a B, which may be empty; None means all
         if there is a `second`.
-      example: int32 [R], the example that a row is of, ascending.
-      num_examples: how many examples the rows are of.
-      packing: what frames the texts.
-      second_end: where in the ids the special tokens stand that end a B;
-        all from there on are of its segment.
+      example: int32 [R], the example of each row, ascending.
+      num_examples: the number of examples.
+      packing: the special tokens around the texts.
+      second_end: the index in the ids of the special tokens that end a B; ids
+        from there on belong to the segment of B.
     """
 
     first: TokenIds
@@ -83,7 +87,7 @@ class EncodedRows:
 
     @property
     def lengths(self) -> tf.Tensor:
-        """Tokens of each row, int32 [R]."""
+        """The number of tokens of each row, int32 [R]."""
         special = len(self.packing.begin) + len(self.packing.end)
         if self.second is None:
             return self.first.count + special
@@ -91,7 +95,7 @@ class EncodedRows:
 
     @property
     def _middle(self) -> tf.Tensor | int:
-        """Tokens between A and B, int32 [R] where not all rows have a B."""
+        """The tokens between A and B; int32 [R] if only some rows have a B."""
         middle = len(self.packing.middle)
         if self.is_pair is None:
             return middle
@@ -99,17 +103,17 @@ class EncodedRows:
 
     @property
     def starts(self) -> tf.Tensor:
-        """Where each row begins in `flat`, int64 [R + 1]."""
+        """The first token of each row in `flat`, and its end, int64 [R + 1]."""
         lengths = tf.cast(self.lengths, tf.int64)
         return tf.concat([[0], tf.cumsum(lengths)], 0)
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What the rows are made of, for digests."""
+        """The contents of the rows as arrays, for digests."""
         return self.flat()[INPUT_IDS.name].numpy(), self.starts.numpy()
 
     def take(self, chosen: tf.Tensor) -> "EncodedRows":
-        """Rows by number, whole numbers [B]."""
+        """Selects rows by number, integers [B]."""
         return dataclasses.replace(
             self,
             first=take(self.first, chosen),
@@ -123,11 +127,11 @@ class EncodedRows:
     def batch(
         self, chosen: tf.Tensor, width: tf.Tensor | int = 0
     ) -> dict[str, tf.Tensor]:
-        """The encoder's inputs, int32 [B, S], of rows by number.
+        """The encoder's inputs, int32 [B, S], of selected rows.
 
         Args:
-          chosen: whole numbers [B].
-          width: S, the tokens that rows are padded to; 0 for the longest.
+          chosen: the numbers of the rows, integers [B].
+          width: S, the padded length; 0 means that of the longest row.
         """
         return self.take(chosen).padded(width)
 
@@ -135,7 +139,7 @@ class EncodedRows:
         """The encoder's inputs, int32 [R, S], of all rows.
 
         Args:
-          width: S, at least the length of the longest row; 0 for that.
+          width: S, the padded length; 0 means that of the longest row.
         """
         lengths = self.lengths
         if not isinstance(width, int) or not width:
@@ -150,11 +154,11 @@ class EncodedRows:
         return self._inputs(tf.zeros_like(self.first.count))
 
     def _inputs(self, padding: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The encoder's inputs, int32 [T], of rows with padding, int32 [R]."""
+        """The inputs, int32 [T], with the given number of padding tokens."""
         packing, first, second = self.packing, self.first, self.second
         begin, end = len(packing.begin), len(packing.end)
         ends, pad = begin + len(packing.middle), tf.size(first.ids) - 1
-        # Ranges of the ids, see `pack_rows`, by their begins and counts.
+        # Begins and counts of ranges of the ids; see `pack_rows`.
         ranges = [(0, begin), (first.begin, first.count)]
         if second is not None:
             if self.is_pair is None:
@@ -170,15 +174,15 @@ class EncodedRows:
             )
             for of in zip(*ranges, strict=True)
         )
-        place = joined_ranges(begins, counts)
-        is_token = place < pad
-        segments = tf.zeros_like(place)
+        index = joined_ranges(begins, counts)
+        is_token = index < pad
+        segments = tf.zeros_like(index)
         if second is not None:
-            is_second = is_token & (place >= self.second_end)
+            is_second = is_token & (index >= self.second_end)
             segments = packing.second_segment * tf.cast(is_second, tf.int32)
         return {
-            # A row's padding is a range behind the last id, which fills rows.
-            INPUT_IDS.name: tf.gather(first.ids, tf.minimum(place, pad)),
+            # Padding is a range beyond the last id, the padding id.
+            INPUT_IDS.name: tf.gather(first.ids, tf.minimum(index, pad)),
             INPUT_MASK.name: tf.cast(is_token, tf.int32),
             SEGMENT_IDS.name: segments,
         }
@@ -195,19 +199,19 @@ def pack_rows(
     num_examples: int | None = None,
     is_pair: tf.Tensor | None = None,
 ) -> EncodedRows:
-    """Makes rows of texts, framed by special tokens.
+    """Frames texts by special tokens.
 
     Args:
-      first: the R texts A, which fit.
+      first: the R texts A, already truncated.
       second: the R texts B, or None.
-      packing: what frames them.
-      example: int32 [R], the example that a row is of, ascending; None where
-        each row is one.
-      num_examples: how many examples the rows are of.
-      is_pair: bool [R], which rows have a B, even an empty one; None for all
+      packing: the special tokens.
+      example: int32 [R], the example of each row, ascending; None if each row
+        is an example.
+      num_examples: the number of examples.
+      is_pair: bool [R], the rows with a B, which may be empty; None means all
         if there is a `second`.
     """
-    # All that rows are made of, for `EncodedRows._inputs`.
+    # All ids that `EncodedRows._inputs` gathers from.
     frame = (*packing.begin, *packing.middle, *packing.end)
     source = [frame, first.ids]
     second_end = len(frame) + tf.size(first.ids)
@@ -239,7 +243,7 @@ def pack_rows(
 
 
 def token_ids(ids: tf.RaggedTensor) -> TokenIds:
-    """Ragged ids int32 [N, tokens] as `TokenIds`."""
+    """Converts ragged ids int32 [N, tokens] to `TokenIds`."""
     return TokenIds(
         ids.flat_values,
         tf.cast(ids.row_starts(), tf.int32),
@@ -250,16 +254,15 @@ def token_ids(ids: tf.RaggedTensor) -> TokenIds:
 def tokenize(
     tokenizer: Tokenizer, texts: tf.Tensor | Sequence[str]
 ) -> TokenIds:
-    """Tokenizes string [N]; eagerly some thousands of texts at a time."""
+    """Tokenizes string [N], eagerly in batches to bound memory."""
     texts = tf.convert_to_tensor(texts, tf.string)
     if not tf.executing_eagerly():
         return token_ids(tokenizer.tokenize(texts))
-    # What is computed for a text takes many times the memory of its ids.
-    found = [
+    batches = [
         tokenizer.tokenize(texts[begin : begin + _TEXTS])
         for begin in range(0, max(len(texts), 1), _TEXTS)
     ]
-    return token_ids(tf.concat(found, 0))
+    return token_ids(tf.concat(batches, 0))
 
 
 def take(
@@ -268,13 +271,13 @@ def take(
     offset: tf.Tensor | None = None,
     count: tf.Tensor | None = None,
 ) -> TokenIds:
-    """Texts by number, int32 [R], or ranges of them.
+    """Selects texts by number, int32 [R], or ranges of them.
 
     Args:
       texts: N texts.
       chosen: the numbers.
-      offset: int32 [R], the first token that is taken; None for the text's.
-      count: int32 [R], how many are; with None, all from the text's first.
+      offset: int32 [R], the first token of each range; None means 0.
+      count: int32 [R], the number of tokens; None means that of the text.
     """
     begin = tf.gather(texts.begin, chosen)
     if offset is not None:
@@ -285,31 +288,31 @@ def take(
 
 
 def ragged_range(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The row and the place in it of each value of rows, of N lengths.
+    """The row and column of each value of ragged rows with these lengths.
 
     Returns:
       Both int32 [sum of counts]: 0 0 0 1 1 and 0 1 2 0 1 for counts 3 and 2.
     """
-    # Both in one number, since `tf.repeat` would take as long as if all rows
-    # were as long as the longest.
-    row = tf.range(tf.size(counts, tf.int64)) * _PLACES
+    # Both in one number, because `tf.repeat` takes the time of rows that are
+    # padded to the longest.
+    row = tf.range(tf.size(counts, tf.int64)) * _COLUMNS
     both = joined_ranges(row, tf.cast(counts, tf.int64))
     return (
         tf.cast(tf.bitwise.right_shift(both, 31), tf.int32),
-        tf.cast(tf.bitwise.bitwise_and(both, _PLACES - 1), tf.int32),
+        tf.cast(tf.bitwise.bitwise_and(both, _COLUMNS - 1), tf.int32),
     )
 
 
 def joined_ranges(begin: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Ranges of whole numbers, int [R], one after the other."""
-    found = tf.ragged.range(begin, begin + count, row_splits_dtype=tf.int32)
-    return found.flat_values
+    """Concatenates R ranges of integers."""
+    ranges = tf.ragged.range(begin, begin + count, row_splits_dtype=tf.int32)
+    return ranges.flat_values
 
 
 def take_ranges(
     values: tf.Tensor, begin: tf.Tensor, count: tf.Tensor
 ) -> tf.Tensor:
-    """Concatenates ranges of [T, ...] with whole numbers [R]."""
+    """Concatenates R ranges of the first axis of [T, ...]."""
     begin, count = tf.cast(begin, tf.int32), tf.cast(count, tf.int32)
     return tf.gather(values, joined_ranges(begin, count))
 
@@ -317,7 +320,7 @@ def take_ranges(
 def text_of(
     codes: tf.Tensor, begins: tf.Tensor, counts: tf.Tensor
 ) -> tf.Tensor:
-    """Stretches int32 [V] of a flat list of characters as string [V]."""
+    """Converts V ranges of code points, int32, to strings [V]."""
     taken = take_ranges(codes, begins, counts)
     ragged = tf.RaggedTensor.from_row_lengths(taken, counts, validate=False)
     return tf.strings.unicode_encode(ragged, "UTF-8")
@@ -331,7 +334,7 @@ def truncate(
     Args:
       first: N texts.
       second: the N second texts, or None; see `truncated_lengths`.
-      room: how many tokens a row takes, or int32 [N].
+      room: the number of tokens of a row, or int32 [N].
     """
     if second is None:
         count = tf.minimum(first.count, room)
@@ -348,7 +351,7 @@ def truncate(
 def num_windows(
     length: tf.Tensor, room: tf.Tensor | int, stride: int, empty: int = 1
 ) -> tf.Tensor:
-    """How many windows cover each text, int32 [N]; see `truncation`."""
+    """The number of windows of each text, int32 [N]; see `truncation`."""
     return truncation.num_windows(
         length, room, stride, empty, tf.minimum, tf.maximum
     )
@@ -361,15 +364,15 @@ def make_windows(
     stride: int,
     align_last: bool = False,
 ) -> Windows:
-    """Windows every `stride` tokens until one reaches the end of its text.
+    """Makes windows every `stride` tokens, up to the end of each text.
 
     Args:
-      num_windows: int32 [N], what `num_windows` gives for the rest.
+      num_windows: int32 [N], the result of `num_windows`.
       length: int32 [N], tokens of each text.
       room: tokens of a window, or int32 [N].
       stride: see `truncation.num_windows`.
-      align_last: whether the last window of a text ends with it and is as
-        long as the others, and not what they leave.
+      align_last: whether the last window of a text is moved back to full
+        length instead of being shorter.
     """
     text, number = ragged_range(num_windows)
     room = tf.gather(tf.broadcast_to(room, tf.shape(length)), text)
@@ -381,18 +384,18 @@ def make_windows(
 
 
 def most_context(windows: Windows) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which tokens of a window no other window shows in more context.
+    """Computes the tokens for which each window has the most context.
 
-    As google-research/bert, run_squad.py, `_check_is_max_context`: a window
-    is worth the lesser number of tokens left and right of a token, plus a
-    hundredth of its length; the first of the best counts. The tokens of a
-    window for which it is the best are one range, and the ranges of a text's
-    windows follow one another.
+    As google-research/bert, run_squad.py, `_check_is_max_context`: the score
+    of a window is the smaller number of tokens left and right of a token, plus
+    a hundredth of its length; the first window of the maximum wins. These
+    tokens are a range in each window, and the ranges of a text's windows are
+    adjacent.
 
     Returns:
       Begin and exclusive end of the range in each window, int32 [W].
     """
-    # All tokens of a text with one window are that window's.
+    # Texts with a single window need no scores.
     per_text = tf.math.bincount(windows.text)
     several = tf.where(tf.gather(per_text, windows.text) > 1)
     text, offset, count = (
@@ -401,29 +404,137 @@ def most_context(windows: Windows) -> tuple[tf.Tensor, tf.Tensor]:
     )
     window, left = ragged_range(count)
     length = tf.gather(count, window)
-    least = tf.cast(tf.minimum(left, length - 1 - left), tf.float64)
-    worth = least + LENGTH_WORTH * tf.cast(length, tf.float64)
-    # Texts concatenated, each as long as its last window reaches.
+    context = tf.cast(tf.minimum(left, length - 1 - left), tf.float64)
+    score = context + LENGTH_WORTH * tf.cast(length, tf.float64)
+    # Tokens of the concatenated texts, up to the end of the last windows.
     texts = tf.reduce_max(tf.concat([[0], text + 1], 0))
     sizes = tf.math.unsorted_segment_max(offset + count, text, texts)
     sizes = tf.maximum(sizes, 0)
     total = tf.reduce_sum(sizes)
     begin = tf.cumsum(sizes, exclusive=True)
-    place = tf.gather(begin, text) + offset
-    token = tf.gather(place, window) + left
-    best = tf.math.unsorted_segment_max(worth, token, total)
+    first = tf.gather(begin, text) + offset
+    token = tf.gather(first, window) + left
+    best = tf.math.unsorted_segment_max(score, token, total)
     owner = tf.math.unsorted_segment_min(
-        tf.where(worth == tf.gather(best, token), window, window.dtype.max),
+        tf.where(score == tf.gather(best, token), window, window.dtype.max),
         token,
         total,
     )
     owned = tf.math.unsorted_segment_sum(
         tf.ones_like(owner), owner, tf.size(text)
     )
-    end = tf.cumsum(owned) - place
+    end = tf.cumsum(owned) - first
     return (
         tf.tensor_scatter_nd_update(
             tf.zeros_like(windows.count), several, end - owned
         ),
         tf.tensor_scatter_nd_update(windows.count, several, end),
     )
+
+
+class SentencePacker(tf.Module):
+    """Packs texts into rows [CLS] A [SEP] or [CLS] A [SEP] B [SEP].
+
+    Segment ids are 0 for A and 1 for B, each with its [SEP]; tokenizers with
+    another `packing` make other rows. Pairs are truncated one token at a time
+    at the end of the longer text, of B if they are equally long
+    (google-research/bert, run_classifier.py, `_truncate_seq_pair`).
+    """
+
+    def __init__(self, tokenizer: Tokenizer, seq_length: int):
+        """Creates a packer.
+
+        Args:
+          tokenizer: the tokenizer.
+          seq_length: S, the length of a packed row.
+
+        Raises:
+          UserError: seq_length leaves no room for a token.
+        """
+        super().__init__()
+        least = tokenizer.packing.num_special(1) + 1
+        self.tokenizer = tokenizer
+        self.seq_length = whole_number("seq_length", seq_length, least)
+
+    def __repr__(self) -> str:
+        return (
+            f"SentencePacker({self.tokenizer!r}, seq_length={self.seq_length})"
+        )
+
+    def __call__(self, text_a, text_b=None) -> dict[str, tf.Tensor]:
+        """The same as `pack`."""
+        return self.pack(text_a, text_b)
+
+    def pack(self, text_a, text_b=None) -> dict[str, tf.Tensor]:
+        """Tokenizes and packs texts.
+
+        Args:
+          text_a: strings [B] or a scalar; also Python strings or lists.
+          text_b: the second texts, of the same shape, or None.
+
+        Returns:
+          input_ids, input_mask and segment_ids, int32 [B, S], or [S] for
+          scalars.
+
+        Raises:
+          UserError: the texts are no strings or differ in shape, or
+            seq_length leaves no room for a pair.
+        """
+        ids_b = None if text_b is None else self.tokenizer.tokenize(text_b)
+        return self.pack_ids(self.tokenizer.tokenize(text_a), ids_b)
+
+    def pack_ids(self, ids_a: Ids, ids_b: Ids | None = None):
+        """Packs token ids; see `pack`.
+
+        Args:
+          ids_a: int32, ragged [B, tokens], or [tokens] for a single row.
+          ids_b: the second texts' ids, of the same shape, or None.
+        """
+        with tf.device(HOST):
+            is_single = ids_a.shape.rank == 1
+            first, second = token_ids(_as_rows(ids_a)), None
+            packing, checks = self.tokenizer.packing, []
+            if ids_b is not None:
+                self._check_pair(ids_a, ids_b)
+                second = token_ids(_as_rows(ids_b))
+                check = tf.debugging.assert_equal(
+                    tf.size(first.count),
+                    tf.size(second.count),
+                    "text_a and text_b: unequal batches",
+                )
+                # None when run eagerly.
+                checks = [] if check is None else [check]
+            texts = 1 if second is None else 2
+            room = self.seq_length - packing.num_special(texts)
+            with tf.control_dependencies(checks):
+                rows = pack_rows(*truncate(first, second, room), packing)
+                packed = rows.padded(self.seq_length)
+            if is_single:
+                packed = {name: rows[0] for name, rows in packed.items()}
+            return packed
+
+    def _check_pair(self, ids_a: Ids, ids_b: Ids) -> None:
+        least = self.tokenizer.packing.num_special(2) + 1
+        if self.seq_length < least:
+            raise UserError(
+                f"seq_length={self.seq_length}: a pair needs at least {least}, "
+                "for the special tokens and one token."
+            )
+        if ids_a.shape.rank != ids_b.shape.rank or (
+            ids_a.shape.rank == 2
+            and not ids_a.shape[:1].is_compatible_with(ids_b.shape[:1])
+        ):
+            raise UserError(
+                f"text_a has shape {ids_a.shape[:-1]} and text_b "
+                f"{ids_b.shape[:-1]}; they must have one shape."
+            )
+
+
+def _as_rows(ids: Ids) -> tf.RaggedTensor:
+    """Converts ids to ragged int32 [B, tokens]."""
+    ids = tf.cast(ids, tf.int32)
+    if isinstance(ids, tf.RaggedTensor):
+        return ids
+    if ids.shape.rank == 1:
+        ids = ids[tf.newaxis]
+    return tf.RaggedTensor.from_tensor(ids)

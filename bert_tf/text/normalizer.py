@@ -1,11 +1,11 @@
 """BERT's text normalisation as TensorFlow operations.
 
-TF Text's `FastBertNormalizer` replaces every code point by a string, by means
-of a table that its caller may supply. Its own table does not follow the rules
-of google-research/bert (it case-folds with NFKC and turns control characters
-into spaces), so this module builds one that does. Three things do not depend
-on one code point alone and are repaired before or after: bytes that are not
-UTF-8, the final sigma, and the canonical order of marks that are no accents.
+TF Text's `FastBertNormalizer` replaces every code point by a string from a
+table. Its default table does not follow the rules of google-research/bert (it
+case-folds with NFKC and replaces control characters by spaces), so this module
+builds one that does. Three rules depend on more than one code point and are
+applied before or after: bytes that are not UTF-8, the final sigma, and the
+canonical order of marks that are not accents.
 """
 
 import functools
@@ -25,22 +25,22 @@ from bert_tf.text.tokenizer_config import TokenizerConfig
 # values are CHANGED | offset << LENGTH_BITS | length, pointing into a pool.
 _CHANGED = 1 << 30
 _LENGTH_BITS = 6
-# A unit of a Darts-clone trie: bits 0-7 the byte that leads to it, bit 8
-# whether a value hangs below, bits 10-31 its offset: child = index ^ offset ^
-# byte. A value is a unit with bit 31 set.
+# A unit of a Darts-clone trie: bits 0-7 its byte, bit 8 whether it has a value,
+# bits 10-31 its offset: child = index ^ offset ^ byte. A value is a unit with
+# bit 31 set.
 _HAS_VALUE = 1 << 8
 _OFFSET_SHIFT = 10
 _IS_VALUE = np.uint32(1 << 31)
 
 
 class CodePoints(NamedTuple):
-    """What becomes of code points, besides what the rules do to them.
+    """Replacements of code points in addition to the rules.
 
     Attributes:
-      kept: unassigned code points to keep all the same.
-      unassigned: what replaces a code point that Python's Unicode tables do
-        not know, whatever TF Text's tables take it for; None keeps it.
-      replaced: code points, and what replaces each in normalised text.
+      kept: unassigned code points that are kept.
+      unassigned: the replacement of other code points that are unassigned in
+        Python's Unicode tables; None keeps them.
+      replaced: pairs of a code point and its replacement in normalized text.
     """
 
     kept: frozenset[int] = frozenset()
@@ -54,7 +54,7 @@ UNCHANGED = CodePoints()
 def _replacements(
     lower_case: bool, strip_accents: bool, code_points: CodePoints
 ) -> tuple[np.ndarray, str]:
-    """The value of each code point, int64 [code points], and the pool."""
+    """The trie value of each code point, int64, and the string pool."""
     replaced = dict(code_points.replaced)
     rules = unicode_tables.replacements(lower_case, strip_accents)
     mapping = replaced | {
@@ -83,11 +83,11 @@ def _replacements(
 
 
 def _trie(values: np.ndarray) -> np.ndarray:
-    """The Darts-clone trie of code points in UTF-8, uint32 [units].
+    """Builds the Darts-clone trie of code points in UTF-8, uint32 [units].
 
-    It is laid out in blocks of 256 units. A child's place is its block's base
-    plus its byte, so nothing has to be searched for; equal blocks of values
-    are stored once.
+    It consists of blocks of 256 units. The index of a child is the base of its
+    block plus its byte, so no search for free units is needed; equal blocks of
+    values are stored once.
     """
     blocks: list[np.ndarray] = [np.zeros(256, np.uint32)]
     known: dict[bytes, int] = {}
@@ -97,12 +97,12 @@ def _trie(values: np.ndarray) -> np.ndarray:
         return 256 * (len(blocks) - 1)
 
     def block_of_values(row: np.ndarray) -> int:
-        """A block whose children, bytes 0x80 to 0xBF, carry values."""
+        """Adds a block whose children, bytes 0x80 to 0xBF, have values."""
         key = row.tobytes()
         if key not in known:
             block = np.zeros(256, np.uint32)
             used = np.flatnonzero(row)
-            # The value of the child at base + byte lies at base + byte - 0x80.
+            # The value of the child at base + byte is at base + byte - 0x80.
             block[0x80 + used] = (
                 0x80 << _OFFSET_SHIFT | _HAS_VALUE | 0x80 + used
             )
@@ -111,7 +111,7 @@ def _trie(values: np.ndarray) -> np.ndarray:
         return known[key]
 
     def block_of_children(first: int, bases: Sequence[int]) -> int:
-        """A block that leads to others by the bytes from `first`, or 0."""
+        """Adds a block of links for the bytes from `first`; 0 if none."""
         if not any(bases):
             return 0
         block = np.zeros(256, np.uint32)
@@ -121,7 +121,7 @@ def _trie(values: np.ndarray) -> np.ndarray:
                 block[byte] = ((base + byte) ^ target) << _OFFSET_SHIFT | byte
         return base
 
-    # One block for each 64 code points, the reach of the last byte.
+    # One block per 64 code points, the range of the last byte.
     rows = values.reshape(-1, 64)
     last = [0] * len(rows)
     for number in np.flatnonzero(rows.any(axis=1)):
@@ -150,7 +150,7 @@ def _trie(values: np.ndarray) -> np.ndarray:
 def _table(
     lower_case: bool, strip_accents: bool, code_points: CodePoints
 ) -> np.ndarray:
-    """The table in `FastBertNormalizer`'s format, uint8 [bytes]."""
+    """Builds the table of `FastBertNormalizer`, uint8 [bytes]."""
     values, pool = _replacements(lower_case, strip_accents, code_points)
     builder = flatbuffers.Builder(1 << 20)
     trie = builder.CreateNumpyVector(_trie(values))
@@ -166,11 +166,11 @@ def _table(
 
 
 class FinalSigma(tf.Module):
-    """Turns each capital sigma that ends a word into a final small sigma.
+    """Replaces each capital sigma at the end of a word by a final sigma.
 
-    The rule is `str.lower`'s: a cased letter before and none after, looking
-    through what is case-ignorable or dropped. All other lower-casing depends
-    on one code point alone.
+    As in `str.lower`, a sigma is final after a cased letter and before none,
+    skipping case-ignorable and dropped characters. All other lower-casing
+    depends on single code points.
     """
 
     _CASED, _TRANSPARENT = 1, 2
@@ -181,26 +181,25 @@ class FinalSigma(tf.Module):
         kinds = np.zeros(unicode_tables.CODE_POINTS, np.int32)
         kinds[list(cased)] = self._CASED
         kinds[list(transparent)] = self._TRANSPARENT
-        # The first code point of each run of one kind.
+        # The first code point of each range of one kind.
         firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
         self._firsts = tf.constant(firsts, tf.int32)
         self._kind_of_run = tf.constant(kinds[firsts])
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-        """Rewrites the capital sigmas of valid UTF-8, string [B]."""
+        """Replaces the final capital sigmas of valid UTF-8, string [B]."""
         codes = tf.strings.unicode_decode(texts, "UTF-8")
         runs = tf.searchsorted(self._firsts, codes.flat_values, side="right")
         kinds = tf.gather(self._kind_of_run, runs - 1)
-        places = tf.where(kinds != self._TRANSPARENT)[:, 0]
-        cased = tf.gather(kinds, places) == self._CASED
-        rows = tf.gather(codes.value_rowids(), places)
-        beside = cased[1:] & cased[:-1] & (rows[1:] == rows[:-1])
-        after_cased = tf.concat([[False], beside], 0)[: tf.size(cased)]
-        before_cased = tf.concat([beside, [False]], 0)[: tf.size(cased)]
-        is_sigma = (
-            tf.gather(codes.flat_values, places) == unicode_tables.CAPITAL_SIGMA
-        )
-        final = tf.boolean_mask(places, is_sigma & after_cased & ~before_cased)
+        indices = tf.where(kinds != self._TRANSPARENT)[:, 0]
+        cased = tf.gather(kinds, indices) == self._CASED
+        rows = tf.gather(codes.value_rowids(), indices)
+        adjacent = cased[1:] & cased[:-1] & (rows[1:] == rows[:-1])
+        after_cased = tf.concat([[False], adjacent], 0)[: tf.size(cased)]
+        before_cased = tf.concat([adjacent, [False]], 0)[: tf.size(cased)]
+        chars = tf.gather(codes.flat_values, indices)
+        is_sigma = chars == unicode_tables.CAPITAL_SIGMA
+        final = tf.boolean_mask(indices, is_sigma & after_cased & ~before_cased)
         changed = tf.tensor_scatter_nd_update(
             codes.flat_values,
             final[:, tf.newaxis],
@@ -210,15 +209,14 @@ class FinalSigma(tf.Module):
 
 
 class BertNormalizer(tf.Module):
-    """Cleans text and, if asked, lower-cases it or strips its accents.
+    """Cleans text and optionally lower-cases it or strips its accents.
 
-    What comes out holds the words of google-research/bert's BasicTokenizer,
-    still to be split at white space, punctuation and ideographs. Bytes that
-    are not UTF-8 are dropped, as after `bytes.decode(errors="replace")`, since
-    the rules drop U+FFFD.
+    The result has the words of google-research/bert's BasicTokenizer, before
+    the split at white space, punctuation and ideographs. Bytes that are not
+    UTF-8 are dropped, because they decode to U+FFFD, which the rules drop.
     """
 
-    # A mark that the rules drop and that holds up no canonical ordering.
+    # A mark that the rules drop and that does not affect canonical ordering.
     _PLACEHOLDER = "\u0300"
 
     def __init__(
@@ -245,7 +243,7 @@ class BertNormalizer(tf.Module):
         )
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """Normalises strings, string [B] to string [B]."""
+        """Normalizes strings [B]."""
         plain = tf.strings.regex_full_match(texts, self._plain)
 
         def of_repaired() -> tf.Tensor:
@@ -262,14 +260,13 @@ class BertNormalizer(tf.Module):
     def normalize_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
-        """Normalises strings [B] and says where their bytes come from.
+        """Normalizes strings [B] and returns the sources of their bytes.
 
         Returns:
-          The normalised strings [B]; the place of each of their bytes, and of
-          their ends, in the repaired texts, in bytes, ragged int64 [B, bytes +
-          1]; the repaired texts [B], which have the characters of `texts` one
-          for one but are valid UTF-8. Marks that change places leave their
-          origins where they were.
+          The normalized strings [B]; the byte offset in the repaired texts of
+          each of their bytes and of their ends, ragged int64 [B, bytes + 1];
+          the repaired texts [B], valid UTF-8 with as many characters as
+          `texts`. The sources of reordered marks are not reordered.
         """
         plain = tf.strings.regex_full_match(texts, self._plain)
         all_plain = tf.reduce_all(plain)
@@ -292,11 +289,11 @@ class BertNormalizer(tf.Module):
         starts: tf.Tensor,
         ends: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Byte offsets in normalised texts as character offsets; see below."""
+        """See the function."""
         return character_offsets(sources, texts, rows, starts, ends)
 
     def _repair(self, texts: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
-        """Replaces what is not plain by its like, character by character."""
+        """Makes texts plain by replacing single characters."""
         rows = tf.where(~plain)
         repaired = tf.strings.unicode_transcode(
             tf.gather_nd(texts, rows), "UTF-8", "UTF-8", errors="replace"
@@ -312,7 +309,7 @@ class BertNormalizer(tf.Module):
     def _order(
         self, repaired: tf.Tensor, plain: tf.Tensor, normalized: tf.Tensor
     ) -> tf.Tensor:
-        """Puts the marks that stay into canonical order."""
+        """Puts the remaining marks into canonical order."""
         if not self._strips:
             return normalized
         rows = tf.where(~plain)
@@ -320,8 +317,8 @@ class BertNormalizer(tf.Module):
         ordered = self._by_code_point.normalize(
             tf_text.normalize_utf8(tf.gather_nd(repaired, rows), "NFD")
         )
-        # Ordering moves bytes and changes no lengths; where they differ, TF
-        # Text decomposed a character that Python's tables do not know.
+        # Ordering preserves lengths; if they differ, TF Text decomposed a
+        # character that is unassigned in Python's tables.
         same = tf.strings.length(ordered) == tf.strings.length(unordered)
         return tf.tensor_scatter_nd_update(
             normalized, rows, tf.where(same, ordered, unordered)
@@ -329,27 +326,27 @@ class BertNormalizer(tf.Module):
 
 
 def characters_before(
-    texts: tf.Tensor, rows: tf.Tensor, *places: tf.Tensor
+    texts: tf.Tensor, rows: tf.Tensor, *offsets: tf.Tensor
 ) -> list[tf.Tensor]:
-    """How many characters are before bytes of texts.
+    """Counts the characters before byte offsets of texts.
 
     Args:
       texts: valid UTF-8, string [B].
-      rows: the text of each place, int64 [S].
-      *places: bytes of these texts, each int64 [S].
+      rows: the text of each offset, int64 [S].
+      *offsets: byte offsets, each int64 [S].
 
     Returns:
-      For each of `places` int32 [S].
+      For each of `offsets` int32 [S].
     """
     lengths = tf.cast(tf.strings.length(texts), tf.int64)
     row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
     counts = tf.concat([[0], _character_counts(texts)], 0)
     first = tf.gather(counts, row_begins)
-    return [tf.gather(counts, row_begins + place) - first for place in places]
+    return [tf.gather(counts, row_begins + each) - first for each in offsets]
 
 
 def _character_counts(texts: tf.Tensor) -> tf.Tensor:
-    """How many characters begin up to each byte of all texts, int32."""
+    """The number of characters up to each byte of all texts, int32."""
     all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
     begins_character = tf.bitwise.bitwise_and(all_bytes, 0xC0) != 0x80
     return tf.cumsum(tf.cast(begins_character, tf.int32))
@@ -359,33 +356,33 @@ def source_characters(
     sources: tf.RaggedTensor,
     texts: tf.Tensor,
     rows: tf.Tensor,
-    *places: tf.Tensor,
+    *offsets: tf.Tensor,
 ) -> list[tf.Tensor]:
-    """The characters that bytes of normalised texts come from.
+    """Maps byte offsets of normalized texts to characters of the texts.
 
     Args:
-      sources: where each byte of the normalised texts and their ends come
-        from, in bytes of `texts`; ragged int64 [B, bytes + 1].
+      sources: the byte offset in `texts` of each byte of the normalized texts
+        and of their ends; ragged int64 [B, bytes + 1].
       texts: valid UTF-8, string [B].
-      rows: the row of each place, int64 [S].
-      *places: bytes in the normalised texts, each int64 [S].
+      rows: the row of each offset, int64 [S].
+      *offsets: byte offsets in the normalized texts, each int64 [S].
 
     Returns:
-      For each of `places` int32 [S].
+      For each of `offsets` int32 [S].
     """
     lengths = tf.cast(tf.strings.length(texts), tf.int64)
     row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
     source_begins = tf.gather(sources.row_starts(), rows)
     counts = _character_counts(texts)
-    # The index of the character that a byte of all texts belongs to; the last
-    # entry is for the end of the last text.
+    # The index of the character of each byte of all texts, and of the end of
+    # the last text.
     indices = tf.concat([counts - 1, [tf.reduce_sum(counts[-1:])]], 0)
     first = tf.gather(indices, row_begins)
-    found = []
-    for place in places:
-        source = tf.gather(sources.values, source_begins + place)
-        found.append(tf.gather(indices, row_begins + source) - first)
-    return found
+    characters = []
+    for offset in offsets:
+        source = tf.gather(sources.values, source_begins + offset)
+        characters.append(tf.gather(indices, row_begins + source) - first)
+    return characters
 
 
 def character_offsets(
@@ -395,12 +392,12 @@ def character_offsets(
     starts: tf.Tensor,
     ends: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Turns byte offsets in normalised texts into character offsets.
+    """Maps byte offsets in normalized texts to character offsets.
 
     Args:
       sources, texts: see `source_characters`.
       rows: the row of each token, int64 [tokens].
-      starts: byte starts in the normalised texts, int64 [tokens].
+      starts: byte starts in the normalized texts, int64 [tokens].
       ends: exclusive byte ends, int64 [tokens].
 
     Returns:

@@ -1,13 +1,11 @@
-"""Google's BERT tokenization without TensorFlow, for many words at once.
+"""BERT's tokenization in Python and NumPy, for many words at once.
 
-Text is normalised as one Python string, with the rules of google-research/bert
-in tables of `str.translate`. The pieces of all words are then found together:
-the vocabulary is a trie over UTF-16, in which every place of the text takes a
-step at a time until no token goes on so.
+Text is normalized as one Python string, with the rules of google-research/bert
+as tables of `str.translate`. The pieces of all words are then found together:
+the vocabulary is a trie over UTF-16, in which all positions of the text advance
+in step until no token matches.
 """
 
-import bisect
-import string
 import unicodedata
 from collections.abc import Callable
 
@@ -24,15 +22,15 @@ from bert_tf.text.word_table import WordTable
 
 UTF16 = "utf-16-le"
 _SPACE, _LINE_FEED = ord(" "), ord("\n")
-# The trie's table has two to four times the slots that it uses: the more, the
-# fewer searches go on, and the more they wait for memory.
+# The trie's table has two to four times the slots that it uses: more slots mean
+# fewer collisions, but more cache misses.
 _SPARE_BITS = 1
-# The second half of a character above U+FFFF.
+# The second halves of characters above U+FFFF.
 _LOW_SURROGATES = 0xDC00, 0xDFFF
 
 
 class _Replacements(dict[int, str]):
-    """What becomes of each code point, found out when it is first met."""
+    """The replacement of each code point, computed when it is first needed."""
 
     def __init__(self, replace: Callable[[str], str]) -> None:
         super().__init__()
@@ -42,81 +40,71 @@ class _Replacements(dict[int, str]):
         return self.setdefault(code, self._replace(chr(code)))
 
 
-# Where the runs of code points begin and end, in turn.
-_IDEOGRAPHS = [
-    bound
-    for first, last in sorted(unicode_tables.IDEOGRAPHS)
-    for bound in (first, last + 1)
-]
-
-
-def _cleaned(char: str) -> str:
-    """`_clean_text` of tokenization.py, but for line feeds."""
+def _clean(char: str) -> str:
+    """`_clean_text` of tokenization.py, except for line feeds."""
     if char == "\n":
         return char
-    if char in "\0\ufffd":
-        return ""
-    if char not in "\t\r" and unicodedata.category(char) in ("Cc", "Cf"):
+    if ord(char) in unicode_tables.dropped():
         return ""
     return " " if char.isspace() else char
 
 
-def _cleaned_and_apart(char: str) -> str:
+def _clean_and_isolate(char: str) -> str:
     """`_clean_text` and `_tokenize_chinese_chars` of tokenization.py."""
-    if bisect.bisect(_IDEOGRAPHS, ord(char)) % 2:
+    if any(
+        first <= ord(char) <= last for first, last in unicode_tables.IDEOGRAPHS
+    ):
         return f" {char} "
-    return _cleaned(char)
+    return _clean(char)
 
 
-def _split_off(char: str) -> str:
+def _split(char: str) -> str:
     """`_run_split_on_punc` of tokenization.py."""
-    if char in string.punctuation or unicodedata.category(char)[0] == "P":
-        return f" {char} "
-    return char
+    return f" {char} " if ord(char) in unicode_tables.punctuation() else char
 
 
-def _stripped_and_split_off(char: str) -> str:
+def _strip_and_split(char: str) -> str:
     """`_run_strip_accents` and `_run_split_on_punc` of tokenization.py."""
-    return "" if unicodedata.category(char) == "Mn" else _split_off(char)
+    return "" if ord(char) in unicode_tables.accents() else _split(char)
 
 
 class PlainNormalizer:
-    """Turns lines into words with spaces between them, as Google's code does.
+    """Normalizes lines to words separated by spaces, as Google's code does.
 
     Attributes:
-      keeps: the code units of UTF-16 that stay as they are wherever they
-        stand, bool [2^16]; surrogates are none.
-      parts: those that part what stands before them from what stands behind,
-        bool [2^16]; of these `blank` leave nothing behind, bool [2^16].
+      keeps: the code units of UTF-16 that are unchanged in every context, bool
+        [2^16]; surrogates are not.
+      parts: those that separate words, bool [2^16].
+      blank: those of `parts` that are removed, bool [2^16].
     """
 
     def __init__(self, config: TokenizerConfig) -> None:
         self._lower_case = config.lower_case
         self._strips = config.strip_accents
         self._clean = _Replacements(
-            _cleaned_and_apart if config.tokenize_chinese_chars else _cleaned
+            _clean_and_isolate if config.tokenize_chinese_chars else _clean
         )
         self._split = _Replacements(
-            _stripped_and_split_off if config.strip_accents else _split_off
+            _strip_and_split if config.strip_accents else _split
         )
         codes = [*range(_LINE_FEED), *range(_LINE_FEED + 1, 1 << 16)]
         codes = [c for c in codes if c not in unicode_tables.SURROGATES]
-        alone = self("\n".join(map(chr, codes))).split("\n")
+        results = self("\n".join(map(chr, codes))).split("\n")
         self.keeps, self.parts, self.blank = np.zeros((3, 1 << 16), bool)
-        for code, kept in zip(codes, alone, strict=True):
+        for code, result in zip(codes, results, strict=True):
             ordered = not unicodedata.combining(chr(code))
-            self.keeps[code] = kept == chr(code) and ordered
-            self.parts[code] = kept[:1] == kept[-1:] == " " and ordered
-            self.blank[code] = kept == " "
+            self.keeps[code] = result == chr(code) and ordered
+            self.parts[code] = result[:1] == result[-1:] == " " and ordered
+            self.blank[code] = result == " "
         for flags in (self.keeps, self.parts, self.blank):
             flags[_LINE_FEED] = True
-        # Of so many characters they would take 20 MB.
+        # With so many characters the tables take 20 MB.
         self._clean.clear()
         self._split.clear()
 
     def __call__(self, text: str) -> str:
-        """Normalises lines, each as if it were alone."""
-        # Neither a final sigma nor the order of marks depends on what stands
+        """Normalizes lines independently."""
+        # Neither a final sigma nor the order of marks depends on characters
         # beyond a space or a line feed.
         text = text.translate(self._clean)
         if self._lower_case:
@@ -127,7 +115,7 @@ class PlainNormalizer:
 
 
 class WordPieces:
-    """The pieces of words: the longest ones from the left."""
+    """WordPiece: greedy longest-match-first tokenization of words."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._unknown = vocabulary.unk_id
@@ -146,17 +134,17 @@ class WordPieces:
     def _build(
         self, text: str, continues: np.ndarray, numbers: np.ndarray
     ) -> None:
-        """Makes the trie.
+        """Builds the trie.
 
         Args:
-          text: tokens without their "##", a line feed behind each.
-          continues: whether each had one, bool [n].
+          text: the tokens without "##", one per line.
+          continues: whether each token had a "##", bool [n].
           numbers: their ids, int64 [n].
         """
         units = np.frombuffer(text.encode(UTF16), np.uint16)
         ends = np.flatnonzero(units == _LINE_FEED)
         starts = np.concatenate([[0], ends[:-1] + 1])
-        # A word begins in state 0 and goes on after a piece in state 1.
+        # State 0 is the beginning of a word, state 1 follows a piece.
         states = continues.astype(np.int64)
         count, depths = 2, [np.zeros(2, np.int32)]
         keys: list[np.ndarray] = []
@@ -172,17 +160,17 @@ class WordPieces:
         steps = np.concatenate(keys)
         self._steps = WordTable(1, len(steps).bit_length() + _SPARE_BITS)
         self._steps.add([steps], np.arange(2, count))
-        # How many code units lead to each state, and the token that ends in
-        # it, or -1.
+        # The depth of each state in code units, and the token that ends in it
+        # or -1.
         self._depths = np.concatenate(depths)
         self._tokens = np.full(count, -1, np.int32)
         self._tokens[states] = numbers
 
     def __call__(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of words.
+        """Splits words into ids.
 
         Args:
-          text: lines, each with its line feed; words are between spaces.
+          text: lines, each with its line feed, of words separated by spaces.
 
         Returns:
           The ids concatenated, int32 [t], and the count of each line, int64.
@@ -205,17 +193,17 @@ class WordPieces:
         if unknown.any():
             searched &= ~unknown[word]
         ids, lengths = self._longest(units, np.flatnonzero(searched), starts)
-        # From piece to piece, in all words at once.
+        # Advances from piece to piece, in all words at once.
         reached = np.zeros(len(units), bool)
         left = np.flatnonzero(~unknown)
-        places = starts[left]
+        positions = starts[left]
         while len(left):
-            reached[places] = True
-            steps = lengths[places]
+            reached[positions] = True
+            steps = lengths[positions]
             unknown[left[steps == 0]] = True
-            places += steps
-            on = (steps > 0) & ~between[places]
-            left, places = left[on], places[on]
+            positions += steps
+            inside = (steps > 0) & ~between[positions]
+            left, positions = left[inside], positions[inside]
         if unknown.any():
             reached &= ~unknown[word]
             reached[starts[unknown]] = True
@@ -225,32 +213,32 @@ class WordPieces:
         return ids[found], counts
 
     def _longest(
-        self, units: np.ndarray, places: np.ndarray, starts: np.ndarray
+        self, units: np.ndarray, positions: np.ndarray, starts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The longest token that begins at each place.
+        """Finds the longest token at each position.
 
         Args:
-          units: a text in UTF-16, uint16 [n], a separator at its end.
-          places: where to look.
-          starts: where words begin.
+          units: a text in UTF-16, uint16 [n], that ends with a separator.
+          positions: the positions to search.
+          starts: the beginnings of words.
 
         Returns:
-          Its id and its code units, 0 where there is none; int32 [n] each.
+          Its id and its number of code units, 0 if none; int32 [n] each.
         """
         first = np.ones(len(units), np.uint64)
         first[starts] = 0
-        states = first[places]
-        # Of the state in which a token ended last; no token ends in the first.
+        states = first[positions]
+        # The last state in which a token ended; none ends in the first.
         best = np.zeros(len(units), np.int32)
         values = units.astype(np.uint64)
         depth = 0
-        while len(places):
-            keys = states << np.uint64(16) | values[places + depth]
+        while len(positions):
+            keys = states << np.uint64(16) | values[positions + depth]
             known, states = self._steps.find([keys])
-            places = places[known]
+            positions = positions[known]
             depth += 1
             ends = np.flatnonzero(self._tokens[states] >= 0)
-            best[places[ends]] = states[ends]
+            best[positions[ends]] = states[ends]
             states = states.astype(np.uint64)
         return self._tokens[best], self._depths[best]
 
@@ -263,22 +251,15 @@ class PlainTokenizer:
         self._pieces = WordPieces(vocabulary)
 
     def tokenize(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of lines.
-
-        Args:
-          text: lines, each with its line feed.
-
-        Returns:
-          The ids concatenated, int32 [t], and the count of each line, int64.
-        """
+        """Splits lines, each with its line feed, into ids; see `WordPieces`."""
         units = np.frombuffer(text.encode(UTF16), np.uint16)
         changed = np.flatnonzero(~self.normalizer.keeps[units])
         if len(changed):
             ends = np.flatnonzero(units == _LINE_FEED)
             lines = text.split("\n")
-            places = np.unique(np.searchsorted(ends, changed)).tolist()
-            normal = self.normalizer("\n".join([lines[n] for n in places]))
-            for place, line in zip(places, normal.split("\n"), strict=True):
-                lines[place] = line
+            numbers = np.unique(np.searchsorted(ends, changed)).tolist()
+            normal = self.normalizer("\n".join([lines[n] for n in numbers]))
+            for number, line in zip(numbers, normal.split("\n"), strict=True):
+                lines[number] = line
             text = "\n".join(lines)
         return self._pieces(text)

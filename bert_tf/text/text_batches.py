@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError, excerpt, first_few
 from bert_tf.text.given_texts import Text, text_columns
-from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.layout import SentencePacker
 
 _BATCH_SIZE = 32
 

@@ -1,4 +1,4 @@
-"""The tokens of a model, and how special ones frame a row; any tokenizer's."""
+"""The tokens of any tokenizer, and how special tokens frame rows."""
 
 import abc
 import dataclasses
@@ -15,16 +15,14 @@ from bert_tf.errors import UserError
 
 
 class SpecialTokens(NamedTuple):
-    """The tokens of special meaning, by default those of a BERT.
-
-    None stands for one that an architecture does not have.
+    """The special tokens, by default those of a BERT; None if missing.
 
     Attributes:
-      pad: fills rows up.
-      unk: stands for a word that no tokens spell.
-      cls: begins a row; its vector stands for the whole.
+      pad: pads rows.
+      unk: replaces words without pieces.
+      cls: begins a row and represents it.
       sep: ends each text of a row.
-      mask: hides a token that a masked LM predicts.
+      mask: replaces tokens that a masked LM predicts.
     """
 
     pad: str | None = "[PAD]"
@@ -41,7 +39,7 @@ class SpecialTokens(NamedTuple):
 
     @property
     def present(self) -> tuple[str, ...]:
-        """Those that there are."""
+        """The special tokens that exist."""
         return tuple(token for token in self if token is not None)
 
 
@@ -58,10 +56,10 @@ class Packing:
 
     Attributes:
       begin: the ids before A.
-      middle: those between A and B.
-      end: those behind the last text.
-      second_segment: the segment of B and what ends it; the rest is in 0.
-      pad_id: fills rows up.
+      middle: the ids between A and B.
+      end: the ids after the last text.
+      second_segment: the segment of B and its end; all else is in segment 0.
+      pad_id: the padding id.
     """
 
     begin: tuple[int, ...]
@@ -71,12 +69,12 @@ class Packing:
     pad_id: int
 
     def num_special(self, texts: int) -> int:
-        """Special tokens in a row of one text or two."""
+        """The number of special tokens in a row of one or two texts."""
         middle = len(self.middle) if texts == 2 else 0
         return len(self.begin) + middle + len(self.end)
 
     def before_second(self, first: Any) -> Any:
-        """Tokens before B where A has `first`; a number, array or tensor."""
+        """The number of tokens before B, given that of A (or arrays)."""
         return first + len(self.begin) + len(self.middle)
 
 
@@ -84,7 +82,7 @@ class TokenTable(abc.ABC):
     """The V tokens of a model in the order of their ids.
 
     Attributes:
-      special: those of special meaning, any of which may be missing.
+      special: the special tokens, any of which may be missing.
     """
 
     special: SpecialTokens
@@ -92,7 +90,7 @@ class TokenTable(abc.ABC):
     @property
     @abc.abstractmethod
     def tokens(self) -> tuple[str, ...]:
-        """The tokens; one may occur several times."""
+        """The tokens, which may repeat."""
 
     @property
     @abc.abstractmethod
@@ -102,19 +100,19 @@ class TokenTable(abc.ABC):
     @property
     @abc.abstractmethod
     def starts_word(self) -> np.ndarray:
-        """Which tokens begin a word wherever they stand, bool [V].
+        """Which tokens always begin a word, bool [V].
 
-        The first token of a text begins one whatever it is.
+        The first token of a text begins a word in any case.
         """
 
     @property
     @abc.abstractmethod
     def texts(self) -> tuple[str, ...]:
-        """What each token spells, without the marks of words: V strings."""
+        """The text of each token, without marks of words: V strings."""
 
     @functools.cached_property
     def ids(self) -> Mapping[str, int]:
-        """The id of each token; of one that occurs several times, the last."""
+        """The id of each token; the last one if it repeats."""
         return types.MappingProxyType(
             {token: number for number, token in enumerate(self.tokens)}
         )
@@ -124,32 +122,32 @@ class TokenTable(abc.ABC):
 
     @property
     def pad_id(self) -> int:
-        """The id of [PAD], which pads rows; -1 where there is none."""
+        """The id of [PAD]; -1 if there is none."""
         return self._id(self.special.pad)
 
     @property
     def unk_id(self) -> int:
-        """The id of [UNK]; -1 where there is none."""
+        """The id of [UNK]; -1 if there is none."""
         return self._id(self.special.unk)
 
     @property
     def cls_id(self) -> int:
-        """The id of [CLS]; -1 where there is none."""
+        """The id of [CLS]; -1 if there is none."""
         return self._id(self.special.cls)
 
     @property
     def sep_id(self) -> int:
-        """The id of [SEP]; -1 where there is none."""
+        """The id of [SEP]; -1 if there is none."""
         return self._id(self.special.sep)
 
     @property
     def mask_id(self) -> int:
-        """The id of [MASK]; -1 where there is none."""
+        """The id of [MASK]; -1 if there is none."""
         return self._id(self.special.mask)
 
     @property
     def blank_id(self) -> int:
-        """The id that hides a token: [MASK], or where there is none [PAD]."""
+        """The id that masks a token: [MASK], or [PAD] if there is none."""
         return self.packing.pad_id if self.mask_id < 0 else self.mask_id
 
     def require_mask(self) -> str:
@@ -161,14 +159,14 @@ class TokenTable(abc.ABC):
         if self.special.mask is None:
             raise UserError(
                 "this model's tokenizer has no mask token; choose a model or "
-                "an objective without masks."
+                "an objective that needs none."
             )
         return self.special.mask
 
     def digest(self) -> str:
         """The SHA-256 of the tokens joined by line feeds, in hexadecimal.
 
-        Where the special tokens are not a BERT's, they follow.
+        Special tokens are appended if they are not those of a BERT.
         """
         tokens = [*self.tokens]
         if self.special != SPECIAL_TOKENS:
@@ -178,21 +176,21 @@ class TokenTable(abc.ABC):
     def require_rows(
         self, rows: int, place: str, spare: float = math.inf
     ) -> None:
-        """Raises `UserError` where a model's table is of other tokens.
+        """Raises `UserError` if a model's word table has other tokens.
 
         Args:
-          rows: of the table, vocab_size.
-          place: what errors call the model.
-          spare: it has fewer rows than this without a token. Some models have
-            a few, to make a round number.
+          rows: the rows of the table, vocab_size.
+          place: the model's name in errors.
+          spare: the number of rows without a token must be below this; some
+            models round their sizes up.
         """
         if not 0 <= rows - len(self) < spare:
             raise UserError(
                 f"{place}: the vocabulary has {len(self)} tokens, but "
-                f"vocab_size is {rows}, so it is another model's or cut off; "
-                "put the one that the model was trained with into the folder, "
-                "or fit the model to this one with tools.convert_checkpoint "
-                "`vocab_file`."
+                f"vocab_size is {rows}, so it belongs to another model or is "
+                "truncated; put the one that the model was trained with into "
+                "the folder, or fit the model to this one with "
+                "tools.convert_checkpoint `vocab_file`."
             )
 
     def __len__(self) -> int:

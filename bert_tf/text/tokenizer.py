@@ -1,4 +1,4 @@
-"""Google's BERT tokenization, exact for every string, in the graph."""
+"""BERT's tokenization as TensorFlow operations, exact for every string."""
 
 import functools
 import os
@@ -33,9 +33,9 @@ from bert_tf.text.wordpiece import WordPiece
 _MAX_CHARACTER_BYTES = 4
 # TF Text's own limit (fast_wordpiece_tokenizer_utils.h), without the "##".
 MAX_PIECE_BYTES = 256
-# Strings of these alone need no table.
+# Strings that need no normalization table.
 _PLAIN_ASCII = r"[\t\n\r -~]*"
-# Strings that may hold a word over the limit.
+# Strings that may contain a word over the limit.
 _LONG_RUN = rf"(?s).*[^\x00-\x20]{{{MAX_WORD_CHARACTERS + 1}}}.*"
 CHECK_TOKENS = (
     *SPECIAL_TOKENS.present,
@@ -44,19 +44,19 @@ CHECK_TOKENS = (
     *("\u302e", "##\u302e", "\U00016ff0", "##\U00016ff0"),
 )
 
-# Texts on which TF Text's own rules and BERT's differ: a text, its tokens when
-# lower-cased, and its tokens as it is.
+# Texts for which the rules of TF Text and BERT differ: a text, its tokens with
+# lower-casing, and its tokens without.
 CHECKS = (
     ("Ab", "a ##b", "A ##b"),
     ("a\tb\r\na", "a b a", "a b a"),
-    # Accents go, composed or apart, and only in lower case.
+    # Accents are stripped, composed or not, only with lower-casing.
     ("É", "e", "[UNK]"),
     ("e\u0301!", "e !", "[UNK] !"),
-    # Control and format characters go without a trace.
+    # Control and format characters are removed.
     ("a\x01b", "a ##b", "a ##b"),
     ("a\x00b\ufffd", "a ##b", "a ##b"),
     ("a\u200bb\u00ad", "a ##b", "a ##b"),
-    # Every blank separates; U+0085 is a control character.
+    # All white space separates; U+0085 is a control character.
     ("a\u00a0b\u3000a\u2028b\u0085a", "a b a b ##a", "a b a b ##a"),
     # No compatibility folding: sharp s, a ligature, an ellipsis, a wide A.
     ("ß \ufb01", "[UNK] [UNK]", "[UNK] [UNK]"),
@@ -65,10 +65,10 @@ CHECKS = (
     ("aΣ aΣa Σ", "a ##ς a ##σ ##a σ", "[UNK] [UNK] [UNK]"),
     ("a\u0301Σ\u200d!", "a ##ς !", "[UNK] !"),
     ("\u0130", "i", "[UNK]"),
-    # Hangul falls into its letters; marks that stay are put in order.
+    # Hangul is decomposed; marks that are kept are ordered.
     ("\uac00", "\u1100 ##\u1161", "[UNK]"),
     ("\u302e\U00016ff0", "\U00016ff0 ##\u302e", "\u302e ##\U00016ff0"),
-    # Ideographs and punctuation stand alone, so no text is a special token.
+    # Ideographs and punctuation are split off, also in special tokens.
     ("a中b![A]", "a 中 b ! [ a ]", "a 中 b ! [ A ]"),
     # An unassigned character belongs to its word.
     ("a\U000e0fffb", "[UNK]", "[UNK]"),
@@ -81,15 +81,15 @@ CHECKS = (
 
 
 class BertTokenizer(tf.Module):
-    """Splits text into WordPiece ids as google-research/bert does.
+    """Splits text into WordPiece ids like google-research/bert.
 
-    Everything is TensorFlow operations: it runs eagerly, in tf.data and in a
-    SavedModel, and gives the ids of tokenization.py's FullTokenizer for every
-    Unicode string. Bytes that are not UTF-8 are dropped. `strip_accents` and
-    `tokenize_chinese_chars` are those of Hugging Face's BertTokenizer, and
-    tokens that were added to a vocabulary are found in text as by its fast
-    tokenizers. [PAD], [UNK], [CLS], [SEP] and [MASK] in text are split like
-    other text, as Google's code does, unless `split_special_tokens` is False.
+    Runs eagerly, in tf.data and in SavedModels, and returns the ids of
+    tokenization.py's FullTokenizer for every Unicode string. Bytes that are not
+    UTF-8 are dropped. `strip_accents` and `tokenize_chinese_chars` are those of
+    Hugging Face's BertTokenizer, and added tokens are recognized in text as by
+    its fast tokenizers. [PAD], [UNK], [CLS], [SEP] and [MASK] in text are split
+    like other text, as in Google's code, unless `split_special_tokens` is
+    False.
     """
 
     def __init__(
@@ -105,22 +105,21 @@ class BertTokenizer(tf.Module):
 
         Args:
           vocab: a vocab.txt, a list of tokens or a `Vocabulary`.
-          lower_case: whether to lower-case, and to strip accents unless
-            `strip_accents` says otherwise, as the uncased models want it; None
-            does unless the vocabulary has tokens with capital letters.
-          strip_accents: whether to strip accents; None does as `lower_case`.
-          tokenize_chinese_chars: whether every ideograph is a word of its own;
-            otherwise it is a letter like others.
-          added_tokens: tokens of the vocabulary that are found in text before
-            it is split into words, wherever they stand.
+          lower_case: whether to lower-case; None does unless the vocabulary has
+            tokens with capital letters.
+          strip_accents: whether to strip accents; None means `lower_case`.
+          tokenize_chinese_chars: whether every ideograph is a separate word;
+            otherwise ideographs are letters.
+          added_tokens: tokens of the vocabulary that are recognized in text
+            before it is split into words.
           split_special_tokens: whether [PAD], [UNK], [CLS], [SEP] and [MASK]
-            in text are split as other text is; False finds them, as
+            in text are split like other text; False recognizes them, as
             transformers does by default.
 
         Raises:
-          UserError: the vocabulary is none, holds a token longer than TF Text
-            takes (256 bytes), lacks an added one, or the installed TF Text
-            breaks the rules.
+          UserError: the vocabulary is invalid, contains a token of more than
+            the 256 bytes of TF Text, or lacks an added token; or the installed
+            TF Text breaks the rules.
         """
         super().__init__()
         self._known_traces: set[Any] = set()
@@ -138,31 +137,33 @@ class BertTokenizer(tf.Module):
             added_tokens,
         )
         self.split_special_tokens = bool(split_special_tokens)
-        looked_for = list(self.config.added_tokens)
+        recognized = list(self.config.added_tokens)
         if not split_special_tokens:
-            looked_for += [
+            recognized += [
                 AddedToken(token, normalized=False, special=True)
                 for token in vocab.special.present
             ]
-        # The check itself builds a tokenizer, of these tokens.
+        # The check builds a tokenizer of these tokens.
         if vocab.tokens != CHECK_TOKENS:
             _check_rules(self.lower_case)
         known = frozenset(map(ord, set("".join(vocab.tokens))))
-        kept = frozenset(c for c in known if unicode_tables.unassigned()[c])
+        unassigned = frozenset(
+            c for c in known if unicode_tables.unassigned()[c]
+        )
         # A word with a character that neither Python's tables nor the
-        # vocabulary know is [UNK], even if TF Text takes it for punctuation.
+        # vocabulary contain is [UNK], even if it is punctuation for TF Text.
         unknown = chr(
-            next(c for c in unicode_tables.NONCHARACTERS if c not in kept)
+            next(c for c in unicode_tables.NONCHARACTERS if c not in unassigned)
         )
         letters = {}
         if not tokenize_chinese_chars:
             letters = unicode_tables.ideographs_as_letters(known, unknown)
         replaced = dict(letters)
-        if any(token.normalized for token in looked_for):
-            # So that an added token with a blank in it is found.
+        if any(token.normalized for token in recognized):
+            # So that added tokens that contain a blank match.
             replaced |= dict.fromkeys(unicode_tables.spaces(), " ")
         added = {token.content for token in self.config.added_tokens}
-        # TF Text would find a token with a blank in it across two words.
+        # TF Text would match a token that contains a blank across two words.
         pieces = [
             token.translate(letters)
             if vocab.in_words[number] and token not in added
@@ -177,7 +178,8 @@ class BertTokenizer(tf.Module):
                 )
         with tf.init_scope(), tf.device("/CPU:0"):
             self._normalizer = BertNormalizer(
-                self.config, CodePoints(kept, unknown, tuple(replaced.items()))
+                self.config,
+                CodePoints(unassigned, unknown, tuple(replaced.items())),
             )
             self._wordpiece = tf_text.FastWordpieceTokenizer(
                 vocab=pieces,
@@ -188,16 +190,16 @@ class BertTokenizer(tf.Module):
             self._tokens = tf.constant(vocab.tokens)
             self._is_continuation = tf.constant(vocab.is_continuation)
             self._added_tokens = None
-            if looked_for:
-                # transformers puts blanks around ideographs first.
-                apart = unicode_tables.character_class(
+            if recognized:
+                # transformers first inserts blanks around ideographs.
+                isolated = unicode_tables.character_class(
                     unicode_tables.IDEOGRAPHS
                 )
                 self._added_tokens = AddedTokens(
-                    looked_for,
+                    recognized,
                     vocab,
                     self._normalizer,
-                    apart if tokenize_chinese_chars else "",
+                    isolated if tokenize_chinese_chars else "",
                 )
 
     def __call__(self, texts: tf.Tensor | str | Sequence[str]):
@@ -245,14 +247,14 @@ class BertTokenizer(tf.Module):
         Args:
           source: a model folder of any family, or a hub's name of one; see
             `bert_tf.load_checkpoint`.
-          lower_case: whether to lower-case; None takes what the folder says
+          lower_case: whether to lower-case; None means as the folder states
             (see `read_tokenizer_config`).
-          split_special_tokens: whether BERT's special tokens in text are split
-            as other text is; tokens that were added are found either way.
+          split_special_tokens: whether special tokens in text are split like
+            other text; added tokens are recognized in both cases.
 
         Raises:
-          UserError: the source or its vocabulary is missing or broken, or its
-            files ask for rules that this tokenizer does not follow.
+          UserError: the source or its vocabulary is missing or damaged, or its
+            files state rules that this tokenizer does not support.
         """
         folder = transformer_folder(local_folder(source))
         data = WordPiece.read(folder, lower_case)
@@ -266,21 +268,21 @@ class BertTokenizer(tf.Module):
 
     @property
     def data(self) -> WordPiece:
-        """What it was made of: its vocabulary and its rules."""
+        """The vocabulary and the rules."""
         return WordPiece(self.vocabulary, self.config)
 
     @property
     def stand_alone(self) -> frozenset[int]:
-        """The code points that are words of their own."""
+        """The code points that always are separate words."""
         return unicode_tables.stand_alone(self.config.tokenize_chinese_chars)
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """The letters that texts, string [B], have before they are split."""
+        """Normalizes texts, string [B], as before splitting."""
         return self._letters.normalize(texts)
 
     @functools.cached_property
     def _letters(self) -> BertNormalizer:
-        # Unlike `_normalizer` it keeps characters that no token has.
+        # Unlike `_normalizer`, it keeps characters outside of the vocabulary.
         with tf.init_scope(), tf.device("/CPU:0"):
             return BertNormalizer(self.config)
 
@@ -288,23 +290,23 @@ class BertTokenizer(tf.Module):
         """Splits texts into ids.
 
         Args:
-          texts: string [B] or a scalar; Python strings or lists will do.
+          texts: string [B] or a scalar; also Python strings or lists.
 
         Returns:
           int32 ids, ragged [B, tokens], or [tokens] for a scalar.
 
         Raises:
-          UserError: `texts` is something else.
+          UserError: `texts` has another type or shape.
         """
         texts, is_scalar = as_batch(texts)
         ids, splits = self._traced(self._tokenize)(texts)
         return ids if is_scalar else ragged(ids, splits)
 
     def tokenize_with_offsets(self, texts: tf.Tensor | str | Sequence[str]):
-        """Splits texts into ids and says where each comes from.
+        """Splits texts into ids with character offsets.
 
-        A token spans its characters in the given text and what the rules drop
-        behind them (accents written apart, control characters). Where one
+        A token spans its characters in the text and the following characters
+        that the rules remove (combining accents, control characters). If one
         character becomes several pieces, each piece spans the character.
 
         Args:
@@ -316,7 +318,7 @@ class BertTokenizer(tf.Module):
           in bytes that are not UTF-8, those of `decode(errors="replace")`.
 
         Raises:
-          UserError: `texts` is something else.
+          UserError: `texts` has another type or shape.
         """
         texts, is_scalar = as_batch(texts)
         run = self._traced(self._tokenize_with_offsets)
@@ -326,10 +328,10 @@ class BertTokenizer(tf.Module):
         return tuple(ragged(values, splits) for values in (ids, starts, ends))
 
     def _traced(self, function: Any) -> Any:
-        """A function of this tokenizer, traced before it is first called.
+        """Traces a method before its first call.
 
-        TensorFlow counts the calls of all tokenizers together, and warns of
-        retracing where many of them trace.
+        TensorFlow counts the calls of all instances together and would warn of
+        retracing.
         """
         if function not in self._known_traces:
             function.get_concrete_function()
@@ -337,16 +339,16 @@ class BertTokenizer(tf.Module):
         return function
 
     def id_to_token(self, ids):
-        """The tokens of int32 ids of any shape, dense or ragged."""
+        """Maps int32 ids of any shape, dense or ragged, to tokens."""
         if isinstance(ids, tf.RaggedTensor):
             return ids.with_flat_values(self.id_to_token(ids.flat_values))
         with tf.device("/CPU:0"):
             return tf.gather(self._tokens, ids)
 
     def detokenize(self, ids) -> tf.Tensor:
-        """Joins tokens to text: ## pieces to words, words by spaces.
+        """Joins pieces to words, and words by spaces.
 
-        [PAD], [CLS] and [SEP] are left out.
+        [PAD], [CLS] and [SEP] are omitted.
 
         Args:
           ids: int32 [B, tokens], dense or ragged, or [tokens].
@@ -366,7 +368,7 @@ class BertTokenizer(tf.Module):
         input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
     )
     def _tokenize(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The ids of a batch, flat, and where its rows begin."""
+        """The flat ids of a batch and their row splits."""
         with tf.device("/CPU:0"):
             if self._added_tokens is not None:
                 return self._added_tokens.split(texts, self._pieces)[:2]
@@ -382,7 +384,7 @@ class BertTokenizer(tf.Module):
         input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
     )
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
-        """The ids of a batch, its rows, and character offsets, all flat."""
+        """Flat ids, row splits, and flat character offsets of a batch."""
 
         def of_ascii() -> Pieces:
             lowered = tf.strings.lower(texts) if self.lower_case else texts
@@ -407,7 +409,7 @@ class BertTokenizer(tf.Module):
             return tf.cond(_all_plain_ascii(texts), of_ascii, of_others)
 
     def _pieces(self, normalized: tf.Tensor) -> Pieces:
-        """WordPiece of normalised texts: ids, rows, byte starts and ends."""
+        """WordPiece of normalized texts: ids, splits, byte starts and ends."""
         ids, starts, ends = self._wordpiece.tokenize_with_offsets(normalized)
         pieces = (ids.values, ids.row_splits, starts.values, ends.values)
         lengths = tf.strings.length(normalized, unit="UTF8_CHAR")
@@ -426,39 +428,39 @@ class BertTokenizer(tf.Module):
         starts: tf.Tensor,
         ends: tf.Tensor,
     ) -> Pieces:
-        """Makes one [UNK] of each word of more than 200 characters.
+        """Replaces the pieces of words of more than 200 characters by [UNK].
 
-        TF Text counts bytes, at most 800 (200 characters of four), so a word
-        between the two limits comes out in pieces and is counted here.
+        TF Text limits words to 800 bytes (200 characters of four bytes), so
+        words between the two limits have pieces.
         """
         is_first = ~tf.gather(self._is_continuation, ids)
         firsts = tf.where(is_first)[:, 0]
-        # One fewer than the boundaries; none at all where there is no word.
+        # One fewer than the boundaries; none if there is no word.
         boundaries = tf.concat([firsts, [tf.size(ids, tf.int64)]], 0)
         lasts = boundaries[1:] - 1
         begins = tf.gather(starts, firsts)
         word_ends = tf.gather(ends, lasts)
         rows = tf.searchsorted(splits, firsts, side="right") - 1
-        # Words taken out of long texts would copy a whole text for each.
+        # Extracting words from long texts would copy the text per word.
         before, through = characters_before(normalized, rows, begins, word_ends)
         is_long = through - before > MAX_WORD_CHARACTERS
-        places = tf.boolean_mask(firsts, is_long)[:, tf.newaxis]
+        indices = tf.boolean_mask(firsts, is_long)[:, tf.newaxis]
         ids = tf.tensor_scatter_nd_update(
             ids,
-            places,
-            tf.fill(tf.shape(places)[:1], self.vocabulary.unk_id),
+            indices,
+            tf.fill(tf.shape(indices)[:1], self.vocabulary.unk_id),
         )
         ends = tf.tensor_scatter_nd_update(
-            ends, places, tf.boolean_mask(word_ends, is_long)
+            ends, indices, tf.boolean_mask(word_ends, is_long)
         )
         word_of_token = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
-        kept = is_first | ~tf.gather(is_long, word_of_token)
-        kept_before = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
+        keep = is_first | ~tf.gather(is_long, word_of_token)
+        num_before = tf.concat([[0], tf.cumsum(tf.cast(keep, tf.int64))], 0)
         return (
-            tf.boolean_mask(ids, kept),
-            tf.gather(kept_before, splits),
-            tf.boolean_mask(starts, kept),
-            tf.boolean_mask(ends, kept),
+            tf.boolean_mask(ids, keep),
+            tf.gather(num_before, splits),
+            tf.boolean_mask(starts, keep),
+            tf.boolean_mask(ends, keep),
         )
 
 
@@ -467,27 +469,27 @@ def _all_plain_ascii(texts: tf.Tensor) -> tf.Tensor:
 
 
 def as_batch(texts) -> tuple[tf.Tensor, bool]:
-    """The texts as string [B], and whether they were a scalar."""
+    """Converts texts to string [B]; returns whether they were a scalar."""
     try:
         texts = tf.convert_to_tensor(texts, tf.string)
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"texts: give a string or a list of strings ({error})."
+            f"texts: pass a string or a list of strings ({error})."
         ) from None
     if texts.shape.rank not in (0, 1):
         raise UserError(
-            f"texts: has shape {texts.shape}; give a scalar or [B]."
+            f"texts: has shape {texts.shape}; pass a scalar or [B]."
         )
     is_scalar = texts.shape.rank == 0
     return (texts[tf.newaxis] if is_scalar else texts), is_scalar
 
 
 def text_ids(ids: Any, table: TokenTable) -> tuple[tf.RaggedTensor, bool]:
-    """The ids that spell texts: without [PAD], [CLS] and [SEP].
+    """Removes [PAD], [CLS] and [SEP] from ids.
 
     Args:
       ids: int32 [B, tokens], dense or ragged, or [tokens].
-      table: has the ids of the special tokens.
+      table: the vocabulary.
 
     Returns:
       int32, ragged [B, tokens], and whether `ids` were those of one text.
@@ -497,27 +499,27 @@ def text_ids(ids: Any, table: TokenTable) -> tuple[tf.RaggedTensor, bool]:
         ids = tf.convert_to_tensor(ids, tf.int32)
         is_single = ids.shape.rank == 1
         ids = tf.RaggedTensor.from_tensor(ids[tf.newaxis] if is_single else ids)
-    left_out = [table.pad_id, table.cls_id, table.sep_id]
-    kept = tf.reduce_all(ids.flat_values[:, tf.newaxis] != left_out, -1)
-    return tf.ragged.boolean_mask(ids, ids.with_flat_values(kept)), is_single
+    omitted = [table.pad_id, table.cls_id, table.sep_id]
+    keep = tf.reduce_all(ids.flat_values[:, tf.newaxis] != omitted, -1)
+    return tf.ragged.boolean_mask(ids, ids.with_flat_values(keep)), is_single
 
 
 def ragged(values: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
-    """A ragged tensor of values and where its rows begin."""
+    """Builds a ragged tensor from flat values and row splits."""
     return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
 
 @functools.cache
 def _check_rules(lower_case: bool) -> None:
-    """Tokenises the texts of `CHECKS`, once a process.
+    """Checks the tokens of the texts in `CHECKS`, once per process.
 
     Raises:
-      UserError: the installed TF Text does not give the expected tokens.
+      UserError: the installed TF Text returns other tokens.
     """
     with tf.init_scope():
         tokenizer = BertTokenizer(CHECK_TOKENS, lower_case)
         texts = tf.constant([text for text, *_ in CHECKS])
-        # Operation by operation: tracing takes longer than all of them.
+        # Eagerly, because tracing takes longer.
         ids = ragged(*tokenizer._tokenize.python_function(texts))
         found = tokenizer.id_to_token(ids).to_list()
     for (text, *expected), tokens in zip(CHECKS, found, strict=True):
@@ -527,5 +529,5 @@ def _check_rules(lower_case: bool) -> None:
             raise UserError(
                 f"TensorFlow Text {tf_text.__version__} breaks BERT's rules: "
                 f"{text!r} gives {tokens}, not {correct}; install the version "
-                "that requirements.txt names."
+                "in requirements.txt."
             )

@@ -1,4 +1,4 @@
-"""How a model folder's text is split: what tokenizer_config.json says."""
+"""The rules by which a model folder's text is split into words."""
 
 import dataclasses
 import json
@@ -25,8 +25,8 @@ from bert_tf.text.tokenizer_files import (
 )
 from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
 
-# Classes of Hugging Face that make their rules of their arguments, which
-# tokenizer_config.json holds, and classes that take them from tokenizer.json.
+# Classes of Hugging Face with rules in tokenizer_config.json, and classes with
+# rules in tokenizer.json.
 _BERT_CLASSES = tuple(
     name + kind for name in BERT_CLASSES for kind in ("", "Fast")
 )
@@ -36,22 +36,22 @@ _GENERIC_CLASSES = (
     "TokenizersBackend",
 )
 _LOWER_CASE = "Lowercase"
-# Longest words, in characters, of transformers and of Google's code.
+# The longest words, in characters, of transformers and of Google's code.
 _MAX_WORD_CHARACTERS = (100, 200)
 # google-research/bert, tokenization.py, validate_case_matches_checkpoint:
-# these two lower-case, and the rest has the word in its name.
+# these two lower-case; the other names contain "cased" or "uncased".
 _GOOGLE_LOWER = re.compile(r"(multilingual|chinese)_L-")
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerConfig:
-    """How text is split into words, by the arguments of Hugging Face.
+    """The rules of BERT's tokenization, with Hugging Face's argument names.
 
     Attributes:
       lower_case: whether text is lower-cased.
       strip_accents: whether accents are stripped.
-      tokenize_chinese_chars: whether every ideograph is a word of its own.
-      added_tokens: what is looked for before words are.
+      tokenize_chinese_chars: whether every ideograph is a separate word.
+      added_tokens: tokens that are recognized before text is split.
     """
 
     lower_case: bool
@@ -67,7 +67,7 @@ class TokenizerConfig:
         tokenize_chinese_chars: bool = True,
         added_tokens: Sequence[AddedToken] = (),
     ) -> Self:
-        """The configuration; `strip_accents` None does as `lower_case`."""
+        """Builds the rules; `strip_accents` None means `lower_case`."""
         if strip_accents is None:
             strip_accents = lower_case
         return cls(
@@ -84,7 +84,7 @@ class TokenizerConfig:
         return cls(**{**values, "added_tokens": added})
 
     def to_dict(self, vocabulary: Vocabulary) -> dict[str, Any]:
-        """All that tokenizer_config.json says, by Hugging Face's keys."""
+        """The values of tokenizer_config.json by Hugging Face's keys."""
         as_lower_case = self.strip_accents == self.lower_case
         values: dict[str, Any] = {
             "do_lower_case": self.lower_case,
@@ -104,26 +104,26 @@ def read_tokenizer_config(
     vocabulary: Vocabulary | None,
     lower_case: bool | None = None,
 ) -> TokenizerConfig:
-    """How a model folder's text is split.
+    """Reads the rules by which a model folder's text is split.
 
-    Whether it is lower-cased, the first of these says: `lower_case`;
-    do_lower_case in tokenizer_config.json; the normalizer in Hugging Face's
-    tokenizer.json; lowercase in KerasHub's; a SavedModel of TensorFlow Hub;
-    the name of the folder, as Google's are named; a vocabulary with upper-case
-    letters means no. strip_accents and tokenize_chinese_chars are looked for in
-    the two files of Hugging Face. Its generic classes do not read
-    tokenizer_config.json for these, so the normalizer comes first for them.
-    do_lower_case of sentence-transformers (sentence_bert_config.json) and a
-    Lowercase before the normalizer lower-case what strips no accents.
+    Lower-casing is decided by the first of these: `lower_case`; do_lower_case
+    in tokenizer_config.json; the normalizer in Hugging Face's tokenizer.json;
+    lowercase in KerasHub's; a SavedModel of TensorFlow Hub; the name of the
+    folder, as in Google's releases; whether the vocabulary has upper-case
+    letters. strip_accents and tokenize_chinese_chars are read from the two
+    files of Hugging Face. Its generic classes ignore tokenizer_config.json for
+    these, so for them the normalizer comes first. do_lower_case of
+    sentence-transformers (sentence_bert_config.json) and a Lowercase before
+    the normalizer lower-case without stripping accents.
 
     Args:
       folder: the model folder.
-      vocabulary: its vocabulary; None will do where `lower_case` is given.
-      lower_case: overrides what the folder says.
+      vocabulary: its vocabulary; may be None if `lower_case` is given.
+      lower_case: overrides the files.
 
     Raises:
-      UserError: a file is no JSON object or a value of the wrong type; or the
-        files ask for rules that BertTokenizer does not follow.
+      UserError: a file is no JSON object, a value has the wrong type, or the
+        files state rules that BertTokenizer does not support.
     """
     files = read_tokenizer_files(folder)
     generic = files.config.values.get("tokenizer_class") in _GENERIC_CLASSES
@@ -153,7 +153,7 @@ def read_tokenizer_config(
         _lower_case_of_name(pathlib.Path(folder)),
         vocabulary is None or not vocabulary.looks_cased(),
     ]
-    # null is an answer here: as lower-casing.
+    # null means the same as lower-casing.
     strip_accents = next(
         (part.flag(key) for part, key in accents if key in part.values), None
     )
@@ -164,12 +164,12 @@ def read_tokenizer_config(
     named = str(config.values.get("tokenizer_class")).removesuffix("Fast")
     if answers[:2] == [None, None] and not lowers and named in BERT_CLASSES:
         log_once(
-            f"{config.source}: does not state do_lower_case, so case is kept; "
-            f"{named} of transformers lower-cases then. Write do_lower_case "
-            "into that file."
+            f"{config.source}: does not state do_lower_case, so case is kept, "
+            f"but {named} of transformers lower-cases by default. Write "
+            "do_lower_case into that file."
         )
     return TokenizerConfig.of(
-        # What lower-cases before the tokenizer strips no accents.
+        # Lower-casing before the tokenizer strips no accents.
         lowers or (lower_case is None and bool(lowers_first)),
         strip_accents,
         next((answer for answer in splits if answer is not None), True),
@@ -182,11 +182,11 @@ def read_tokenizer_config(
 
 
 def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
-    """Raises `UserError` for rules that BertTokenizer does not follow.
+    """Raises `UserError` for rules that BertTokenizer does not support.
 
     Args:
       files: the files of the tokenizer.
-      generic: whether the class has no rules but those of tokenizer.json.
+      generic: whether the class only has the rules of tokenizer.json.
     """
     config, hub, fast = files.config, files.keras_hub, files.hugging_face
     config.expect("tokenizer_class", *_BERT_CLASSES, *_GENERIC_CLASSES)
@@ -213,15 +213,15 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
     hub.expect("suffix_indicator", CONTINUATION)
     hub.expect("oov_token", files.special.unk)
     hub.expect("special_tokens_in_strings", False)
-    # KerasHub's strip_accents is left alone. It is false by default, and so
-    # in presets that were made from Google's models, whose vocabularies know
-    # no accents: followed, it would turn every word with one into [UNK].
+    # KerasHub's strip_accents is ignored. It is false by default, also in
+    # presets of Google's models, whose vocabularies have no accents: applied,
+    # it would turn every word with an accent into [UNK].
 
 
 def _normalizer(fast: JsonPart) -> JsonPart:
-    """The BertNormalizer of tokenizer.json, also behind a Lowercase.
+    """The BertNormalizer of tokenizer.json, also after a Lowercase.
 
-    sentence-transformers puts that before it where do_lower_case is true.
+    sentence-transformers adds the Lowercase if do_lower_case is true.
     """
     if _kinds(fast) != [_LOWER_CASE, "BertNormalizer"]:
         return fast.part("normalizer")
@@ -230,19 +230,19 @@ def _normalizer(fast: JsonPart) -> JsonPart:
 
 
 def _kinds(fast: JsonPart) -> list[Any]:
-    """The types of a sequence of normalizers; empty where there is none."""
-    found = fast.part("normalizer").values.get("normalizers")
-    if not isinstance(found, list):
+    """The types of a sequence of normalizers; empty if there is none."""
+    steps = fast.part("normalizer").values.get("normalizers")
+    if not isinstance(steps, list):
         return []
     return [
-        each.get("type") if isinstance(each, dict) else "" for each in found
+        step.get("type") if isinstance(step, dict) else "" for step in steps
     ]
 
 
 def _is_of_an_export(files: TokenizerFiles) -> bool:
-    """Whether tokenizer.json has the steps that `runtimes` writes.
+    """Whether `runtimes` wrote tokenizer.json.
 
-    They follow the rules that tokenizer_config.json beside it states.
+    Its steps implement the rules in the tokenizer_config.json next to it.
     """
     steps = files.hugging_face.part("normalizer").values.get("normalizers")
     stated = files.config.flag("do_lower_case") is not None
@@ -258,29 +258,29 @@ def _is_of_an_export(files: TokenizerFiles) -> bool:
 
 
 def _refuse_other_rows(processor: JsonPart, special: SpecialTokens) -> None:
-    """Raises `UserError` unless rows are framed as a BERT's."""
+    """Raises `UserError` unless rows are those of a BERT."""
     processor.expect("type", "BertProcessing", "TemplateProcessing")
     pieces = processor.values.get("pair")
     if processor.values.get("type") != "TemplateProcessing" or not pieces:
         return
     expected = [special.cls, "A", special.sep, "B", special.sep]
     names = processor.part("special_tokens")
-    found = []
+    row = []
     for piece in pieces:
         ((_, value),) = piece.items()
-        tokens = names.part(value["id"]).values.get("tokens", [value["id"]])
-        found += tokens
-    if found != expected:
+        row += names.part(value["id"]).values.get("tokens", [value["id"]])
+    if row != expected:
         raise OtherRules(
-            f"{processor.source}: pair is {' '.join(map(str, found))}, which "
-            f"BertTokenizer cannot do; it takes {' '.join(map(str, expected))}."
+            f"{processor.source}: pair is {' '.join(map(str, row))}, which "
+            "BertTokenizer does not support; it takes "
+            f"{' '.join(map(str, expected))}."
         )
 
 
 def _lower_case_of_name(folder: pathlib.Path) -> bool | None:
-    """What a folder's name says, or None.
+    """Whether the name of a folder indicates lower-casing; None if unclear.
 
-    In the cache of Hugging Face's hub the folder is named by a hash, and the
+    In the cache of Hugging Face's hub the name of the folder is a hash, and the
     model's name is two folders up: models--google-bert--bert-base-cased.
     """
     folder = folder.resolve()
@@ -301,14 +301,14 @@ def write_tokenizer_config(
 ) -> None:
     """Writes the tokenizer_config.json of a model folder.
 
-    It has do_lower_case, and of the rest what is not as Google's rules are;
-    with nothing to say, as where the rules are not known, it is not written.
+    It holds do_lower_case and rules that differ from Google's; without values,
+    as for unknown rules, the file is not written.
 
     Args:
       folder: the folder.
-      config: the rules; None where they are not known.
+      config: the rules; None if unknown.
       vocabulary: the tokens.
-      max_length: the longest row; None for all positions of the model.
+      max_length: the longest row; None means all positions of the model.
     """
     values: dict[str, Any] = {}
     if config is not None:

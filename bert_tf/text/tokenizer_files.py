@@ -1,4 +1,4 @@
-"""The files of a model folder's tokenizer, as each family writes them."""
+"""Reads the files of a model folder's tokenizer in every family's layout."""
 
 import dataclasses
 import pathlib
@@ -21,29 +21,28 @@ from bert_tf.text.vocabulary import (
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 KERAS_HUB_FILE = "assets/tokenizer/vocabulary.txt"
-# Of an encoder or a preprocessing model of TensorFlow Hub.
+# In encoders and preprocessing models of TensorFlow Hub.
 VOCABULARY_ASSET = "assets/vocab.txt"
 ADDED_TOKENS_FILE = "added_tokens.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 # Tokenizers of Hugging Face and of KerasHub with the same rules and arguments.
 BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-# Lengths of rows that a tokenizer's files may state: [CLS], a token and [SEP],
-# and above what any BERT was trained on.
+# The valid lengths of rows: at least [CLS], a token and [SEP].
 _SHORTEST_ROW, _LONGEST_ROW = 3, 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class AddedToken:
-    """A token that is looked for in text before words are, as Hugging Face's.
+    """A token that is recognized before text is split, as in Hugging Face's.
 
     Attributes:
       content: the token.
-      single_word: whether it must not stand inside a word.
-      lstrip: whether it takes the blanks before it.
-      rstrip: whether it takes the blanks behind it.
-      normalized: whether it is looked for in normalised text, by its own
-        normalised form, rather than in the text as it is.
-      special: what transformers calls a special token.
+      single_word: whether it does not match inside a word.
+      lstrip: whether it includes the blanks before it.
+      rstrip: whether it includes the blanks after it.
+      normalized: whether its normalized form matches normalized text, instead
+        of the token the text.
+      special: whether transformers treats it as a special token.
     """
 
     content: str
@@ -55,23 +54,23 @@ class AddedToken:
 
 
 class OtherRules(UserError):
-    """A tokenizer whose rules are not those of BertTokenizer."""
+    """The rules of a tokenizer are not supported."""
 
 
 @dataclasses.dataclass(frozen=True)
 class JsonPart:
-    """An object in a JSON file that knows where it is from.
+    """An object in a JSON file, with its location for errors.
 
     Attributes:
-      source: the file and the keys that lead to the object, for errors.
-      values: the object; empty where the file does not hold it.
+      source: the file and the keys of the object.
+      values: the object; empty if the file does not contain it.
     """
 
     source: str
     values: dict[str, Any]
 
     def part(self, key: str) -> "JsonPart":
-        """The object at a key; empty where there is none."""
+        """The object at a key; empty if there is none."""
         value = self.values.get(key)
         value = {} if value is None else value
         if not isinstance(value, dict):
@@ -81,7 +80,7 @@ class JsonPart:
         return JsonPart(f"{self.source}: {key}", value)
 
     def flag(self, key: str) -> bool | None:
-        """The boolean at a key, or None where it is missing or null."""
+        """The boolean at a key, or None if it is missing or null."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, bool):
             raise UserError(
@@ -90,14 +89,14 @@ class JsonPart:
         return value
 
     def refuse(self, key: str, allowed: str) -> OtherRules:
-        """An error for a rule that the tokenizer here does not follow."""
+        """An error for a rule that is not supported."""
         return OtherRules(
             f"{self.source}: {key} is {self.values[key]!r}, which "
-            f"BertTokenizer cannot do; it takes {allowed}."
+            f"BertTokenizer does not support; it takes {allowed}."
         )
 
     def expect(self, key: str, *allowed: Any) -> None:
-        """Raises `UserError` unless a key is missing, null or as allowed."""
+        """Raises `UserError` unless a key is missing, null or allowed."""
         value = self.values.get(key)
         if value is not None and value not in allowed:
             raise self.refuse(key, " or ".join(map(repr, allowed)))
@@ -105,11 +104,11 @@ class JsonPart:
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerFiles:
-    """What lies beside the vocabulary; empty parts where a file is missing.
+    """The JSON files next to a vocabulary; empty if a file is missing.
 
     Attributes:
       folder: the model folder.
-      special: what the special tokens are called.
+      special: the special tokens.
       config: tokenizer_config.json, ours or Hugging Face's.
       hugging_face: tokenizer.json of Hugging Face.
       keras_hub: the arguments in tokenizer.json of KerasHub.
@@ -132,7 +131,7 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
     special = read_special_tokens(folder)
     config = _json_part(folder / TOKENIZER_CONFIG_FILE)
     found = _json_part(folder / TOKENIZER_FILE)
-    # Both families use the name; Keras writes the class of an object.
+    # Both families use the name; KerasHub's file has a class_name.
     empty = JsonPart(found.source, {})
     if "class_name" in found.values:
         found.expect("class_name", *BERT_CLASSES)
@@ -140,8 +139,8 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
         return TokenizerFiles(folder, special, config, empty, hub)
     if found.values and "model" not in found.values:
         raise UserError(
-            f"{found.source}: holds neither a model, as Hugging Face writes "
-            "it, nor a class_name, as KerasHub does."
+            f"{found.source}: holds neither a model, as Hugging Face's files, "
+            "nor a class_name, as KerasHub's."
         )
     return TokenizerFiles(folder, special, config, found, empty)
 
@@ -151,11 +150,10 @@ def _json_part(path: pathlib.Path) -> JsonPart:
 
 
 def read_special_tokens(folder: pathlib.Path) -> SpecialTokens:
-    """What a model folder calls its special tokens.
+    """Reads the special tokens of a model folder.
 
-    tokenizer_config.json names them, each as a string or as an object with its
-    content, or special_tokens_map.json, where older ones are; those that
-    neither names are called as a BERT's.
+    tokenizer_config.json, or in older folders special_tokens_map.json, names
+    them as strings or as objects with a content; the default is BERT's.
     """
     tokens = []
     config = _json_part(folder / TOKENIZER_CONFIG_FILE)
@@ -173,11 +171,11 @@ def read_special_tokens(folder: pathlib.Path) -> SpecialTokens:
 
 
 def read_max_length(folder: pathlib.Path) -> int | None:
-    """The longest row that a tokenizer is configured for; None where unknown.
+    """Reads the longest row that a tokenizer is configured for, or None.
 
-    sentence-transformers truncates to max_seq_length of its own settings, and
-    transformers to model_max_length of tokenizer_config.json, which is 1e30
-    where nobody stated one; max_length there is that of the training.
+    sentence-transformers truncates to max_seq_length of its settings, and
+    transformers to model_max_length of tokenizer_config.json, by default 1e30;
+    max_length there is that of the training.
     """
     config = _json_part(folder / TOKENIZER_CONFIG_FILE).values
     _, settings = read_transformer_settings(folder)
@@ -199,22 +197,20 @@ def read_max_length(folder: pathlib.Path) -> int | None:
 def read_vocabulary(
     folder: str | pathlib.Path, notify: bool = True
 ) -> Vocabulary | None:
-    """The vocabulary of a model folder, or None where it holds none.
+    """Reads the vocabulary of a model folder; None if it has none.
 
-    It is in vocab.txt, in KerasHub's assets/tokenizer/vocabulary.txt, in a
-    SavedModel's assets/vocab.txt or in Hugging Face's tokenizer.json, looked
-    for in this order. Tokens that were
-    added to a model of Hugging Face (added_tokens.json, tokenizer_config.json,
-    tokenizer.json) come behind.
+    It is the first of vocab.txt, KerasHub's assets/tokenizer/vocabulary.txt, a
+    SavedModel's assets/vocab.txt and Hugging Face's tokenizer.json. Added
+    tokens of Hugging Face (added_tokens.json, tokenizer_config.json,
+    tokenizer.json) are appended.
 
     Args:
       folder: the model folder.
-      notify: whether lines name tokens that occur several times and ids
-        without a token.
+      notify: whether repeated tokens and ids without a token are logged.
 
     Raises:
-      UserError: a file is damaged or no vocabulary of WordPiece tokens, two
-        of them disagree, or ids are left out.
+      UserError: a file is damaged or no WordPiece vocabulary, two files
+        disagree, or ids are missing.
     """
     folder = pathlib.Path(folder)
     files = read_tokenizer_files(folder)
@@ -243,7 +239,7 @@ def read_vocabulary(
     for added, number, place in added_entries(files):
         token = added.content
         if number not in tokens:
-            _checkadded_entries(token, place)
+            _refuse_white_space(token, place)
         if tokens.setdefault(number, token).strip() != token:
             raise UserError(
                 f"{place}: token {number} is {token!r}, but "
@@ -254,23 +250,23 @@ def read_vocabulary(
                 f"{place}: the id of {token!r} is {number}, but {ids[token]} "
                 f"in {source}."
             )
-    # Where most are, the file is damaged.
+    # If most ids are missing, the file is damaged.
     found = range(own if own < 2 * len(tokens) else 0)
     holes = [number for number in found if number not in tokens]
     if holes:
         tokens |= dict.fromkeys(holes, "")
         if notify:
-            ids_left_out = first_few(list(map(str, holes)))
+            missing_ids = first_few(list(map(str, holes)))
             log_once(
-                f"{source}: no token has the id {ids_left_out}, as where a "
-                "token occurs several times; these ids are never used"
+                f"{source}: no token has the id {missing_ids}, for example "
+                "because a token is repeated; these ids are never used"
             )
     missing = next((i for i in range(len(tokens)) if i not in tokens), None)
     if missing is not None:
         raise UserError(
             f"{source}: no token has the id {missing}, but "
-            f"{tokens[max(tokens)]!r} has {max(tokens)}; the ids of tokens "
-            "that were added must follow on those of the vocabulary."
+            f"{tokens[max(tokens)]!r} has {max(tokens)}; the ids of added "
+            "tokens must follow those of the vocabulary."
         )
     if special != SPECIAL_TOKENS:
         source += f", with the special tokens of {files.config.source}"
@@ -279,23 +275,23 @@ def read_vocabulary(
 
 
 def added_tokens(files: TokenizerFiles) -> tuple[AddedToken, ...]:
-    """The tokens that were added to a model, special ones first, by id.
+    """The added tokens of a model, special ones first, by id.
 
-    The five special ones, which Hugging Face's files name too, are left out.
+    Without the five special tokens, which Hugging Face's files also name.
     Raises `UserError` if a file is damaged.
     """
-    found: dict[str, tuple[int, AddedToken]] = {}
+    added: dict[str, tuple[int, AddedToken]] = {}
     for token, number, _ in added_entries(files):
         if token.content not in files.special:
-            found.setdefault(token.content, (number, token))
+            added.setdefault(token.content, (number, token))
     in_order = sorted(
-        found.values(), key=lambda pair: (not pair[1].special, pair[0])
+        added.values(), key=lambda pair: (not pair[1].special, pair[0])
     )
     return tuple(token for _, token in in_order)
 
 
-def _checkadded_entries(token: str, place: str) -> None:
-    """Refuses a token that its line of a vocab.txt does not give back."""
+def _refuse_white_space(token: str, place: str) -> None:
+    """Refuses a token that a line of a vocab.txt cannot represent."""
     if token != token.strip():
         raise UserError(
             f"{place}: token {token!r} begins or ends with white space, which "
@@ -304,7 +300,7 @@ def _checkadded_entries(token: str, place: str) -> None:
 
 
 def _wordpiece(model: JsonPart, unk: str | None) -> tuple[dict[int, str], str]:
-    """The tokens by their ids in Hugging Face's tokenizer.json."""
+    """Reads the tokens by their ids from Hugging Face's tokenizer.json."""
     model.expect("type", "WordPiece")
     model.expect("unk_token", unk)
     model.expect("continuing_subword_prefix", CONTINUATION)
@@ -326,9 +322,9 @@ def _wordpiece(model: JsonPart, unk: str | None) -> tuple[dict[int, str], str]:
 def added_entries(
     files: TokenizerFiles,
 ) -> Iterator[tuple[AddedToken, int, str]]:
-    """Tokens, ids and places in the files that name tokens by their ids.
+    """Yields tokens, ids and locations from all files with added tokens.
 
-    What the files say of a token is taken from the first.
+    If files disagree about a token, the first one counts.
     """
     decoder = files.config.part("added_tokens_decoder")
     for number in decoder.values:
@@ -371,15 +367,14 @@ def _check_id(number: Any, token: str, place: str) -> None:
         )
 
 
-# tf-models-official 2.20, official/nlp/tools/export_tfhub_lib.py: an encoder
-# keeps it as a variable; a preprocessing model computes with a tokenizer in its
-# graphs.
+# tf-models-official 2.20, official/nlp/tools/export_tfhub_lib.py: a variable of
+# encoders; the graphs of preprocessing models contain the tokenizer.
 _SAVED_MODEL = "saved_model.pb"
 _LOWER_CASE_KEY = "do_lower_case"
 
 
 def lower_case_of_saved_model(folder: pathlib.Path) -> bool | None:
-    """Whether a SavedModel of TensorFlow Hub lower-cases; None if none says."""
+    """Whether a SavedModel of TensorFlow Hub lower-cases; None if unknown."""
     if not (folder / _SAVED_MODEL).is_file():
         return None
     prefix = folder / "variables" / "variables"
@@ -396,7 +391,7 @@ def lower_case_of_saved_model(folder: pathlib.Path) -> bool | None:
             raise UserError(
                 f"{index}: damaged checkpoint ({reason})."
             ) from None
-    # The names of the operations of tensorflow_text's BertTokenizer.
+    # The operations of tensorflow_text's BertTokenizer.
     graphs = read_bytes(folder / _SAVED_MODEL)
     if b"CaseFoldUTF8" in graphs:
         return True

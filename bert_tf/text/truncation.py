@@ -1,7 +1,7 @@
-"""Lengths of truncated pairs and numbers of windows, without TensorFlow.
+"""Lengths of truncated pairs and numbers of windows.
 
-Both are arithmetic alone, so that they take Python's numbers, NumPy's arrays
-and tensors; `minimum` and `maximum` say which.
+Pure arithmetic on Python numbers, NumPy arrays or tensors; `minimum` and
+`maximum` are the functions for the type.
 """
 
 from collections.abc import Callable
@@ -17,18 +17,18 @@ def truncated_lengths(
     minimum: Callable = np.minimum,
     maximum: Callable = np.maximum,
 ) -> tuple[Any, Any]:
-    """Computes how many tokens of a pair remain.
+    """Computes the lengths of a truncated pair.
 
-    A pair loses tokens one by one from the longer text, from B where both are
-    equally long (google-research/bert, run_classifier.py,
-    `_truncate_seq_pair`). This is what is left at the end of that loop.
+    Closed form of the loop that removes tokens one by one from the longer text,
+    from B if both are equally long (google-research/bert, run_classifier.py,
+    `_truncate_seq_pair`).
 
     Args:
-      length_a: tokens of A; whole numbers, arrays or tensors.
+      length_a: tokens of A; integers, arrays or tensors.
       length_b: tokens of B.
-      room: the most tokens of both together.
-      minimum: the elementwise minimum of such lengths.
-      maximum: their maximum.
+      room: the maximum number of tokens of both.
+      minimum: the elementwise minimum.
+      maximum: the elementwise maximum.
     """
     return (
         minimum(length_a, maximum(room - length_b, (room + 1) // 2)),
@@ -44,16 +44,16 @@ def num_windows(
     minimum: Callable = np.minimum,
     maximum: Callable = np.maximum,
 ) -> Any:
-    """Computes how many windows cover each text.
+    """Computes the number of windows that cover each text.
 
     Args:
-      length: tokens of each text; whole numbers, arrays or tensors.
+      length: tokens of each text; integers, arrays or tensors.
       room: tokens of a window.
-      stride: tokens from the start of a window to that of the next; where it
-        is longer than a window, windows follow one another.
+      stride: tokens from the start of a window to that of the next, at most
+        `room`.
       empty: windows of a text without tokens, 0 or 1.
-      minimum: the elementwise minimum of such lengths.
-      maximum: their maximum.
+      minimum: the elementwise minimum.
+      maximum: the elementwise maximum.
     """
     more = -(-maximum(length - room, 0) // minimum(stride, room))
     return more + maximum(minimum(length, 1), empty)

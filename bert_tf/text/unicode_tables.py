@@ -1,10 +1,8 @@
-"""What BERT's rules do to each code point, from Python's Unicode tables.
+"""BERT's rules for each code point, from Python's Unicode tables.
 
 The rules are those of google-research/bert, tokenization.py, which reads the
-same tables: `BasicTokenizer._clean_text`, `_run_strip_accents`,
-`_is_control`, `_is_punctuation` and `_is_chinese_char`. Python's tables
-(`unicodedata.unidata_version`) decide, not those of the libraries that run
-inside TensorFlow.
+same tables (`unicodedata.unidata_version`); those of the libraries inside
+TensorFlow differ.
 """
 
 import functools
@@ -60,7 +58,7 @@ def dropped() -> frozenset[int]:
 
 @functools.cache
 def punctuation() -> frozenset[int]:
-    """The code points that `_is_punctuation` makes words of their own."""
+    """The code points that `_is_punctuation` makes separate words."""
     marks = np.flatnonzero(categories().astype("S1") == b"P").tolist()
     symbols = (c for a, b in ASCII_PUNCTUATION for c in range(a, b + 1))
     return frozenset((*marks, *symbols))
@@ -68,13 +66,13 @@ def punctuation() -> frozenset[int]:
 
 @functools.cache
 def ideographs() -> frozenset[int]:
-    """The code points that `_is_chinese_char` makes words of their own."""
+    """The code points that `_is_chinese_char` makes separate words."""
     return frozenset(c for a, b in IDEOGRAPHS for c in range(a, b + 1))
 
 
 @functools.cache
 def spaces() -> frozenset[int]:
-    """The code points at which words are divided."""
+    """The code points that separate words."""
     return frozenset(c for c in range(CODE_POINTS) if chr(c).isspace())
 
 
@@ -86,7 +84,7 @@ def accents() -> frozenset[int]:
 
 @functools.cache
 def unassigned() -> np.ndarray:
-    """Which code points neither Python's tables nor the rules know, bool."""
+    """The code points unknown to Python's tables and to the rules, bool."""
     flags = _of_categories(b"Cn")
     for first, last in IDEOGRAPHS:
         flags[first : last + 1] = False
@@ -95,12 +93,12 @@ def unassigned() -> np.ndarray:
 
 
 class Replacements(NamedTuple):
-    """What lower-casing and stripping accents do to single code points.
+    """The effect of lower-casing and stripping accents on code points.
 
     Attributes:
-      mapping: what becomes of each code point that changes, on its own.
-      reordered: code points with a part that canonical ordering moves: marks
-        of a combining class above 0 that are not accents (not Mn).
+      mapping: the replacement of each code point that changes.
+      reordered: code points whose replacement is subject to canonical ordering:
+        marks of a combining class above 0 that are not accents (not Mn).
     """
 
     mapping: dict[int, str]
@@ -109,7 +107,7 @@ class Replacements(NamedTuple):
 
 @functools.cache
 def replacements(lower_case: bool, strip_accents: bool) -> Replacements:
-    """The tables of `token.lower()`, `_run_strip_accents` or both, in turn."""
+    """Tabulates `token.lower()` and then `_run_strip_accents`."""
     mapping, reordered = {}, set()
     chars = list(
         map(chr, sorted(assigned()) if lower_case or strip_accents else ())
@@ -126,47 +124,47 @@ def replacements(lower_case: bool, strip_accents: bool) -> Replacements:
             ),
         ),
     )
-    # What these do not show: accents without a class, and Hangul syllables,
-    # which are decomposed by a formula.
+    # Accents without a class, and Hangul syllables, which are decomposed by a
+    # formula, are not among the changes.
     marks = map(chr, accents())
     for char in sorted({*changes, *marks, *map(chr, HANGUL_SYLLABLES)}):
         code = ord(char)
-        kept = char.lower() if lower_case else char
+        result = char.lower() if lower_case else char
         if strip_accents:
-            parts = unicodedata.normalize("NFD", kept)
-            kept = "".join(p for p in parts if unicodedata.category(p) != "Mn")
-            if any(map(unicodedata.combining, kept)):
+            parts = unicodedata.normalize("NFD", result)
+            result = "".join(p for p in parts if ord(p) not in accents())
+            if any(map(unicodedata.combining, result)):
                 reordered.add(code)
-        if kept != char:
-            mapping[code] = kept
+        if result != char:
+            mapping[code] = result
     return Replacements(mapping, frozenset(reordered))
 
 
 @functools.cache
 def assigned() -> frozenset[int]:
-    """The code points whose properties Python's tables know."""
+    """The code points that are assigned in Python's tables."""
     known = ~_of_categories(b"Cn", b"Co", b"Cs")
     return frozenset(np.flatnonzero(known).tolist())
 
 
 @functools.cache
 def case_classes() -> tuple[frozenset[int], frozenset[int]]:
-    """What the rule of the final sigma asks of code points.
+    """The classes of code points in the rule of the final sigma.
 
-    Python does not publish the two properties, but `str.lower` shows them: a
-    capital sigma becomes final after a cased letter (ignorable ones between)
+    Python does not publish the two properties, but `str.lower` reveals them: a
+    capital sigma becomes final after a cased letter (and ignorable ones)
     unless a cased letter follows.
 
     Returns:
-      The cased code points, which make a following capital sigma final, and
-      the transparent ones, which the rule looks through because they are
-      case-ignorable or dropped before.
+      The cased code points, after which a capital sigma is final, and the
+      transparent ones, which the rule skips because they are case-ignorable or
+      dropped before.
     """
     sigmas = {CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA}
     codes = np.array([c for c in sorted(assigned()) if c not in sigmas])
 
     def final(before: str, behind: str) -> np.ndarray:
-        """Whether a sigma beside each of the code points is a final one."""
+        """Whether a sigma next to each of the code points is final."""
         chars = f"{behind} {before}".join(map(chr, codes.tolist()))
         text = f"{before}{chars}{behind}".lower().encode("utf-32-le")
         found = np.frombuffer(text, "<u4")
@@ -180,24 +178,24 @@ def case_classes() -> tuple[frozenset[int], frozenset[int]]:
 
 
 def ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
-    """The runs of these code points, as first and last."""
-    found: list[list[int]] = []
+    """The ranges of these code points, as first and last."""
+    runs: list[list[int]] = []
     for code in sorted(codes):
-        if found and found[-1][1] == code - 1:
-            found[-1][1] = code
+        if runs and runs[-1][1] == code - 1:
+            runs[-1][1] = code
         else:
-            found.append([code, code])
-    return [(first, last) for first, last in found]
+            runs.append([code, code])
+    return [(first, last) for first, last in runs]
 
 
 def character_class(runs: Iterable[tuple[int, int]]) -> str:
-    """A character class of runs, first and last, in RE2's syntax."""
+    """A character class of ranges, first and last, in RE2's syntax."""
     inside = "".join(rf"\x{{{a:X}}}-\x{{{b:X}}}" for a, b in runs)
     return f"[{inside}]"
 
 
 def other_ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
-    """The runs of all code points but these and the surrogates."""
+    """The ranges of all code points except these and the surrogates."""
     bounds = sorted({*codes, *SURROGATES, CODE_POINTS})
     firsts = [0, *(code + 1 for code in bounds)]
     gaps = zip(firsts, bounds, strict=False)
@@ -206,7 +204,7 @@ def other_ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
 
 @functools.cache
 def stand_alone(tokenize_chinese_chars: bool = True) -> frozenset[int]:
-    """The code points that are words of their own."""
+    """The code points that always are separate words."""
     return punctuation() | (
         ideographs() if tokenize_chinese_chars else frozenset()
     )
@@ -214,7 +212,7 @@ def stand_alone(tokenize_chinese_chars: bool = True) -> frozenset[int]:
 
 @functools.cache
 def word_pattern(tokenize_chinese_chars: bool = True) -> re.Pattern[str]:
-    """Finds the words of normalised text: what WordPiece is given."""
+    """A pattern of the words of normalized text, the input of WordPiece."""
     alone = "".join(
         rf"\U{first:08X}-\U{last:08X}"
         for first, last in ranges(stand_alone(tokenize_chinese_chars))
@@ -223,12 +221,12 @@ def word_pattern(tokenize_chinese_chars: bool = True) -> re.Pattern[str]:
 
 
 def ideographs_as_letters(known: Set[int], unknown: str) -> dict[int, str]:
-    """What replaces ideographs, so that TF Text takes them for letters.
+    """Replacements of ideographs that TF Text treats as letters.
 
-    It always makes words of them. So those of the vocabulary become code
-    points for private use that the vocabulary does not hold; where a text
-    holds one of these, or an ideograph that the vocabulary does not know, its
-    word is unknown.
+    It always makes separate words of ideographs. So those of the vocabulary
+    become private-use code points that are not in the vocabulary. Such code
+    points in a text, and ideographs that are not in the vocabulary, make their
+    word unknown.
     """
     letters = dict.fromkeys(ideographs(), unknown)
     private_use = itertools.chain(*PRIVATE_USE)

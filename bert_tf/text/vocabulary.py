@@ -29,7 +29,7 @@ MAX_WORD_CHARACTERS = 200
 def _check(
     entries: Sequence[str], special: SpecialTokens, source: str, row: str
 ) -> None:
-    """Refuses what no tokenizer can work with; `row` names an entry's place."""
+    """Refuses invalid entries; `row` is the name of an entry in errors."""
     for number, entry in enumerate(entries, start=_first_number(row)):
         if not isinstance(entry, str):
             raise UserError(
@@ -38,15 +38,15 @@ def _check(
         if "\n" in entry:
             raise UserError(
                 f"{source}, {row} {number}: {excerpt(entry)} holds a line "
-                f"feed, which no {VOCABULARY_FILE} can hold."
+                f"feed, which {VOCABULARY_FILE} cannot represent."
             )
     tokens = {entry.strip() for entry in entries}
     missing = [token for token in special.present if token not in tokens]
     if missing:
         raise UserError(
             f"{source}: lacks {' '.join(missing)} of the special tokens "
-            f"{' '.join(special.present)}; a tokenizer_config.json beside a "
-            "vocab.txt may name others."
+            f"{' '.join(special.present)}; a tokenizer_config.json next to a "
+            "vocab.txt can name others."
         )
 
 
@@ -55,11 +55,10 @@ def _first_number(row: str) -> int:
 
 
 def read_entries(path: str | os.PathLike) -> list[str]:
-    """Reads a vocab.txt: what stands between its line feeds, in UTF-8.
+    """Reads the lines of a vocab.txt in UTF-8.
 
-    As in Google's `load_vocab`, an entry is not changed, may be blank, and
-    lines end at a line feed alone: released vocabularies hold U+2028 and
-    entries that are not in a Unicode normal form.
+    As in Google's `load_vocab`, entries are not normalized, may be blank, and
+    end only at a line feed: released vocabularies contain U+2028.
 
     Raises:
       UserError: the file is missing, empty or not UTF-8.
@@ -71,7 +70,7 @@ def read_entries(path: str | os.PathLike) -> list[str]:
         raise UserError(f"{path}: no such vocabulary file.") from None
     except IsADirectoryError:
         raise UserError(
-            f"{path}: is a directory; give its vocabulary file, for "
+            f"{path}: is a directory; pass its vocabulary file, for "
             f"example {path / VOCABULARY_FILE}"
         ) from None
     if data.startswith(codecs.BOM_UTF8):
@@ -91,11 +90,11 @@ def read_entries(path: str | os.PathLike) -> list[str]:
 
 
 class Vocabulary(TokenTable):
-    """The tokens of a WordPiece vocabulary; a token's place is its id.
+    """The tokens of a WordPiece vocabulary; a token's index is its id.
 
-    An entry of a vocab.txt without the white space at its ends is a token, as
-    in Google's `load_vocab`. Of a token that occurs several times the last
-    place is its id; a blank one is found in no text.
+    An entry of a vocab.txt, stripped of white space, is a token, as in Google's
+    `load_vocab`. The id of a repeated token is its last index; blank tokens
+    match no text.
     """
 
     def __init__(
@@ -106,23 +105,22 @@ class Vocabulary(TokenTable):
         special: SpecialTokens = SPECIAL_TOKENS,
         notify: bool = True,
     ):
-        """Checks and keeps the tokens.
+        """Checks the tokens.
 
         Args:
-          tokens: the V tokens in the order of their ids, as a vocab.txt holds
-            them.
-          source: what error messages call the vocabulary.
-          row: what they call a token's place; a "line" counts from 1.
-          special: what the special tokens are called.
-          notify: whether a line names tokens that occur several times.
+          tokens: the V tokens in the order of their ids, as in a vocab.txt.
+          source: the vocabulary's name in errors.
+          row: the name of an entry in errors; a "line" counts from 1.
+          special: the special tokens.
+          notify: whether repeated tokens are logged.
 
         Raises:
-          UserError: a token is no string or holds a line feed, or a special
+          UserError: a token is no string or contains a line feed, or a special
             token is missing.
         """
         if isinstance(tokens, str):
             raise UserError(
-                f"{source}: give a list of tokens, not the string "
+                f"{source}: pass a list of tokens, not the string "
                 f"{tokens[:40]!r}."
             )
         self.special = special
@@ -133,7 +131,7 @@ class Vocabulary(TokenTable):
             self._log_repeated(source, row)
 
     def _log_repeated(self, source: str, row: str) -> None:
-        """Names the first token that occurs several times, if any does."""
+        """Logs the first repeated token, if any."""
         repeated = [
             (number, token)
             for number, token in enumerate(self._tokens)
@@ -145,8 +143,8 @@ class Vocabulary(TokenTable):
             more = f", and {len(repeated) - 1} more" * (len(repeated) > 1)
             log_once(
                 f"{source}: {token!r} is on {row} {first + start} and again on "
-                f"{row} {self.ids[token] + start}{more}; of a token that "
-                "occurs several times the last one counts, as in Google's code"
+                f"{row} {self.ids[token] + start}{more}; the last one counts, "
+                "as in Google's code"
             )
 
     @classmethod
@@ -162,29 +160,29 @@ class Vocabulary(TokenTable):
         return cls(read_entries(path), str(path), "line", special)
 
     def save(self, path: str | pathlib.Path) -> None:
-        """Writes a vocab.txt with the entries as they were read, atomically."""
+        """Writes a vocab.txt with the entries as read, atomically."""
         write_text(path, "\n".join(self._entries) + "\n")
 
     def without_blank_end(self, rows: int) -> "Vocabulary":
-        """The vocabulary less what is blank behind its first `rows` entries.
+        """Removes blank entries after the first `rows`.
 
         A model has no rows for blank lines at the end of a file.
         """
         if any(self._tokens[rows:]):
             return self
-        kept = self._entries[:rows]
-        return type(self)(kept, special=self.special, notify=False)
+        entries = self._entries[:rows]
+        return type(self)(entries, special=self.special, notify=False)
 
     def __setattr__(self, name: str, value: object) -> None:
         if "_tokens" in self.__dict__:
             raise AttributeError(
-                f"a Vocabulary is frozen: {name} stays as it is"
+                f"a Vocabulary is frozen: {name} cannot be set"
             )
         super().__setattr__(name, value)
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """The V tokens as a vocab.txt holds them, in the order of their ids."""
+        """The V entries of the vocab.txt, in the order of their ids."""
         return self._entries
 
     @property
@@ -194,7 +192,7 @@ class Vocabulary(TokenTable):
 
     @functools.cached_property
     def packing(self) -> Packing:
-        """How a BERT's rows are laid out, without what it does not have."""
+        """The rows of a BERT, without special tokens that do not exist."""
         begin, end = (
             () if number < 0 else (number,)
             for number in (self.cls_id, self.sep_id)
@@ -210,7 +208,7 @@ class Vocabulary(TokenTable):
 
     @functools.cached_property
     def starts_word(self) -> np.ndarray:
-        """All but those that continue a word; bool [V]."""
+        """All tokens but continuations; bool [V]."""
         return ~self.is_continuation
 
     @functools.cached_property
@@ -220,10 +218,10 @@ class Vocabulary(TokenTable):
 
     @functools.cached_property
     def in_words(self) -> np.ndarray:
-        """Which tokens words can be split into; bool [V], read-only.
+        """Which tokens can be pieces of words; bool [V], read-only.
 
-        Words hold neither white space nor NUL, and of a token that occurs
-        several times the last place counts.
+        Words contain neither white space nor NUL, and of a repeated token the
+        last one counts.
         """
         flags = np.array(
             [
@@ -237,10 +235,10 @@ class Vocabulary(TokenTable):
         return flags
 
     def looks_cased(self) -> bool:
-        """Whether a token would change in lower case, [CLS] and such apart.
+        """Whether lower-casing changes a token that is not in brackets.
 
-        A capital without a small form (U+211D, in Google's uncased
-        vocabulary) does not count.
+        Capitals without a lower case (U+211D, in Google's uncased vocabulary)
+        do not count.
         """
         return any(
             token != token.lower()
@@ -250,6 +248,6 @@ class Vocabulary(TokenTable):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What is cached cannot all be pickled.
+        # Some cached values cannot be pickled.
         arguments = "vocabulary", "entry", self.special, False
         return type(self), (self._entries, *arguments)

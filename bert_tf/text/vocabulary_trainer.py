@@ -1,9 +1,10 @@
-"""Learning a WordPiece vocabulary from text files of any size."""
+"""Trains and extends WordPiece vocabularies by counted words."""
 
 import collections
 import dataclasses
 import json
 import pathlib
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -27,17 +28,16 @@ from bert_tf.text.vocabulary import (
     VOCABULARY_FILE,
     Vocabulary,
 )
-from bert_tf.text.vocabulary_extension import (
-    extended_tokens,
-    split_words,
-)
 from bert_tf.text.word_counts import CorpusCounts, WordCounts
+from bert_tf.text.wordpiece import WordPiece
 
 _FEED_CHARACTERS = 1 << 16
+_UNUSED = re.compile(r"\[unused\d+\]")
+_WORDS_AT_ONCE = 10_000
 
 
 def special_tokens(google_layout: bool = False) -> tuple[str, ...]:
-    """The tokens that come first.
+    """The first tokens of a vocabulary.
 
     With `google_layout`, as in the vocab.txt of Google's uncased models:
     [PAD], [unused0] to [unused98], [UNK], [CLS], [SEP], [MASK], [unused99] to
@@ -52,7 +52,7 @@ def special_tokens(google_layout: bool = False) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class VocabularySettings:
-    """How a vocabulary is learned; see `train_vocab` for the attributes."""
+    """Settings of the training; see `train_vocab` for the attributes."""
 
     vocab_size: int
     google_layout: bool = False
@@ -73,16 +73,16 @@ class VocabularySettings:
             limits.check(f"`{name}`", getattr(self, name))
         if self.google_layout and self.extend is not None:
             raise UserError(
-                "google_layout is True: a vocabulary that is extended keeps "
-                "its own; leave out `google_layout` or `extend`."
+                "google_layout is True: an extended vocabulary keeps its "
+                "layout; leave out `google_layout` or `extend`."
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyReport:
-    """What a vocabulary was learned from and how well it fits.
+    """The training text of a vocabulary and its fit.
 
-    The shares are those of held-out lines, or None if there were none.
+    The rates are those of held-out lines, or None if there were none;
     `pieces_per_word_before` is that of the vocabulary that was extended.
     """
 
@@ -124,12 +124,11 @@ class VocabularyReport:
         ]
         if self.unique_words_forgotten_below:
             lines.append(
-                "words rarer than "
-                f"{self.unique_words_forgotten_below} were forgotten on the "
-                "way to bound memory"
+                "to bound memory, words rarer than "
+                f"{self.unique_words_forgotten_below} were dropped"
             )
         if self.pieces_per_word is None:
-            lines.append("no lines were held out to judge it by")
+            lines.append("no lines were held out for evaluation")
         else:
             lines.append(
                 f"{self.held_out_words:,} held-out words: "
@@ -142,7 +141,7 @@ class VocabularyReport:
 
 @dataclasses.dataclass(frozen=True)
 class TrainedVocabulary:
-    """A learned vocabulary and the report on it."""
+    """A trained vocabulary and its report."""
 
     vocabulary: Vocabulary
     report: VocabularyReport
@@ -153,10 +152,10 @@ class TrainedVocabulary:
         return self.vocabulary.tokens
 
     def save(self, path: str | pathlib.Path) -> None:
-        """Writes the vocabulary, and its report beside it.
+        """Writes the vocabulary and next to it its report.
 
-        `vocab.txt` gets a `vocab_report.json`; under that name it also gets a
-        tokenizer_config.json, so that its folder says how text is split.
+        The report of `vocab.txt` is `vocab_report.json`; under this name a
+        tokenizer_config.json with the rules is written, too.
         """
         path = pathlib.Path(path)
         written = [path]
@@ -174,11 +173,30 @@ class TrainedVocabulary:
             report = json.dumps(dataclasses.asdict(self.report), indent=2)
             write_text(written[-1], report + "\n")
         except OSError:
-            # All of them or none.
+            # Leave no partial result.
             for file in written:
                 if file.is_file():
                     file.unlink()
             raise
+
+
+def vocabulary_to_extend(
+    path: str | pathlib.Path, config: TokenizerConfig
+) -> Vocabulary:
+    """Reads a vocabulary file and checks that its rules are those of `config`.
+
+    Raises:
+      UserError: the file is invalid or has other rules.
+    """
+    data = WordPiece.of_file(path, config.lower_case)
+    for name in ("strip_accents", "tokenize_chinese_chars"):
+        given, theirs = getattr(config, name), getattr(data.config, name)
+        if given != theirs:
+            raise UserError(
+                f"{name} is {given}, but {theirs} for the vocabulary of "
+                f"`extend`={path}; pass `{name}`={theirs}."
+            )
+    return data.vocabulary
 
 
 def learn_vocab(
@@ -189,17 +207,17 @@ def learn_vocab(
     megabytes: float,
     seconds_reading: float,
 ) -> TrainedVocabulary:
-    """Learns a vocabulary from words that were counted.
+    """Trains a vocabulary on counted words.
 
     Args:
       counts: the words.
       settings: see `train_vocab`.
       config: how text is split into words.
-      files, megabytes, seconds_reading: where the words come from, for the
+      files, megabytes, seconds_reading: the source of the words, for the
         report.
 
     Raises:
-      UserError: the text does not give that many tokens.
+      UserError: the text has too few tokens.
     """
     started = time.monotonic()
     alphabet, left_out = _alphabet(
@@ -210,9 +228,9 @@ def learn_vocab(
     before, old = None, settings.extend
     special = SPECIAL_TOKENS if old is None else old.special
     vocabulary = Vocabulary(tokens, special=special, notify=False)
-    pieces, unknown = _judge(vocabulary, config, counts.held_out)
+    pieces, unknown = _evaluate(vocabulary, config, counts.held_out)
     if old is not None:
-        before, _ = _judge(old, config, counts.held_out)
+        before, _ = _evaluate(old, config, counts.held_out)
     report = VocabularyReport(
         vocab_size=len(tokens),
         new_tokens=len(
@@ -242,10 +260,10 @@ def learn_vocab(
 def _alphabet(
     counts: Mapping[str, int], coverage: float
 ) -> tuple[list[str], int]:
-    """The characters to know, and how many others there are.
+    """The characters of the vocabulary, and the number of other characters.
 
-    These are the most frequent ones, up to the share to cover, and all of
-    ASCII that occurs.
+    The most frequent characters up to the coverage, and all ASCII characters
+    that occur.
     """
     frequency: collections.Counter = collections.Counter()
     for word, count in counts.items():
@@ -267,17 +285,17 @@ def _learn(
     config: TokenizerConfig,
     settings: VocabularySettings,
 ) -> list[str]:
-    """The tokens: special ones, alphabet, joined pieces, most frequent first.
+    """The special tokens, the alphabet, and pieces in the order of merging.
 
     Raises `UserError` if the size is too small for the alphabet or too large
     for the text.
     """
-    # Letters get both forms, so that a word of known letters is never [UNK].
+    # Letters have both forms, so that a word of known letters is never [UNK].
     alone = unicode_tables.stand_alone(config.tokenize_chinese_chars)
     letters = [c for c in alphabet if ord(c) not in alone]
     characters = [*alphabet, *(CONTINUATION + c for c in letters)]
     if settings.extend is not None:
-        return extended_tokens(
+        return _extended_tokens(
             settings.extend,
             counts,
             characters,
@@ -287,8 +305,8 @@ def _learn(
         )
     special = special_tokens(settings.google_layout)
     vocab_size, min_frequency = settings.vocab_size, settings.min_frequency
-    # Given to the trainer as fixed tokens, they have the same ids in every
-    # run; it would number them by an order that changes with each process.
+    # As special tokens of the trainer they have the same ids in every run; it
+    # numbers an alphabet in an order that changes with each process.
     fixed = [*special, *characters]
     if vocab_size < len(fixed):
         raise UserError(
@@ -297,7 +315,7 @@ def _learn(
             f"{len(alphabet)} characters; ask for more, or lower "
             "`character_coverage`."
         )
-    # WordPiece is learned like BPE, with marked continuations.
+    # WordPiece is trained like BPE, with marked continuations.
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
     model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     trainer = tokenizers.trainers.BpeTrainer(
@@ -322,7 +340,7 @@ def _learn(
 
 
 def _feed(counts: Mapping[str, int], alphabet: Sequence[str]) -> Iterator[str]:
-    """Every word as often as it was counted, in texts of bounded length."""
+    """Yields texts of bounded length with each word repeated by its count."""
     known = set(alphabet)
     texts: list[str] = []
     size = 0
@@ -340,14 +358,91 @@ def _feed(counts: Mapping[str, int], alphabet: Sequence[str]) -> Iterator[str]:
     yield "".join(texts)
 
 
-def _judge(
+def _evaluate(
     vocabulary: Vocabulary, config: TokenizerConfig, held_out: WordCounts
 ) -> tuple[float | None, float | None]:
-    """Pieces per word and the share of [UNK] words of the held-out words."""
+    """Pieces per word, and the rate of [UNK], of the held-out words."""
     words = list(held_out.counts)
     if not words:
         return None, None
     weights = np.array([held_out.counts[word] for word in words])
-    pieces, unknown = split_words(vocabulary, config, words)
+    pieces, unknown = _split_words(vocabulary, config, words)
     total = int(weights.sum())
     return int(weights @ pieces) / total, int(weights @ unknown) / total
+
+
+def _extended_tokens(
+    vocabulary: Vocabulary,
+    counts: Mapping[str, int],
+    letters: Sequence[str],
+    config: TokenizerConfig,
+    vocab_size: int,
+    min_frequency: int,
+) -> list[str]:
+    """The tokens of a vocabulary and new ones, `vocab_size` in all.
+
+    Every token keeps its id, so the rows of a model stay valid. New tokens
+    replace [unused] ones in their order, and then are appended: first the
+    letters that are missing, so that words of them are no longer [UNK], then
+    whole words in the order of the pieces they save, a word's count times its
+    pieces but one. Words are split greedily by the longest prefix, so other
+    words change only if they begin with a new token.
+
+    Raises `UserError` if there is no room, or too few words.
+    """
+    tokens = list(vocabulary.entries)
+    missing = [token for token in letters if token not in vocabulary.ids]
+    ids = [
+        number
+        for number, token in enumerate(vocabulary.tokens)
+        if _UNUSED.fullmatch(token)
+    ]
+    # Room for at least one token.
+    needed = len(tokens) + max(0, max(len(missing), 1) - len(ids))
+    if vocab_size < needed:
+        raise UserError(
+            f"`vocab_size`={vocab_size}: at least {needed} are needed for the "
+            f"{len(tokens)} tokens of the vocabulary that is extended and "
+            f"{len(missing)} letters that it lacks; ask for more, or lower "
+            "`character_coverage`."
+        )
+    words = [
+        word
+        for word, count in counts.items()
+        if count >= min_frequency and len(word) <= MAX_PIECE_BYTES // 4
+    ]
+    with_letters = Vocabulary(
+        [*tokens, *missing], special=vocabulary.special, notify=False
+    )
+    pieces, _ = _split_words(with_letters, config, words)
+    saved = {
+        word: counts[word] * int(number - 1)
+        for word, number in zip(words, pieces, strict=True)
+        if number > 1
+    }
+    ranked = sorted(saved, key=lambda word: (-saved[word], word))
+    ids += range(len(tokens), vocab_size)
+    new = dict(zip(ids, [*missing, *ranked], strict=False))
+    extended = [new.get(number, token) for number, token in enumerate(tokens)]
+    extended += [new[number] for number in new if number >= len(tokens)]
+    if len(extended) < vocab_size:
+        raise UserError(
+            f"`vocab_size`={vocab_size}: this text gives {len(extended)} "
+            f"tokens with `min_frequency`={min_frequency}; ask for at most "
+            "that many."
+        )
+    return extended
+
+
+def _split_words(
+    vocabulary: Vocabulary, config: TokenizerConfig, words: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pieces of each word, int64 [n], and whether it is [UNK], bool [n]."""
+    tokenizer = WordPiece(vocabulary, config).tokenizer()
+    pieces, unknown = [np.zeros(0, np.int64)], [np.zeros(0, bool)]
+    for start in range(0, len(words), _WORDS_AT_ONCE):
+        ids = tokenizer.tokenize(words[start : start + _WORDS_AT_ONCE])
+        pieces.append(ids.row_lengths().numpy())
+        first = ids.values.numpy()[ids.row_starts().numpy()]
+        unknown.append(first == vocabulary.unk_id)
+    return np.concatenate(pieces), np.concatenate(unknown)

@@ -1,4 +1,4 @@
-"""Counting the words of much text, as BERT splits them."""
+"""Counts the words of large texts, as split by BERT."""
 
 import collections
 import dataclasses
@@ -15,21 +15,20 @@ from bert_tf.text.vocabulary import MAX_WORD_CHARACTERS
 
 CHUNK_CHARACTERS = 1 << 22
 _LINES_AT_ONCE = 256
-# Held-out words are kept apart only up to here, which is plenty for shares.
+# No more words are held out, which suffices to estimate rates.
 _HELD_OUT_WORDS = 1_000_000
 
 
 @dataclasses.dataclass
 class WordCounts:
-    """How often each word occurs, within a bounded memory.
+    """Counts words within bounded memory.
 
     Attributes:
-      max_unique_words: when more are known, the rarest are forgotten until
-        half as many remain; frequent words keep their exact counts.
+      max_unique_words: if exceeded, the rarest words are dropped until half as
+        many remain; frequent words keep their exact counts.
       counts: the words and their counts.
-      words: all words seen.
-      forgotten_below: words are lost that were rarer than this when memory
-        ran out; 0 if none.
+      words: the number of all words.
+      forgotten_below: words rarer than this were dropped; 0 if none.
     """
 
     max_unique_words: int
@@ -40,7 +39,7 @@ class WordCounts:
     forgotten_below: int = 0
 
     def add(self, words: collections.Counter) -> None:
-        """Adds counted words."""
+        """Adds the counts of words."""
         self.counts.update(words)
         self.words += words.total()
         if len(self.counts) <= self.max_unique_words:
@@ -58,7 +57,7 @@ class WordCounts:
 
 @dataclasses.dataclass
 class CorpusCounts:
-    """The words to learn from, those held out, and the lines that had any."""
+    """The words for training, the held-out words, and the number of lines."""
 
     learned: WordCounts
     held_out: WordCounts
@@ -71,16 +70,16 @@ def count_chunks(
     held_out: float,
     max_unique_words: int,
 ) -> CorpusCounts:
-    """Counts the words of lines, none of them blank.
+    """Counts the words of lines that are not blank.
 
-    A line is held out by its own checksum, so that equal lines are on the
-    same side and the choice is the same in every run.
+    Lines are held out by their checksums, so equal lines stay together and the
+    choice is the same in every run.
 
     Args:
-      chunks: some lines at a time.
+      chunks: batches of lines.
       config: how text is split into words.
-      held_out: the share of lines to hold out.
-      max_unique_words: the bound of memory (see `WordCounts`).
+      held_out: the fraction of lines to hold out.
+      max_unique_words: see `WordCounts`.
     """
     normalizer = BertNormalizer(config)
     pattern = unicode_tables.word_pattern(config.tokenize_chinese_chars)
@@ -106,7 +105,6 @@ def count_chunks(
 def _words(
     normalizer: BertNormalizer, pattern: re.Pattern[str], lines: Sequence[str]
 ) -> collections.Counter:
-    """Counts the words of lines."""
     if not lines:
         return collections.Counter()
     texts = [
@@ -118,9 +116,9 @@ def _words(
     for text in normalized:
         blank_separated.update(text.decode().split())
     counts: collections.Counter = collections.Counter()
-    # Splitting at punctuation is the slow part: once for each different run.
+    # Splitting at punctuation is slow: once for each distinct run.
     for run, count in blank_separated.items():
         for word in pattern.findall(run):
-            # Longer words are [UNK] whatever they hold; their heads will do.
+            # Longer words are always [UNK]; a prefix suffices.
             counts[word[: MAX_WORD_CHARACTERS + 1]] += count
     return counts

@@ -1,43 +1,42 @@
-"""Numbers of words, found and kept by array operations."""
+"""Hash tables and lists of words, by array operations."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-# Odd constants of splitmix64 and xxHash: any that spread the bits would do.
+# Odd constants of splitmix64 and xxHash; any that mix the bits suffice.
 _FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
 
 class WordTable:
-    """Numbers of keys, by open addressing in a table of a fixed size.
+    """Maps keys to numbers by open addressing in a table of fixed size.
 
-    A key is some numbers of 64 bits, the first of them never 0.
+    A key consists of integers of 64 bits, the first of which is not 0.
 
     Attributes:
-      parts: how many numbers make a key.
-      count: how many keys there are.
+      parts: the number of integers of a key.
+      count: the number of keys.
     """
 
     def __init__(self, parts: int, slot_bits: int) -> None:
-        """An empty table.
+        """Creates an empty table.
 
         Args:
-          parts: how many numbers make a key.
-          slot_bits: the binary logarithm of its size. Half of it is used.
+          parts: the number of integers of a key.
+          slot_bits: the binary logarithm of its size, half of which is used.
         """
         self.parts = parts
         size = 1 << slot_bits
         self._shift = np.uint64(64 - slot_bits)
         self._last = size - 1
-        # Of ones: the memory is taken now, so that it does not grow with the
-        # text.
+        # Ones, not zeros, allocate the memory now.
         self._keys = [np.ones(size, np.uint64) for _ in range(parts)]
         self._numbers = np.ones(size, np.int32)
         self.clear()
 
     def clear(self) -> None:
-        """Forgets all."""
-        # What begins with zero is a free slot.
+        """Removes all keys."""
+        # A zero marks a free slot.
         self._keys[0][:] = 0
         self.count = 0
 
@@ -48,27 +47,27 @@ class WordTable:
           keys: the parts of all keys, each uint64 [n].
 
         Returns:
-          The places of the keys that are there, int64, and their numbers,
+          The indices of the keys in the table, int64, and their numbers,
           int32.
         """
         slots = self._first_slots(keys)
-        there = self._holds(slots, keys)
-        left = np.flatnonzero(~there)
+        present = self._holds(slots, keys)
+        left = np.flatnonzero(~present)
         left = left[self._keys[0][slots[left]] != 0]
         while len(left):
             tried = slots[left] = (slots[left] + 1) & self._last
             same = self._holds(tried, [part[left] for part in keys])
-            there[left] = same
+            present[left] = same
             left = left[~same & (self._keys[0][tried] != 0)]
-        places = np.flatnonzero(there)
-        return places, self._numbers[slots[places]]
+        indices = np.flatnonzero(present)
+        return indices, self._numbers[slots[indices]]
 
     def add(self, keys: Sequence[np.ndarray], numbers: np.ndarray) -> None:
-        """Adds different keys that are not there, as far as there is room.
+        """Adds distinct new keys until the table is full.
 
         Args:
           keys: as in `find`.
-          numbers: of these keys, [n].
+          numbers: their numbers, [n].
         """
         room = max((self._last + 1) // 2 - self.count, 0)
         left = np.arange(min(len(numbers), room))
@@ -76,7 +75,7 @@ class WordTable:
         slots = self._first_slots(keys)[:room]
         while len(left):
             free = np.flatnonzero(self._keys[0][slots] == 0)
-            # Where several want a slot, one of them gets it.
+            # Of several keys for a slot, one gets it.
             self._numbers[slots[free]] = left[free]
             won = free[self._numbers[slots[free]] == left[free]]
             for mine, part in zip(self._keys, keys, strict=True):
@@ -96,7 +95,7 @@ class WordTable:
         return same
 
     def _first_slots(self, keys: Sequence[np.ndarray]) -> np.ndarray:
-        """Where the search for keys begins, int64 [n]."""
+        """The first slot to search for each key, int64 [n]."""
         mixed = keys[-1]
         for part in keys[-2::-1]:
             mixed = part ^ (mixed * _FACTORS[1])
@@ -109,31 +108,31 @@ class Lists:
     def __init__(
         self, dtype: type[np.integer], max_lists: int, max_ids: int
     ) -> None:
-        """No lists.
+        """Creates an empty store.
 
         Args:
           dtype: of the ids.
-          max_lists: how many lists there may be before it counts as full.
-          max_ids: the same of ids.
+          max_lists: the number of lists from which it counts as full.
+          max_ids: the number of ids from which it counts as full.
         """
         self._limits = max_lists, max_ids
-        # Of ones: see WordTable. A text may bring many words at once.
+        # Ones: see WordTable. One text can add many words.
         self._ids = np.ones(max_ids + (1 << 18), dtype)
         self._starts = np.ones(max_lists + (1 << 16), np.int32)
         self.clear()
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Removes all lists."""
         self._starts[0] = self._count = 0
 
     @property
     def full(self) -> bool:
-        """Whether it is time to forget."""
+        """Whether a limit is reached."""
         max_lists, max_ids = self._limits
         return self._count >= max_lists or self._starts[self._count] >= max_ids
 
     def add(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Adds concatenated lists; gives their numbers, int64."""
+        """Adds concatenated lists and returns their numbers, int64."""
         first, end = self._count, int(self._starts[self._count])
         self._count += len(lengths)
         self._ids = _with_room(self._ids, end + len(ids))
@@ -143,15 +142,15 @@ class Lists:
         return np.arange(first, self._count)
 
     def gather(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of lists, concatenated, and where each list ends."""
+        """The ids of lists, concatenated, and the end of each list."""
         starts = self._starts[numbers].astype(np.int64)
         counts = self._starts[numbers + 1] - starts
         ends = np.cumsum(counts)
         if len(ends) and ends[-1] == len(ends) and counts.all():
             return self._ids[starts], ends
-        places = np.repeat(starts - (ends - counts), counts)
-        places += np.arange(len(places))
-        return self._ids[places], ends
+        indices = np.repeat(starts - (ends - counts), counts)
+        indices += np.arange(len(indices))
+        return self._ids[indices], ends
 
 
 def _with_room(array: np.ndarray, size: int) -> np.ndarray:

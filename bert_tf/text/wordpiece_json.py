@@ -1,4 +1,4 @@
-"""A tokenizer as tokenizer.json, for programs without TensorFlow."""
+"""Writes a WordPiece tokenizer.json, for programs without TensorFlow."""
 
 import pathlib
 from collections.abc import Iterable
@@ -26,22 +26,21 @@ def write_tokenizer(
     padded: bool,
     finds_special: bool,
 ) -> None:
-    """Writes tokenizer.json, which the library tokenizers reads.
+    """Writes tokenizer.json for the library tokenizers.
 
-    It gives the ids of `BertTokenizer` for every string, in the rows of
-    `SentencePacker`, truncated to the longest row. Of a pair that is too long
-    and whose texts are equally long it drops a token of the first, not of the
-    second.
+    It computes the ids of `BertTokenizer` for every string, in the rows of
+    `SentencePacker`, truncated to the longest row; but of two equally long
+    texts it truncates the first, not the second.
 
     Args:
-      folder: takes the file.
+      folder: the folder of the file.
       vocabulary: the tokens.
       rules: how text is split.
       max_seq_length: the longest row.
-      padded: whether every row is padded to that.
-      finds_special: whether special tokens are looked for in text.
+      padded: whether every row is padded to this length.
+      finds_special: whether special tokens are recognized in text.
     """
-    # A blank entry keeps what it was read as, as in transformers.
+    # Blank entries are not stripped, as in transformers.
     pairs = zip(vocabulary.tokens, vocabulary.entries, strict=True)
     ids = {token or entry: n for n, (token, entry) in enumerate(pairs)}
     written = tokenizers.Tokenizer(
@@ -92,11 +91,11 @@ def _normalizer(
 ) -> normalizers.Normalizer:
     """The rules of `BertNormalizer` as steps of the library.
 
-    Its own BertNormalizer goes by other Unicode tables, which drop characters
-    for private use and what is newer than they are. Here only lower case and
-    decomposition are the library's; where these differ from Python's for an
-    assigned character, that character is replaced before. An unassigned one,
-    which the vocabulary does not hold, becomes one that no token has.
+    The Unicode tables of the library's BertNormalizer drop private-use and
+    newer characters. Here only lower-casing and decomposition are the
+    library's; assigned characters for which these differ from Python's are
+    replaced before. Unassigned characters outside of the vocabulary are
+    replaced by one that no token has.
     """
     known = frozenset(map(ord, set("".join(vocabulary.tokens))))
     unassigned = np.flatnonzero(unicode_tables.unassigned()).tolist()
@@ -120,7 +119,7 @@ def _normalizer(
         library.append(normalizers.Lowercase())
     if rules.strip_accents:
         library += [normalizers.NFD(), _replace(unicode_tables.accents(), "")]
-    # NUL, which is dropped, separates them.
+    # Separated by NUL, which is dropped.
     chars = list(map(chr, unicode_tables.assigned() - unicode_tables.dropped()))
     changed = normalizers.Sequence(library).normalize_str("\0".join(chars))
     mapping = unicode_tables.replacements(
@@ -146,12 +145,12 @@ def _class_of(codes: Iterable[int]) -> str:
 
 
 def framing(vocabulary: TokenTable) -> processors.TemplateProcessing:
-    """The `packing` as a template."""
+    """The post-processor of a vocabulary's `packing`."""
     packing, tokens = vocabulary.packing, vocabulary.tokens
     names = {}
     for number in sorted({*packing.begin, *packing.middle, *packing.end}):
         token = tokens[number]
-        # What means something else in a template needs another name there.
+        # Characters of the template syntax require another name.
         plain = ":" not in token and not token.startswith("$")
         names[number] = token if plain else f"special{number}"
 

@@ -326,6 +326,7 @@ def records_of(tmp_path_factory) -> Callable[[TokenizerData], pathlib.Path]:
     return made
 
 
+@pytest.mark.filterwarnings("ignore:Even though the .tf.config")
 @every_case
 def test_it_is_pre_trained_on_records(case, records_of, tmp_path, eagerly):
     """The loss begins at chance, and the folder has what was trained."""

@@ -12,7 +12,7 @@ from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import export
 from bert_tf.runtimes.export import export_file
 from bert_tf.runtimes.tracing import trace
-from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.layout import SentencePacker
 from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_files import AddedToken

@@ -36,7 +36,7 @@ from bert_tf.records.instances import make_instances
 from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
-from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.layout import SentencePacker
 from bert_tf.text.token_table import Packing, SpecialTokens
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary

@@ -22,7 +22,7 @@ from bert_tf.records.build import create_records
 from bert_tf.records.dataset import RecordFolder, held_out_batches
 from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.layout import SentencePacker
 from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig

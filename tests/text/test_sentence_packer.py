@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.layout import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.text.test_layout import (
     BERT,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
 from bert_tf.text import normalizer, tokenizer
-from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.layout import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 

@@ -11,7 +11,7 @@ from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import ChoiceExample, SwagFiles
 from bert_tf.families.multiple_choice.task import MultipleChoiceTask
 from bert_tf.families.task_model import ChoicesObjective
-from bert_tf.text.sentence_packer import SentencePacker
+from bert_tf.text.layout import SentencePacker
 from tests.as_numpy import as_numpy
 from tests.finetuning.sentence_runs import tokenizer
 from tests.inference import serving_models as models
