@@ -27,7 +27,7 @@ def text_parts(text: Any, place: str) -> Parts:
     )
     if not is_text or not all(isinstance(part, str) for part in parts):
         raise UserError(
-            f"{place} is {excerpt(text)}; pass a string or a pair of strings."
+            f"{place} is {excerpt(text)}; give a string or a pair of strings."
         )
     return tuple(whole_text(part, place) for part in parts)
 
@@ -53,20 +53,20 @@ def members(value: Any, place: str) -> Iterable[Any]:
         raise UserError(
             f"{place} is a table with the columns "
             f"{first_few(shown[:-1]) or '(none)'}; "
-            f"pass one column of it, table[{shown[0]!r}]."
+            f"give one column of it, table[{shown[0]!r}]."
         )
     if isinstance(value, Mapping):
         keys = [*map(repr, value)]
         raise UserError(
             f"{place} is a mapping with the keys {first_few(keys) or '(none)'};"
-            " pass the list of one of them."
+            " give the list of one of them."
         )
     if isinstance(value, str | bytes):
         raise UserError(
-            f"{place} is one string, {excerpt(value)}; pass a list of strings."
+            f"{place} is one string, {excerpt(value)}; give a list of strings."
         )
     if isinstance(value, Set) or not isinstance(value, Iterable):
-        raise UserError(f"{place} is {excerpt(value)}; pass a list of strings.")
+        raise UserError(f"{place} is {excerpt(value)}; give a list of strings.")
     return value
 
 
@@ -86,11 +86,11 @@ def text_columns(texts: Iterable[Text], name: str) -> list[list[str]]:
     given = enumerate(members(texts, name))
     rows = [text_parts(text, f"{name}[{i}]") for i, text in given]
     if not rows:
-        raise UserError(f"{name}: is empty; pass at least one text.")
+        raise UserError(f"{name}: is empty; give at least one text.")
     for number, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise UserError(
                 f"{name}[{number}] has {len(row)} texts and {name}[0] has "
-                f"{len(rows[0])}; pass only strings or only pairs."
+                f"{len(rows[0])}; give only strings or only pairs."
             )
     return [list(column) for column in zip(*rows, strict=True)]

@@ -1,4 +1,4 @@
-"""Texts and labels as a program has them, as batches for a Keras model."""
+"""Converts texts and labels of programs to batches for a Keras model."""
 
 import dataclasses
 import itertools
@@ -18,10 +18,10 @@ _BATCH_SIZE = 32
 
 
 class TextBatches:
-    """Makes batches of tokens, and of numbers of labels, in tf.data.
+    """Makes batches of tokens and label numbers, in tf.data.
 
     Args:
-      pack: makes rows of texts.
+      pack: packs texts into rows.
       labels: the names of C labels.
       pairs: whether a row has two texts.
     """
@@ -43,17 +43,17 @@ class TextBatches:
         shuffle: bool = False,
         labelled: bool = True,
     ) -> Any:
-        """The batches that the model computes, of texts as the user has them.
+        """Converts the arguments of `fit` and the like to batches.
 
         Args:
-          name: the argument that the texts are from, for errors.
-          x: texts, or batches of them: a data set, a generator or a
+          name: the argument of the texts, for errors.
+          x: texts, or batches of texts: a data set, a generator or a
             PyDataset.
-          y: their labels, if they are in no data set.
-          sample_weight: how much each counts, likewise.
-          batch_size: B; None for 32.
-          shuffle: whether to draw a new order in each epoch.
-          labelled: whether labels are needed.
+          y: the labels of texts; None if `x` has batches.
+          sample_weight: the weights of texts; None if `x` has batches.
+          batch_size: B; None means 32.
+          shuffle: whether to shuffle in each epoch.
+          labelled: whether labels are required.
         """
         x = _batches_or_texts(x) if y is None else x
         if isinstance(x, _Batches | keras.utils.PyDataset):
@@ -64,7 +64,7 @@ class TextBatches:
                 return self._batch(name, batch, labelled)
 
             if isinstance(x, _Batches):
-                # Keras takes no other iterators.
+                # Keras accepts no other iterators.
                 return (packed(batch) for batch in x.batches)
             return _PackedBatches(x, packed)
         if not isinstance(x, tf.data.Dataset):
@@ -87,7 +87,7 @@ class TextBatches:
             return data
         self._check_texts(texts if isinstance(texts, tuple) else (texts,), name)
         options = tf.data.Options()
-        # Its own tuning competes with training for a small machine's cores.
+        # Autotuning competes with training for the cores of small machines.
         options.autotune.enabled = False
         data = data.map(self._packed, num_parallel_calls=2).prefetch(4)
         return data.with_options(options)
@@ -95,7 +95,7 @@ class TextBatches:
     def _rows(
         self, name: str, x: Iterable[Text], y: Any, sample_weight: Any
     ) -> tuple[Any, ...]:
-        """Texts, and numbers of labels and weights where there are such."""
+        """The columns of texts, and label numbers and weights if given."""
         columns = self.columns(x, name)
         rows: tuple[Any, ...] = (tuple(columns),)
         if y is None:
@@ -115,18 +115,18 @@ class TextBatches:
             if values.shape[:1] != (len(columns[0]),):
                 raise UserError(
                     f"`{name}`: has {len(columns[0])} texts, and there are "
-                    f"{values.size} labels or weights; give each text one."
+                    f"{values.size} labels or weights; pass one for each text."
                 )
         return rows
 
     def _batch(self, name: str, batch: Any, labelled: bool) -> tuple[Any, ...]:
-        """A batch of a generator or a PyDataset as the model takes it."""
+        """Converts a batch of a generator or a PyDataset."""
         parts = batch if isinstance(batch, tuple) else (batch,)
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(parts)
         if labelled and y is None:
             raise UserError(
-                f"`{name}`: gives {excerpt(batch)}; give batches (texts, "
-                "labels), or with weights behind them."
+                f"`{name}`: yields {excerpt(batch)}; yield batches (texts, "
+                "labels) or (texts, labels, weights)."
             )
         if isinstance(x, Mapping):
             return parts
@@ -134,24 +134,24 @@ class TextBatches:
         return (self.pack(*columns), *rest)
 
     def columns(self, texts: Any, name: str) -> list[list[str]]:
-        """The first texts of rows and, of pairs, the second ones."""
+        """Checks texts and splits them into columns; see `text_columns`."""
         columns = text_columns(texts, f"`{name}`")
         self._check_count(len(columns), name)
         return columns
 
     def _check_texts(self, specs: Sequence[Any], name: str) -> None:
-        """Raises `UserError` unless a data set has batches of texts."""
+        """Checks that a data set has batches of texts."""
         for spec in specs:
             is_text = getattr(spec, "dtype", None) == tf.string
             if not is_text or spec.shape.rank != 1:
                 raise UserError(
-                    f"`{name}`: its elements have {spec} for texts; give "
-                    "batches of strings [B], as .batch(32) makes them."
+                    f"`{name}`: its elements have {spec} for texts; pass "
+                    "batches of strings [B], as made by .batch(32)."
                 )
         self._check_count(len(specs), name)
 
     def _check_count(self, count: int, name: str) -> None:
-        """Raises `UserError` for pairs where the model takes single texts."""
+        """Checks the number of texts per row."""
         if count != 1 + self.pairs:
             raise UserError(
                 f"`{name}`: has {count} text(s) a row, and the model takes "
@@ -159,7 +159,7 @@ class TextBatches:
             )
 
     def number(self, label: Any, place: str) -> int:
-        """The number of a label that is given by its name or number."""
+        """Converts the name or number of a label to its number."""
         count = len(self.labels)
         if isinstance(label, str) and label in self.labels:
             return self.labels.index(label)
@@ -172,14 +172,14 @@ class TextBatches:
 
     @tf.autograph.experimental.do_not_convert
     def _packed(self, texts: Any, y: Any = None, sample_weight: Any = None):
-        """A batch of texts as the model takes it, in the graph."""
+        """Converts a batch of texts, in the graph."""
         inputs = self.pack(*(texts if isinstance(texts, tuple) else (texts,)))
         if y is not None and y.shape.rank == 1:
             y = self._numbers(y)
         return keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)
 
     def _numbers(self, y: tf.Tensor) -> tf.Tensor:
-        """Labels, string or whole numbers [B], as numbers that are checked."""
+        """Converts labels, string or integers [B], to numbers, and checks."""
         known: Any = self.labels
         if y.dtype != tf.string:
             known = tf.cast(tf.range(len(self.labels)), y.dtype)
@@ -194,13 +194,13 @@ class TextBatches:
 
 @dataclasses.dataclass(frozen=True)
 class _Batches:
-    """Batches that come one after the other, as from a generator."""
+    """An iterator of batches."""
 
     batches: Iterator[Any]
 
 
 def _batches_or_texts(x: Any) -> Any:
-    """`_Batches` of an iterator that gives such; other things as they are."""
+    """Wraps an iterator of batches in `_Batches`; returns others as is."""
     if not isinstance(x, Iterator):
         return x
     first = list(itertools.islice(x, 1))
@@ -213,7 +213,7 @@ def _batches_or_texts(x: Any) -> Any:
 
 
 class _PackedBatches(keras.utils.PyDataset):
-    """A PyDataset whose batches of texts are packed where they are made."""
+    """A PyDataset that packs the batches of texts of another one."""
 
     def __init__(
         self,
@@ -230,23 +230,23 @@ class _PackedBatches(keras.utils.PyDataset):
 
     @property
     def num_batches(self) -> int | None:
-        """How many there are; None for no end."""
+        """The number of batches; None if infinite."""
         return self._batches.num_batches
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         return self._packed(self._batches[index])
 
     def on_epoch_begin(self) -> None:
-        """Keras' notice of an epoch."""
+        """Forwards the event to the other one."""
         self._batches.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
-        """Keras' notice of the end of an epoch."""
+        """Forwards the event to the other one."""
         self._batches.on_epoch_end()
 
 
 def num_batches(data: Any) -> int | None:
-    """How many batches `TextBatches.make` has made; None if that is unknown."""
+    """The number of batches of `TextBatches.make`; None if unknown."""
     if isinstance(data, tf.data.Dataset):
         count = int(data.cardinality())
         return count if count >= 0 else None
@@ -255,15 +255,15 @@ def num_batches(data: Any) -> int | None:
 
 def _holds_labels(name: str) -> UserError:
     return UserError(
-        f"`{name}`: gives batches, which hold the labels and weights; leave "
-        "out `y`, `sample_weight` and `batch_size`."
+        f"`{name}`: has batches, which contain labels and weights; leave out "
+        "`y`, `sample_weight` and `batch_size`."
     )
 
 
 def split_rows(
     rows: tuple[Any, ...], share: float
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The first texts, labels and weights, and the last ones for validation."""
+    """Splits texts, labels and weights into training and validation."""
     batches = tf.data.Dataset | keras.utils.PyDataset | Iterator
     if isinstance(rows[0], batches):
         raise UserError(
@@ -276,7 +276,7 @@ def split_rows(
     if not 0 < first < count:
         raise UserError(
             f"`validation_split`={share}: leaves none of {count} texts for one "
-            "of both; give more texts or another share."
+            "of both; pass more texts or another fraction."
         )
     return (
         tuple(part and part[:first] for part in lists),

@@ -1,9 +1,6 @@
 """Blocks computed anew: the same outputs, gradients and dropout."""
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -112,62 +109,3 @@ def test_an_encoder_remembers() -> None:
     assert BertEncoder.from_config(config).rematerialize
     del config["rematerialize"]
     assert not BertEncoder.from_config(config).rematerialize
-
-
-ON_JAX = """
-import keras, jax, numpy as np, sys
-from keras import ops
-from model_helpers import encoder_inputs, fill, small_config
-from bert_tf.encoders import BertEncoder
-config = small_config(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3)
-inputs = encoder_inputs(config, rows=8)
-weighing = np.random.default_rng(5).normal(size=24).astype("float32")
-found = []
-for rematerialize in (False, True):
-    keras.utils.set_random_seed(3)
-    model = fill(BertEncoder(config, rematerialize=rematerialize), 1)
-    states = [v.value for v in model.non_trainable_variables]
-
-    def loss(weights, states):
-        outputs, states = model.stateless_call(
-            weights, states, inputs, training=True)
-        return ops.sum(outputs["sequence_output"] ** 2 * weighing), states
-
-    weights = [v.value for v in model.trainable_variables]
-    run = jax.jit(jax.value_and_grad(loss, has_aux=True))
-    results = []
-    for _ in range(2):
-        (value, states), gradients = run(weights, states)
-        results += [value, *gradients, *states]
-    found.append([np.asarray(r, "float64") for r in results])
-worst = max(np.abs(a - b).max() / max(np.abs(a).max(), 1e-3)
-            for a, b in zip(*found))
-text = jax.make_jaxpr(jax.grad(lambda w: loss(w, states)[0]))(weights)
-assert "remat" in str(text) or "checkpoint" in str(text)
-model.compile("sgd", {"pooled_output": "mse"})
-model.fit(inputs, {"pooled_output": np.ones((8, 24))}, verbose=0)
-print("worst", worst)
-"""
-
-
-@pytest.mark.slow
-def test_jax() -> None:
-    python = os.environ.get("PYTHON_WITH_JAX", sys.executable)
-    environment = os.environ | {
-        "KERAS_BACKEND": "jax",
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
-    }
-
-    def run(code: str) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [python, "-c", code],
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-
-    if run("import jax").returncode:
-        pytest.skip(f"{python} has no JAX; PYTHON_WITH_JAX may name one")
-    finished = run(ON_JAX)
-    assert finished.returncode == 0, finished.stderr
-    assert float(finished.stdout.split("worst")[1]) < 5e-6

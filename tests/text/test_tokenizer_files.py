@@ -338,7 +338,7 @@ REFUSED = [
     (
         TOKENIZER,
         tokenizer_json(max_input_chars_per_word=50),
-        "max_input_chars_per_word is 50, which BertTokenizer cannot do",
+        "max_input_chars_per_word is 50, which BertTokenizer does not",
     ),
     (TOKENIZER, tokenizer_json(type="BPE"), "model: type is 'BPE', which"),
     (TOKENIZER, tokenizer_json(continuing_subword_prefix="@@"), "is '@@'"),
@@ -355,7 +355,7 @@ REFUSED = [
     (
         TOKENIZER,
         rows("TemplateProcessing", ["[CLS]", "A", "[SEP]", "[SEP]", "B"]),
-        "pair is [CLS] A [SEP] [SEP] B, which BertTokenizer cannot do",
+        "pair is [CLS] A [SEP] [SEP] B, which BertTokenizer does not",
     ),
     (TOKENIZER, keras_hub(split=False), "config: split is False"),
     (TOKENIZER, keras_hub(lowercase=1), "lowercase is 1; it takes true"),
