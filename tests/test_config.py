@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from bert_tf.config import SIZES, BertConfig
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from tests.user_errors import error_of
 
@@ -26,33 +26,6 @@ def test_base_is_the_released_base(tmp_path):
     path = tmp_path / "bert_config.json"
     path.write_text(json.dumps(RELEASED_BASE))
     assert BertConfig.from_json(path) == BertConfig.from_size("base", 30522)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_sizes(size):
-    config = BertConfig.from_size(size, 100)
-    assert config.hidden_size == 64 * config.num_attention_heads
-    assert config.intermediate_size == 4 * config.hidden_size
-    assert (config.num_hidden_layers, config.hidden_size) == SIZES[size]
-
-
-# Devlin et al. 2019, table 6.
-@pytest.mark.parametrize(
-    "size", ["3/768/12", "6/768/3", "6/768/12", "12/768/12", "24/1024/16"]
-)
-def test_sizes_of_table_6(size):
-    config = BertConfig.from_size(size, 100)
-    layers, hidden, heads = (int(part) for part in size.split("/"))
-    assert config == BertConfig(
-        vocab_size=100,
-        num_hidden_layers=layers,
-        hidden_size=hidden,
-        num_attention_heads=heads,
-        intermediate_size=4 * hidden,
-    )
-    names = {"12/768/12": "base", "24/1024/16": "large"}
-    if size in names:
-        assert config == BertConfig.from_size(names[size], 100)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Computing without padding gives what computing with it gives."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,7 +8,6 @@ from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.layers.unpadding import TokenIndices
-from bert_tf.models import bert_classifier
 from tests.model_helpers import fill, small_config
 
 MASK = np.array([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 1, 1]], np.int32)
@@ -68,17 +66,6 @@ def test_tokens_are_grouped_and_taken_back(mask):
     # Groups are padded to their own longest row.
     longest = [int(np.array(m).sum(axis=1).max()) for m in places.masks]
     assert [g.shape[1] for g in groups] == longest == sorted(longest)
-
-
-def test_tokens_of_an_input():
-    places = TokenIndices(tf.constant(MASK))
-    np.testing.assert_array_equal(
-        places.positions()[0], [0, 1, 2, 0, 0, 1, 2, 3, 4]
-    )
-    ids = np.arange(15, dtype=np.int32).reshape(3, 5)
-    np.testing.assert_array_equal(
-        places.tokens(tf.constant(ids))[0], ids[MASK == 1]
-    )
 
 
 def test_gradients_are_those_of_a_gather():
@@ -200,39 +187,3 @@ def test_a_row_of_padding_spoils_no_other(rows):
     np.testing.assert_allclose(
         beside["pooled_output"][1:-1], alone["pooled_output"], atol=2e-6
     )
-
-
-def test_gradients_of_a_classifier():
-    """In a graph of dynamic lengths, as in training.
-
-    Those in float32 are in test_encoder_variants.py.
-    """
-    encoder = BertEncoder(config(causal=True), dtype="mixed_bfloat16")
-    fill(encoder, seed=4, scale=0.3)
-    inputs = {k: tf.constant(v) for k, v in batch().items()}
-    models = [
-        bert_classifier(encoder, 3, dropout=0.0, unpadded=unpadded)
-        for unpadded in (False, True)
-    ]
-    models[1].set_weights(fill(models[0], seed=4, scale=0.3).get_weights())
-    gradients = []
-    for model in models:
-
-        @tf.function(
-            input_signature=[
-                {k: tf.TensorSpec([11, None], tf.int32) for k in inputs}
-            ]
-        )
-        def of_batch(batch, model=model):
-            with tf.GradientTape() as tape:
-                logits = model(batch, training=True)
-                loss = tf.reduce_sum(
-                    keras.ops.softmax(logits) * [1.0, -2.0, 3.0]
-                )
-            return tape.gradient(loss, model.trainable_variables)
-
-        gradients.append(of_batch(inputs))
-    largest = max(float(tf.reduce_max(tf.abs(g))) for g in gradients[0])
-    assert largest > 1e-2
-    for mine, theirs in zip(*gradients, strict=True):
-        np.testing.assert_allclose(mine, theirs, atol=2e-2 * largest)

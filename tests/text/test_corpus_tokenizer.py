@@ -96,25 +96,6 @@ def test_a_full_table_still_gives_ids(tokenizers, monkeypatch) -> None:
         check(subject, tokenizers[True], words(seed))
 
 
-@pytest.mark.parametrize("lower_case", [True, False])
-def test_other_scripts_need_no_tensorflow(tokenizers, lower_case) -> None:
-    """Punctuation, marks, sigmas, ideographs and halves of characters."""
-    exact = tokenizers[lower_case]
-    texts = [
-        "Пример, ещё «пример» — да! ΣΑΣ,ΑΣ.ΑΣ-σΣ' ΑΣ\u0301. Σ",
-        "中文，日本語の𠀀𠀁テキスト。a中b 한국어 각가 豈 ガか\u3099",
-        "यह हिन्दी है। क़\u093c ไทยไม่มีช่องว่าง \u0e34 עִבְרִית، عربيٌّ",
-        "≠a≠ \u037e;a\u1fef` \u2260\u302e\U00016ff0 !\u0301\u302e",
-        "😀👍🏽a😀 𝔘𝔫 \U00010a50x\U00010a50 ž\u200dž\u00ad ¿qué?\u2028x",
-        "я" * 16 + " " + "я" * 17 + " " + "я" * 200 + " " + "я" * 201,
-        "ж" * 199 + "😀 " + "ж" * 200 + "😀" + " 中" * 9,
-    ]
-    subject = exact.data.worker()
-    for _ in range(2):
-        check(subject, exact, texts)
-        check(subject, exact, ["".join(texts), "", texts[0][::-1], *texts])
-
-
 def test_every_character_between_letters(tokenizers) -> None:
     """All that is assigned, as itself, and beside a mark and a sigma."""
     characters = [
