@@ -378,8 +378,8 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         if pad_id != form.fixed.get("pad_token_id", pad_id):
             raise UserError(
                 f"{checkpoint.source}: its tokenizer pads with token {pad_id}, "
-                f"but a {config.model_type} of transformers with token {padding}; "
-                "write bert_tf."
+                f"but transformers pads a {config.model_type} with token "
+                f"{padding}; write bert_tf."
             )
         padding = pad_id
     values: dict[str, Any] = {
