@@ -63,7 +63,7 @@ def members(value: Any, place: str) -> Iterable[Any]:
         )
     if isinstance(value, str | bytes):
         raise UserError(
-            f"{place} is one string, {excerpt(value)}; give a list of strings."
+            f"{place} is one string, {excerpt(value)}; give a list of them."
         )
     if isinstance(value, Set) or not isinstance(value, Iterable):
         raise UserError(f"{place} is {excerpt(value)}; give a list of strings.")

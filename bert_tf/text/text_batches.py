@@ -145,8 +145,8 @@ class TextBatches:
             is_text = getattr(spec, "dtype", None) == tf.string
             if not is_text or spec.shape.rank != 1:
                 raise UserError(
-                    f"`{name}`: its elements have {spec} for texts; pass "
-                    "batches of strings [B], as made by .batch(32)."
+                    f"`{name}`: its elements have {spec} for texts; give "
+                    "batches of strings [B], as .batch(32) makes them."
                 )
         self._check_count(len(specs), name)
 
