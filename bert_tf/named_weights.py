@@ -89,14 +89,14 @@ def assign_arrays(
     """
     heads = head_shapes(config).values()
     optional = {name for shapes in heads for name in shapes}
-    given = shapes_of_arrays(arrays)
+    shapes = shapes_of_arrays(arrays)
     faults = {
-        "missing": sorted(set(named) - set(given)),
-        "unexpected": sorted(set(given) - set(named) - optional),
+        "missing": sorted(set(named) - set(shapes)),
+        "unexpected": sorted(set(shapes) - set(named) - optional),
         "other shapes": [
-            f"{name} is {given[name]} where the model has {weight.shape}"
+            f"{name} is {shapes[name]} where the model has {weight.shape}"
             for name, weight in named.items()
-            if name in given and given[name] != weight.shape
+            if name in shapes and shapes[name] != weight.shape
         ],
     }
     refuse_faults(f"the arrays do not fit the model {owner!r}", faults)

@@ -281,9 +281,9 @@ class BertEncoder(keras.Model):
                 )
                 return outputs if return_probabilities else outputs[:1]
 
-            hidden, *found = self._run(block, attend, hidden, training)
+            hidden, *optional = self._run(block, attend, hidden, training)
             layers.append(hidden)
-            probabilities += found
+            probabilities += optional
         return embedded, layers, probabilities
 
     def _encode_tokens(

@@ -102,9 +102,9 @@ def check_options(
 def _check_input(feature: Feature, value: Any, owner: str) -> None:
     name, shape = feature.name, getattr(value, "shape", None)
     if shape is None or len(shape) != 2:
-        found = type(value).__name__ if shape is None else f"shape {shape}"
+        received = type(value).__name__ if shape is None else f"shape {shape}"
         raise UserError(
-            f"{owner}: {name} is of {found}; it takes a tensor of "
+            f"{owner}: {name} is of {received}; it takes a tensor of "
             f"whole numbers [{', '.join(feature.axes)}]."
         )
     dtype = keras.backend.standardize_dtype(value.dtype)

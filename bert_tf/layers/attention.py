@@ -283,8 +283,12 @@ def attend(
             late = in_backward_pass(query, upstream)
             heads = (late, key, value, *dropout_mask, upstream)
             like = query, key, value
-            found = _map_blocks(blocks, gradients, heads, bias, like)
-            return (*found, ops.zeros_like(bias), *(None for _ in dropout_mask))
+            results = _map_blocks(blocks, gradients, heads, bias, like)
+            return (
+                *results,
+                ops.zeros_like(bias),
+                *(None for _ in dropout_mask),
+            )
 
         heads = (query, key, value, *dropout_mask)
         return _map_blocks(blocks, context, heads, bias, value), gradient

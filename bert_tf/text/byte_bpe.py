@@ -273,12 +273,12 @@ class ByteLevelBpe(TokenTable):
     ) -> Self:
         """See `TokenizerData`."""
         folder = pathlib.Path(path).parent
-        found = cls.read(folder, lower_case)
-        if found is None:
+        data = cls.read(folder, lower_case)
+        if data is None:
             raise UserError(
-                f"{path}: has no {_MERGES} beside it; put it there."
+                f"{path}: has no {_MERGES} next to it; put it there."
             )
-        return found
+        return data
 
     @classmethod
     def of_tokens(cls, path: str | os.PathLike, rows: int) -> Self:
@@ -356,20 +356,20 @@ class ByteLevelBpe(TokenTable):
         from tokenizers import decoders, models, normalizers, pre_tokenizers
 
         ids = {token: number for number, token in enumerate(self._tokens)}
-        made = tokenizers.Tokenizer(models.BPE(ids, list(self.merges)))
+        library = tokenizers.Tokenizer(models.BPE(ids, list(self.merges)))
         if self.nfc:
-            made.normalizer = normalizers.NFC()
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(
+            library.normalizer = normalizers.NFC()
+        library.pre_tokenizer = pre_tokenizers.ByteLevel(
             add_prefix_space=self.add_prefix_space
         )
-        made.decoder = decoders.ByteLevel()
+        library.decoder = decoders.ByteLevel()
         for token in self.recognized_tokens(split_special_tokens):
             values = dict(vars(token))
-            add = made.add_tokens
+            add = library.add_tokens
             if values.pop("special"):
-                add = made.add_special_tokens
+                add = library.add_special_tokens
             add([tokenizers.AddedToken(**values)])
-        return made
+        return library
 
     def save(
         self, folder: str | pathlib.Path, max_length: int | None = None
@@ -402,18 +402,18 @@ class ByteLevelBpe(TokenTable):
         finds_special: bool = False,
     ) -> None:
         """See `TokenizerData`."""
-        made = self.library_tokenizer(not finds_special)
-        made.enable_truncation(max_length)
+        library = self.library_tokenizer(not finds_special)
+        library.enable_truncation(max_length)
         if padded:
-            made.enable_padding(
+            library.enable_padding(
                 length=max_length,
                 pad_id=self._packing.pad_id,
                 pad_token=self._tokens[self._packing.pad_id],
             )
-        self._write(made, folder)
+        self._write(library, folder)
 
     def _write(
-        self, made: "tokenizers.Tokenizer", folder: pathlib.Path
+        self, library: "tokenizers.Tokenizer", folder: pathlib.Path
     ) -> None:
         from tokenizers import processors
 
@@ -421,15 +421,15 @@ class ByteLevelBpe(TokenTable):
 
         special, packing = self.special, self._packing
         if packing.middle == packing.end * 2 and special.cls and special.sep:
-            made.post_processor = processors.RobertaProcessing(
+            library.post_processor = processors.RobertaProcessing(
                 (special.sep, self.sep_id),
                 (special.cls, self.cls_id),
                 trim_offsets=self.trim_offsets,
                 add_prefix_space=self.add_prefix_space,
             )
         else:
-            made.post_processor = framing(self)
-        write_text(folder / TOKENIZER_FILE, made.to_str() + "\n")
+            library.post_processor = framing(self)
+        write_text(folder / TOKENIZER_FILE, library.to_str() + "\n")
 
     def notices(self, to: str) -> list[str]:
         """See `TokenizerData`."""
@@ -441,11 +441,11 @@ class ByteLevelBpe(TokenTable):
         import tokenizers
 
         model = tokenizers.models.BPE(dict(self.ids), list(self.merges))
-        made = tokenizers.Tokenizer(model)
-        found = made.encode_batch(list(tokens), add_special_tokens=False)
+        library = tokenizers.Tokenizer(model)
+        encodings = library.encode_batch(list(tokens), add_special_tokens=False)
         return [
             [self.ids[token]] if token in self.ids else each.ids
-            for token, each in zip(tokens, found, strict=True)
+            for token, each in zip(tokens, encodings, strict=True)
         ]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -485,10 +485,10 @@ class ByteBpeWorker:
                 ends.tolist(), sentence_bytes.tolist(), strict=True
             )
         ]
-        found = self._library.encode_batch_fast(
+        encodings = self._library.encode_batch_fast(
             sentences, add_special_tokens=False
         )
-        ids = [each.ids for each in found]
+        ids = [encoding.ids for encoding in encodings]
         counts = np.array([len(each) for each in ids], np.int64)
         flat = [number for each in ids for number in each]
         return np.array(flat, self.dtype), counts
@@ -520,19 +520,19 @@ def _special_tokens(folder: pathlib.Path, tokens: set[str]) -> SpecialTokens:
     """The special tokens that files name, or tokens of the usual names."""
     config = read_json_object(folder / TOKENIZER_CONFIG_FILE, missing_ok=True)
     older = read_json_object(folder / SPECIAL_TOKENS_FILE, missing_ok=True)
-    found: list[str | None] = []
+    special: list[str | None] = []
     for role, usual in zip(SpecialTokens._fields, _NAMES, strict=True):
         named = config.get(f"{role}_token", older.get(f"{role}_token"))
         if isinstance(named, dict):
             named = named.get("content")
         choices = usual if named is None else (named,)
-        found.append(next((t for t in choices if t in tokens), None))
-        if named is not None and found[-1] is None:
+        special.append(next((t for t in choices if t in tokens), None))
+        if named is not None and special[-1] is None:
             raise UserError(
                 f"{folder}: {role}_token is {named!r}, which the vocabulary "
                 "lacks."
             )
-    return SpecialTokens(*found)
+    return SpecialTokens(*special)
 
 
 def _packing(

@@ -106,8 +106,8 @@ class _Words:
         numbers = np.full(len(starts), -1, np.int64)
         for table, of_size in self._by_size(lengths):
             keys = _keys(text, starts[of_size], lengths[of_size], table.parts)
-            known, found = table.find(keys)
-            numbers[of_size[known]] = found
+            known, values = table.find(keys)
+            numbers[of_size[known]] = values
         for index in np.flatnonzero(lengths > _KEY_BYTES).tolist():
             word = text[starts[index] : ends[index]]
             numbers[index] = self._long.get(word, -1)
@@ -276,8 +276,8 @@ def _chunks(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     begins[1:] |= classes[1:] != classes[:-1]
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], len(classes))
-    kept = classes[starts] != _SPACE
-    return starts[kept], ends[kept]
+    is_word = classes[starts] != _SPACE
+    return starts[is_word], ends[is_word]
 
 
 def _whole_words(classes: np.ndarray, others: np.ndarray) -> np.ndarray:

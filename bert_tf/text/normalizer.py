@@ -246,15 +246,15 @@ class BertNormalizer(tf.Module):
         """Normalizes strings [B]."""
         plain = tf.strings.regex_full_match(texts, self._plain)
 
-        def of_repaired() -> tf.Tensor:
+        def with_repairs() -> tf.Tensor:
             repaired = self._repair(texts, plain)
-            found = self._by_code_point.normalize(repaired)
-            return self._order(repaired, plain, found)
+            normalized = self._by_code_point.normalize(repaired)
+            return self._order(repaired, plain, normalized)
 
         return tf.cond(
             tf.reduce_all(plain),
             lambda: self._by_code_point.normalize(texts),
-            of_repaired,
+            with_repairs,
         )
 
     def normalize_with_offsets(
@@ -273,13 +273,15 @@ class BertNormalizer(tf.Module):
         repaired = tf.cond(
             all_plain, lambda: texts, lambda: self._repair(texts, plain)
         )
-        found, sources = self._by_code_point.normalize_with_offsets(repaired)
-        found = tf.cond(
-            all_plain,
-            lambda: found,
-            lambda: self._order(repaired, plain, found),
+        normalized, sources = self._by_code_point.normalize_with_offsets(
+            repaired
         )
-        return found, sources, repaired
+        normalized = tf.cond(
+            all_plain,
+            lambda: normalized,
+            lambda: self._order(repaired, plain, normalized),
+        )
+        return normalized, sources, repaired
 
     def character_offsets(
         self,

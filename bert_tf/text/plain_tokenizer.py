@@ -208,9 +208,9 @@ class WordPieces:
             reached &= ~unknown[word]
             reached[starts[unknown]] = True
             ids[starts[unknown]] = self._unknown
-        found = np.flatnonzero(reached)
-        counts = np.diff(np.searchsorted(found, line_ends), prepend=0)
-        return ids[found], counts
+        begins = np.flatnonzero(reached)
+        counts = np.diff(np.searchsorted(begins, line_ends), prepend=0)
+        return ids[begins], counts
 
     def _longest(
         self, units: np.ndarray, positions: np.ndarray, starts: np.ndarray

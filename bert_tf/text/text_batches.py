@@ -77,12 +77,12 @@ class TextBatches:
             data = x
         else:
             raise _holds_labels(name)
-        found = data.element_spec
-        if labelled and not (isinstance(found, tuple) and len(found) > 1):
+        spec = data.element_spec
+        if labelled and not (isinstance(spec, tuple) and len(spec) > 1):
             raise UserError(
                 f"`{name}`: comes without labels; give each text one."
             )
-        texts = found[0] if isinstance(found, tuple) else found
+        texts = spec[0] if isinstance(spec, tuple) else spec
         if isinstance(texts, Mapping):
             return data
         self._check_texts(texts if isinstance(texts, tuple) else (texts,), name)

@@ -521,8 +521,8 @@ def _check_rules(lower_case: bool) -> None:
         texts = tf.constant([text for text, *_ in CHECKS])
         # Eagerly, because tracing takes longer.
         ids = ragged(*tokenizer._tokenize.python_function(texts))
-        found = tokenizer.id_to_token(ids).to_list()
-    for (text, *expected), tokens in zip(CHECKS, found, strict=True):
+        all_tokens = tokenizer.id_to_token(ids).to_list()
+    for (text, *expected), tokens in zip(CHECKS, all_tokens, strict=True):
         correct = expected[0 if lower_case else 1].split()
         tokens = [token.decode() for token in tokens]
         if tokens != correct:

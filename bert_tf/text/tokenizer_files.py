@@ -130,19 +130,19 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
     folder = pathlib.Path(folder)
     special = read_special_tokens(folder)
     config = _json_part(folder / TOKENIZER_CONFIG_FILE)
-    found = _json_part(folder / TOKENIZER_FILE)
+    fast = _json_part(folder / TOKENIZER_FILE)
     # Both families use the name; KerasHub's file has a class_name.
-    empty = JsonPart(found.source, {})
-    if "class_name" in found.values:
-        found.expect("class_name", *BERT_CLASSES)
-        hub = found.part("config")
+    empty = JsonPart(fast.source, {})
+    if "class_name" in fast.values:
+        fast.expect("class_name", *BERT_CLASSES)
+        hub = fast.part("config")
         return TokenizerFiles(folder, special, config, empty, hub)
-    if found.values and "model" not in found.values:
+    if fast.values and "model" not in fast.values:
         raise UserError(
-            f"{found.source}: holds neither a model, as Hugging Face's files, "
+            f"{fast.source}: holds neither a model, as Hugging Face's files, "
             "nor a class_name, as KerasHub's."
         )
-    return TokenizerFiles(folder, special, config, found, empty)
+    return TokenizerFiles(folder, special, config, fast, empty)
 
 
 def _json_part(path: pathlib.Path) -> JsonPart:
@@ -234,7 +234,7 @@ def read_vocabulary(
         model = files.hugging_face.part("model")
         tokens, source = _wordpiece(model, special.unk)
         row = "entry"
-    own = max(tokens)
+    last = max(tokens)
     ids = {tokens[number].strip(): number for number in sorted(tokens)}
     for added, number, place in added_entries(files):
         token = added.content
@@ -251,8 +251,8 @@ def read_vocabulary(
                 f"in {source}."
             )
     # If most ids are missing, the file is damaged.
-    found = range(own if own < 2 * len(tokens) else 0)
-    holes = [number for number in found if number not in tokens]
+    possible = range(last if last < 2 * len(tokens) else 0)
+    holes = [number for number in possible if number not in tokens]
     if holes:
         tokens |= dict.fromkeys(holes, "")
         if notify:
@@ -352,11 +352,11 @@ def _entry(
         raise UserError(f"{place}: token {number} is {token!r}, no string.")
     _check_id(number, token, place)
     flags = ("single_word", "lstrip", "rstrip", "special")
-    given = {name: bool(entry.flag(name)) for name in flags}
+    values = {name: bool(entry.flag(name)) for name in flags}
     normalized = entry.flag("normalized")
     if normalized is None:
-        normalized = not given["special"]
-    return AddedToken(token, normalized=normalized, **given), number, place
+        normalized = not values["special"]
+    return AddedToken(token, normalized=normalized, **values), number, place
 
 
 def _check_id(number: Any, token: str, place: str) -> None:

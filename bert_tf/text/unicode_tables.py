@@ -167,9 +167,9 @@ def case_classes() -> tuple[frozenset[int], frozenset[int]]:
         """Whether a sigma next to each of the code points is final."""
         chars = f"{behind} {before}".join(map(chr, codes.tolist()))
         text = f"{before}{chars}{behind}".lower().encode("utf-32-le")
-        found = np.frombuffer(text, "<u4")
-        is_final = found == FINAL_SIGMA
-        return is_final[is_final | (found == SMALL_SIGMA)]
+        lowered = np.frombuffer(text, "<u4")
+        is_final = lowered == FINAL_SIGMA
+        return is_final[is_final | (lowered == SMALL_SIGMA)]
 
     cased = sigmas.union(codes[~final("AΣ", "")].tolist())
     ignorable = set(codes[final("A", "Σ")].tolist()) - cased
@@ -213,11 +213,11 @@ def stand_alone(tokenize_chinese_chars: bool = True) -> frozenset[int]:
 @functools.cache
 def word_pattern(tokenize_chinese_chars: bool = True) -> re.Pattern[str]:
     """A pattern of the words of normalized text, the input of WordPiece."""
-    alone = "".join(
+    isolated = "".join(
         rf"\U{first:08X}-\U{last:08X}"
         for first, last in ranges(stand_alone(tokenize_chinese_chars))
     )
-    return re.compile(rf"[{alone}]|[^\s{alone}]+")
+    return re.compile(rf"[{isolated}]|[^\s{isolated}]+")
 
 
 def ideographs_as_letters(known: Set[int], unknown: str) -> dict[int, str]:

@@ -190,10 +190,10 @@ def vocabulary_to_extend(
     """
     data = WordPiece.of_file(path, config.lower_case)
     for name in ("strip_accents", "tokenize_chinese_chars"):
-        given, theirs = getattr(config, name), getattr(data.config, name)
-        if given != theirs:
+        ours, theirs = getattr(config, name), getattr(data.config, name)
+        if ours != theirs:
             raise UserError(
-                f"{name} is {given}, but {theirs} for the vocabulary of "
+                f"{name} is {ours}, but {theirs} for the vocabulary of "
                 f"`extend`={path}; pass `{name}`={theirs}."
             )
     return data.vocabulary
@@ -220,7 +220,7 @@ def learn_vocab(
       UserError: the text has too few tokens.
     """
     started = time.monotonic()
-    alphabet, left_out = _alphabet(
+    alphabet, num_rare = _alphabet(
         counts.learned.counts, settings.character_coverage
     )
     tokens = _learn(counts.learned.counts, alphabet, config, settings)
@@ -246,7 +246,7 @@ def learn_vocab(
         unique_words=len(counts.learned.counts),
         unique_words_forgotten_below=counts.learned.forgotten_below,
         alphabet=len(alphabet),
-        alphabet_left_out=left_out,
+        alphabet_left_out=num_rare,
         held_out_words=counts.held_out.words,
         pieces_per_word=pieces,
         unknown_word_share=unknown,
@@ -275,8 +275,8 @@ def _alphabet(
     ranked = sorted(frequency, key=lambda c: (-frequency[c], c))
     covered = np.cumsum([frequency[c] for c in ranked])
     needed = int(np.searchsorted(covered, coverage * covered[-1])) + 1
-    kept = {*ranked[:needed], *filter(str.isascii, ranked)}
-    return sorted(kept), len(ranked) - len(kept)
+    alphabet = {*ranked[:needed], *filter(str.isascii, ranked)}
+    return sorted(alphabet), len(ranked) - len(alphabet)
 
 
 def _learn(
@@ -291,8 +291,8 @@ def _learn(
     for the text.
     """
     # Letters have both forms, so that a word of known letters is never [UNK].
-    alone = unicode_tables.stand_alone(config.tokenize_chinese_chars)
-    letters = [c for c in alphabet if ord(c) not in alone]
+    isolated = unicode_tables.stand_alone(config.tokenize_chinese_chars)
+    letters = [c for c in alphabet if ord(c) not in isolated]
     characters = [*alphabet, *(CONTINUATION + c for c in letters)]
     if settings.extend is not None:
         return _extended_tokens(

@@ -51,8 +51,10 @@ class WordCounts:
             self.forgotten_below = max(self.forgotten_below, count + 1)
             if remaining <= self.max_unique_words // 2:
                 break
-        kept = (w for w, n in self.counts.items() if n >= self.forgotten_below)
-        self.counts = collections.Counter({w: self.counts[w] for w in kept})
+        frequent = (
+            w for w, n in self.counts.items() if n >= self.forgotten_below
+        )
+        self.counts = collections.Counter({w: self.counts[w] for w in frequent})
 
 
 @dataclasses.dataclass
@@ -83,23 +85,23 @@ def count_chunks(
     """
     normalizer = BertNormalizer(config)
     pattern = unicode_tables.word_pattern(config.tokenize_chinese_chars)
-    found = CorpusCounts(
+    counts = CorpusCounts(
         WordCounts(max_unique_words), WordCounts(max_unique_words)
     )
     for lines in chunks:
-        learned, apart = [], []
+        learned, held_out_lines = [], []
         for line in lines:
             if (
-                found.held_out.words < _HELD_OUT_WORDS
+                counts.held_out.words < _HELD_OUT_WORDS
                 and zlib.crc32(line.encode()) < held_out * 2**32
             ):
-                apart.append(line)
+                held_out_lines.append(line)
             else:
                 learned.append(line)
-        found.learned.add(_words(normalizer, pattern, learned))
-        found.held_out.add(_words(normalizer, pattern, apart))
-        found.lines += len(lines)
-    return found
+        counts.learned.add(_words(normalizer, pattern, learned))
+        counts.held_out.add(_words(normalizer, pattern, held_out_lines))
+        counts.lines += len(lines)
+    return counts
 
 
 def _words(

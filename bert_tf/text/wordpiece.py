@@ -79,16 +79,16 @@ class WordPiece:
         vocabularies of other names in the folder.
         """
         path = pathlib.Path(path)
-        beside = path.name == VOCABULARY_FILE and path.is_file()
-        found = read_vocabulary(path.parent) if beside else None
-        vocabulary = found or Vocabulary.from_file(path)
+        has_config = path.name == VOCABULARY_FILE and path.is_file()
+        stored_vocabulary = read_vocabulary(path.parent) if has_config else None
+        vocabulary = stored_vocabulary or Vocabulary.from_file(path)
         config, stored = path.parent / TOKENIZER_CONFIG_FILE, None
-        if beside:
+        if has_config:
             values = read_json_object(config, missing_ok=True)
             stored = values.get("do_lower_case")
         if None not in (stored, lower_case) and stored != lower_case:
             raise UserError(
-                f"lower_case is {lower_case}, but {config} says that "
+                f"lower_case is {lower_case}, but {config} states that "
                 f"do_lower_case is {stored} for this vocabulary; pass "
                 f"`lower_case`={stored}."
             )
@@ -97,7 +97,7 @@ class WordPiece:
                 f"lower_case is True, but {path} holds tokens with capital "
                 "letters; pass `lower_case`=False for a cased vocabulary."
             )
-        if beside:
+        if has_config:
             return cls(vocabulary).with_rules_of(path.parent, lower_case)
         if lower_case is None:
             lower_case = not vocabulary.looks_cased()

@@ -43,7 +43,7 @@ def write_tokenizer(
     # Blank entries are not stripped, as in transformers.
     pairs = zip(vocabulary.tokens, vocabulary.entries, strict=True)
     ids = {token or entry: n for n, (token, entry) in enumerate(pairs)}
-    written = tokenizers.Tokenizer(
+    library = tokenizers.Tokenizer(
         models.WordPiece(
             vocab=ids,
             unk_token=vocabulary.special.unk,
@@ -51,15 +51,15 @@ def write_tokenizer(
             max_input_chars_per_word=MAX_WORD_CHARACTERS,
         )
     )
-    written.normalizer = _normalizer(vocabulary, rules)
-    apart = unicode_tables.stand_alone(rules.tokenize_chinese_chars)
-    written.pre_tokenizer = pre_tokenizers.Sequence(
+    library.normalizer = _normalizer(vocabulary, rules)
+    isolated = unicode_tables.stand_alone(rules.tokenize_chinese_chars)
+    library.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(_any_of(unicode_tables.spaces()), "removed"),
-            pre_tokenizers.Split(_any_of(apart), "isolated"),
+            pre_tokenizers.Split(_any_of(isolated), "isolated"),
         ]
     )
-    written.post_processor = framing(vocabulary)
+    library.post_processor = framing(vocabulary)
     for token in rules.added_tokens:
         added = tokenizers.AddedToken(
             token.content,
@@ -68,22 +68,22 @@ def write_tokenizer(
             rstrip=token.rstrip,
             normalized=token.normalized,
         )
-        written.add_tokens([added])
+        library.add_tokens([added])
     if finds_special:
-        written.add_special_tokens(
+        library.add_special_tokens(
             [
                 tokenizers.AddedToken(token, normalized=False, special=True)
                 for token in vocabulary.special.present
             ]
         )
-    written.enable_truncation(max_seq_length)
+    library.enable_truncation(max_seq_length)
     if padded:
-        written.enable_padding(
+        library.enable_padding(
             length=max_seq_length,
             pad_id=vocabulary.packing.pad_id,
             pad_token=vocabulary.special.pad,
         )
-    written.save(str(folder / TOKENIZER_FILE))
+    library.save(str(folder / TOKENIZER_FILE))
 
 
 def _normalizer(
