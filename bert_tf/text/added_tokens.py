@@ -6,13 +6,13 @@ that violates `single_word` is ordinary text.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_tf.errors import UserError
-from bert_tf.text.normalizer import characters_before
+from bert_tf.text.normalizer import Normalizer, characters_before
 from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_files import AddedToken
 
@@ -59,28 +59,6 @@ def _whole(texts: tf.Tensor) -> _Segments:
         tf.cast(lengths, tf.int64),
         -tf.ones_like(lengths),
     )
-
-
-class Normalizer(Protocol):
-    """The normalization of text before it is split."""
-
-    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """Normalizes strings [B]."""
-
-    def normalize_with_offsets(
-        self, texts: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
-        """See `BertNormalizer.normalize_with_offsets`."""
-
-    def character_offsets(
-        self,
-        sources: tf.RaggedTensor,
-        texts: tf.Tensor,
-        rows: tf.Tensor,
-        starts: tf.Tensor,
-        ends: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `BertNormalizer.character_offsets`."""
 
 
 class AddedTokens(tf.Module):

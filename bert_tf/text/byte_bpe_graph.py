@@ -9,7 +9,6 @@ pieces. This is checked.
 """
 
 import functools
-import pathlib
 import struct
 from typing import Any
 
@@ -23,9 +22,8 @@ from bert_tf.errors import UserError
 from bert_tf.text import unicode_tables
 from bert_tf.text.added_tokens import AddedTokens, Pieces
 from bert_tf.text.byte_bpe import ByteLevelBpe
-from bert_tf.text.normalizer import source_characters
-from bert_tf.text.token_table import Packing
-from bert_tf.text.tokenizer import as_batch, ragged, text_ids
+from bert_tf.text.normalizer import Normalizer
+from bert_tf.text.tokenizer import GraphTokenizer, text_ids
 
 # Classes of code points.
 _OTHER, _LETTER, _NUMBER, _BLANK, _SPACE = range(5)
@@ -62,31 +60,7 @@ def _classes() -> np.ndarray:
     return classes
 
 
-class _Identity:
-    """A normalizer that leaves text unchanged."""
-
-    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        return texts
-
-    def normalize_with_offsets(
-        self, texts: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
-        lengths = tf.cast(tf.strings.length(texts), tf.int64)
-        return texts, tf.ragged.range(lengths + 1), texts
-
-    def character_offsets(
-        self,
-        sources: tf.RaggedTensor,
-        texts: tf.Tensor,
-        rows: tf.Tensor,
-        starts: tf.Tensor,
-        ends: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        first, last = source_characters(sources, texts, rows, starts, ends - 1)
-        return first, last + 1
-
-
-class _Composed(_Identity):
+class _Composed(Normalizer):
     """A normalizer to NFC.
 
     The source of a composed character is the first character it is composed
@@ -95,6 +69,7 @@ class _Composed(_Identity):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._sizes = tf.constant(_sizes_in_nfd())
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
@@ -141,12 +116,14 @@ def _sizes_in_nfd() -> np.ndarray:
     return sizes
 
 
-class ByteBpeTokenizer(tf.Module):
+class ByteBpeTokenizer(GraphTokenizer):
     """Splits text into the ids of byte-level BPE; a `Tokenizer`.
 
     Bytes that are not UTF-8 are decoded as U+FFFD. Added tokens are recognized
     in text as by Hugging Face's tokenizers; special tokens are split like other
-    text unless `split_special_tokens` is False.
+    text unless `split_special_tokens` is False. A token with some bytes of a
+    character spans the character; spans exclude blanks if
+    `ByteLevelBpe.trim_offsets` is set.
     """
 
     lower_case = False
@@ -184,7 +161,7 @@ class ByteBpeTokenizer(tf.Module):
             own[number] = len(content) * token.lstrip
         self._model = _sentencepiece_model(data)
         with tf.init_scope(), tf.device("/CPU:0"):
-            self._normalizer = _Composed() if data.nfc else _Identity()
+            self._normalizer = _Composed() if data.nfc else Normalizer()
             self._classes = tf.constant(_classes())
             self._lengths = tf.constant(lengths)
             self._own = tf.constant(own)
@@ -230,55 +207,16 @@ class ByteBpeTokenizer(tf.Module):
                 )
 
     @property
-    def packing(self) -> Packing:
-        """How special tokens frame the texts of a row."""
-        return self.data.packing
-
-    @property
     def stand_alone(self) -> frozenset[int]:
         """The code points that always are separate words."""
         return unicode_tables.stand_alone()
 
-    def __call__(self, texts: Any) -> Any:
-        """The same as `tokenize`."""
-        return self.tokenize(texts)
-
     def __repr__(self) -> str:
         return f"ByteBpeTokenizer({len(self.data):,} tokens)"
-
-    def save(self, folder: str | pathlib.Path) -> None:
-        """Writes its files into a model folder."""
-        self.data.save(folder)
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
         """Normalizes texts, string [B], as before splitting."""
         return self._normalizer.normalize(texts)
-
-    def tokenize(self, texts: Any) -> Any:
-        """Splits texts into ids; see `BertTokenizer.tokenize`."""
-        texts, is_scalar = as_batch(texts)
-        ids, splits, _, _ = self._tokenize(texts)
-        return ids if is_scalar else ragged(ids, splits)
-
-    def tokenize_with_offsets(self, texts: Any) -> Any:
-        """Splits texts into ids with character offsets.
-
-        See `BertTokenizer.tokenize_with_offsets`. A token with some bytes of a
-        character spans the character. The spans exclude blanks if
-        `ByteLevelBpe.trim_offsets` is set.
-        """
-        texts, is_scalar = as_batch(texts)
-        ids, splits, starts, ends = self._tokenize(texts)
-        if is_scalar:
-            return ids, starts, ends
-        return tuple(ragged(values, splits) for values in (ids, starts, ends))
-
-    def id_to_token(self, ids: Any) -> Any:
-        """Maps int32 ids of any shape, dense or ragged, to tokens."""
-        if isinstance(ids, tf.RaggedTensor):
-            return ids.with_flat_values(self.id_to_token(ids.flat_values))
-        with tf.device("/CPU:0"):
-            return tf.gather(self._tokens, ids)
 
     def detokenize(self, ids: Any) -> tf.Tensor:
         """Joins the bytes of tokens to text, without special tokens.
@@ -301,7 +239,7 @@ class ByteBpeTokenizer(tf.Module):
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
     )
-    def _tokenize(self, texts: tf.Tensor) -> Pieces:
+    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         """Flat ids, row splits, and flat character offsets of a batch."""
         with tf.device("/CPU:0"):
             ids, splits, starts, ends = self._added_tokens.split(
@@ -317,6 +255,8 @@ class ByteBpeTokenizer(tf.Module):
             starts = tf.minimum(starts + leads, ends)
             trails = tf.gather(self._trails, ids)
             return ids, splits, starts, tf.maximum(ends - trails, starts)
+
+    _tokenize = _tokenize_with_offsets
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """BPE of normalized texts: ids, row splits, byte starts and ends."""

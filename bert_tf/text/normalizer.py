@@ -208,7 +208,51 @@ class FinalSigma(tf.Module):
         return tf.strings.unicode_encode(codes.with_values(changed), "UTF-8")
 
 
-class BertNormalizer(tf.Module):
+class Normalizer(tf.Module):
+    """Normalizes text before it is split; this class leaves it unchanged."""
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        """Normalizes strings [B]."""
+        return texts
+
+    def normalize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
+        """Normalizes strings [B] and returns the sources of their bytes.
+
+        Returns:
+          The normalized strings [B]; the byte offset in the repaired texts of
+          each of their bytes and of their ends, ragged int64 [B, bytes + 1];
+          the repaired texts [B], valid UTF-8 with as many characters as
+          `texts`.
+        """
+        lengths = tf.cast(tf.strings.length(texts), tf.int64)
+        return texts, tf.ragged.range(lengths + 1), texts
+
+    def character_offsets(
+        self,
+        sources: tf.RaggedTensor,
+        texts: tf.Tensor,
+        rows: tf.Tensor,
+        starts: tf.Tensor,
+        ends: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Maps byte offsets in normalized texts to character offsets.
+
+        Args:
+          sources, texts: see `source_characters`.
+          rows: the row of each token, int64 [tokens].
+          starts: byte starts in the normalized texts, int64 [tokens].
+          ends: exclusive byte ends, int64 [tokens].
+
+        Returns:
+          Starts and exclusive ends in characters of `texts`, int32 [tokens].
+        """
+        first, last = source_characters(sources, texts, rows, starts, ends - 1)
+        return first, last + 1
+
+
+class BertNormalizer(Normalizer):
     """Cleans text and optionally lower-cases it or strips its accents.
 
     The result has the words of google-research/bert's BasicTokenizer, before
@@ -260,14 +304,7 @@ class BertNormalizer(tf.Module):
     def normalize_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
-        """Normalizes strings [B] and returns the sources of their bytes.
-
-        Returns:
-          The normalized strings [B]; the byte offset in the repaired texts of
-          each of their bytes and of their ends, ragged int64 [B, bytes + 1];
-          the repaired texts [B], valid UTF-8 with as many characters as
-          `texts`. The sources of reordered marks are not reordered.
-        """
+        """See `Normalizer`; sources of reordered marks are not reordered."""
         plain = tf.strings.regex_full_match(texts, self._plain)
         all_plain = tf.reduce_all(plain)
         repaired = tf.cond(
@@ -291,8 +328,11 @@ class BertNormalizer(tf.Module):
         starts: tf.Tensor,
         ends: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See the function."""
-        return character_offsets(sources, texts, rows, starts, ends)
+        """See `Normalizer`; ends include the removed characters that follow."""
+        first, last, end = source_characters(
+            sources, texts, rows, starts, ends - 1, ends
+        )
+        return first, tf.maximum(end, last + 1)
 
     def _repair(self, texts: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
         """Makes texts plain by replacing single characters."""
@@ -385,27 +425,3 @@ def source_characters(
         source = tf.gather(sources.values, source_begins + offset)
         characters.append(tf.gather(indices, row_begins + source) - first)
     return characters
-
-
-def character_offsets(
-    sources: tf.RaggedTensor,
-    texts: tf.Tensor,
-    rows: tf.Tensor,
-    starts: tf.Tensor,
-    ends: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Maps byte offsets in normalized texts to character offsets.
-
-    Args:
-      sources, texts: see `source_characters`.
-      rows: the row of each token, int64 [tokens].
-      starts: byte starts in the normalized texts, int64 [tokens].
-      ends: exclusive byte ends, int64 [tokens].
-
-    Returns:
-      Starts and exclusive ends in characters of `texts`, int32 [tokens].
-    """
-    first, last, behind = source_characters(
-        sources, texts, rows, starts, ends - 1, ends
-    )
-    return first, tf.maximum(behind, last + 1)

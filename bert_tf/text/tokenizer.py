@@ -16,7 +16,6 @@ from bert_tf.text.added_tokens import AddedTokens, Pieces
 from bert_tf.text.normalizer import (
     BertNormalizer,
     CodePoints,
-    character_offsets,
     characters_before,
 )
 from bert_tf.text.token_table import SPECIAL_TOKENS, Packing, TokenTable
@@ -80,7 +79,97 @@ CHECKS = (
 )
 
 
-class BertTokenizer(tf.Module):
+class GraphTokenizer(tf.Module):
+    """The shared methods of tokenizers of TensorFlow operations.
+
+    Subclasses set `data`, `vocabulary` and `_tokens`, and trace `_tokenize` and
+    `_tokenize_with_offsets`.
+    """
+
+    data: Any
+    vocabulary: Any
+    _tokens: tf.Tensor
+    _tokenize: Any
+    _tokenize_with_offsets: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known_traces: set[Any] = set()
+
+    def __call__(self, texts: tf.Tensor | str | Sequence[str]):
+        """The same as `tokenize`."""
+        return self.tokenize(texts)
+
+    @property
+    def packing(self) -> Packing:
+        """How special tokens frame the texts of a row."""
+        return self.vocabulary.packing
+
+    def save(self, folder: str | pathlib.Path) -> None:
+        """Writes the files of the tokenizer into a folder."""
+        self.data.save(folder)
+
+    def tokenize(self, texts: tf.Tensor | str | Sequence[str]):
+        """Splits texts into ids.
+
+        Args:
+          texts: string [B] or a scalar; also Python strings or lists.
+
+        Returns:
+          int32 ids, ragged [B, tokens], or [tokens] for a scalar.
+
+        Raises:
+          UserError: `texts` has another type or shape.
+        """
+        texts, is_scalar = as_batch(texts)
+        ids, splits = self._traced(self._tokenize)(texts)[:2]
+        return ids if is_scalar else ragged(ids, splits)
+
+    def tokenize_with_offsets(self, texts: tf.Tensor | str | Sequence[str]):
+        """Splits texts into ids with character offsets.
+
+        A token spans its characters in the text and the following characters
+        that the rules remove (combining accents, control characters). If one
+        character becomes several pieces, each piece spans the character.
+
+        Args:
+          texts: as for `tokenize`.
+
+        Returns:
+          The ids, their starts and their exclusive ends, each int32, ragged
+          [B, tokens] or [tokens]. Starts and ends count Unicode characters;
+          in bytes that are not UTF-8, those of `decode(errors="replace")`.
+
+        Raises:
+          UserError: `texts` has another type or shape.
+        """
+        texts, is_scalar = as_batch(texts)
+        run = self._traced(self._tokenize_with_offsets)
+        ids, splits, starts, ends = run(texts)
+        if is_scalar:
+            return ids, starts, ends
+        return tuple(ragged(values, splits) for values in (ids, starts, ends))
+
+    def _traced(self, function: Any) -> Any:
+        """Traces a method before its first call.
+
+        TensorFlow counts the calls of all instances together and would warn of
+        retracing.
+        """
+        if function not in self._known_traces:
+            function.get_concrete_function()
+            self._known_traces.add(function)
+        return function
+
+    def id_to_token(self, ids):
+        """Maps int32 ids of any shape, dense or ragged, to tokens."""
+        if isinstance(ids, tf.RaggedTensor):
+            return ids.with_flat_values(self.id_to_token(ids.flat_values))
+        with tf.device("/CPU:0"):
+            return tf.gather(self._tokens, ids)
+
+
+class BertTokenizer(GraphTokenizer):
     """Splits text into WordPiece ids like google-research/bert.
 
     Runs eagerly, in tf.data and in SavedModels, and returns the ids of
@@ -122,7 +211,6 @@ class BertTokenizer(tf.Module):
             TF Text breaks the rules.
         """
         super().__init__()
-        self._known_traces: set[Any] = set()
         if isinstance(vocab, str | pathlib.Path):
             vocab = Vocabulary.from_file(vocab)
         elif not isinstance(vocab, Vocabulary):
@@ -202,18 +290,9 @@ class BertTokenizer(tf.Module):
                     isolated if tokenize_chinese_chars else "",
                 )
 
-    def __call__(self, texts: tf.Tensor | str | Sequence[str]):
-        """The same as `tokenize`."""
-        return self.tokenize(texts)
-
     def __repr__(self) -> str:
         case = "uncased" if self.lower_case else "cased"
         return f"BertTokenizer({len(self.vocabulary):,} tokens, {case})"
-
-    @property
-    def packing(self) -> Packing:
-        """How special tokens frame the texts of a row."""
-        return self.vocabulary.packing
 
     @property
     def lower_case(self) -> bool:
@@ -262,10 +341,6 @@ class BertTokenizer(tf.Module):
             raise no_vocabulary(folder, WordPiece)
         return cls.from_data(data, split_special_tokens)
 
-    def save(self, folder: str | pathlib.Path) -> None:
-        """Writes vocab.txt and tokenizer_config.json into a folder."""
-        self.data.save(folder)
-
     @property
     def data(self) -> WordPiece:
         """The vocabulary and the rules."""
@@ -285,65 +360,6 @@ class BertTokenizer(tf.Module):
         # Unlike `_normalizer`, it keeps characters outside of the vocabulary.
         with tf.init_scope(), tf.device("/CPU:0"):
             return BertNormalizer(self.config)
-
-    def tokenize(self, texts: tf.Tensor | str | Sequence[str]):
-        """Splits texts into ids.
-
-        Args:
-          texts: string [B] or a scalar; also Python strings or lists.
-
-        Returns:
-          int32 ids, ragged [B, tokens], or [tokens] for a scalar.
-
-        Raises:
-          UserError: `texts` has another type or shape.
-        """
-        texts, is_scalar = as_batch(texts)
-        ids, splits = self._traced(self._tokenize)(texts)
-        return ids if is_scalar else ragged(ids, splits)
-
-    def tokenize_with_offsets(self, texts: tf.Tensor | str | Sequence[str]):
-        """Splits texts into ids with character offsets.
-
-        A token spans its characters in the text and the following characters
-        that the rules remove (combining accents, control characters). If one
-        character becomes several pieces, each piece spans the character.
-
-        Args:
-          texts: as for `tokenize`.
-
-        Returns:
-          The ids, their starts and their exclusive ends, each int32, ragged
-          [B, tokens] or [tokens]. Starts and ends count Unicode characters;
-          in bytes that are not UTF-8, those of `decode(errors="replace")`.
-
-        Raises:
-          UserError: `texts` has another type or shape.
-        """
-        texts, is_scalar = as_batch(texts)
-        run = self._traced(self._tokenize_with_offsets)
-        ids, splits, starts, ends = run(texts)
-        if is_scalar:
-            return ids, starts, ends
-        return tuple(ragged(values, splits) for values in (ids, starts, ends))
-
-    def _traced(self, function: Any) -> Any:
-        """Traces a method before its first call.
-
-        TensorFlow counts the calls of all instances together and would warn of
-        retracing.
-        """
-        if function not in self._known_traces:
-            function.get_concrete_function()
-            self._known_traces.add(function)
-        return function
-
-    def id_to_token(self, ids):
-        """Maps int32 ids of any shape, dense or ragged, to tokens."""
-        if isinstance(ids, tf.RaggedTensor):
-            return ids.with_flat_values(self.id_to_token(ids.flat_values))
-        with tf.device("/CPU:0"):
-            return tf.gather(self._tokens, ids)
 
     def detokenize(self, ids) -> tf.Tensor:
         """Joins pieces to words, and words by spaces.
@@ -398,7 +414,7 @@ class BertTokenizer(tf.Module):
             )
             ids, splits, starts, ends = self._pieces(normalized)
             rows = tf.ragged.row_splits_to_segment_ids(splits)
-            starts, ends = character_offsets(
+            starts, ends = self._normalizer.character_offsets(
                 sources, repaired, rows, starts, ends
             )
             return ids, splits, starts, ends
