@@ -61,6 +61,8 @@ class BertConfig(Settings):
     warmup_times_decay: ClassVar[bool] = False
     # Whether pre-training trains the pooler, by next sentence prediction.
     has_pooler: ClassVar[bool] = True
+    # Whether hidden_dropout_prob applies before and after the pooler.
+    drops_pooled: ClassVar[bool] = False
     # Whether dense layers have a bias and layer norms a beta.
     has_biases: ClassVar[bool] = True
     has_shifts: ClassVar[bool] = True
@@ -192,12 +194,12 @@ class BertConfig(Settings):
     @property
     def pooler_dropout(self) -> float:
         """Dropout on the input of the pooler."""
-        return 0.0
+        return self.hidden_dropout_prob if self.drops_pooled else 0.0
 
     @property
     def pooled_dropout(self) -> float:
         """Dropout on the pooled output, before classes and choices."""
-        return 0.1
+        return self.hidden_dropout_prob if self.drops_pooled else 0.1
 
     @property
     def span_dropout(self) -> float:

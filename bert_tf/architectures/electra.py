@@ -48,6 +48,7 @@ class ElectraConfig(BertConfig, defaults={"hidden_act": "gelu_erf"}):
     decay_above_blocks: ClassVar[int] = 2
     warmup_times_decay: ClassVar[bool] = True
     has_pooler: ClassVar[bool] = False
+    drops_pooled: ClassVar[bool] = True
     sizes: ClassVar[Mapping[str, tuple[int, int]]] = {
         "small": (12, 256),
         "base": (12, 768),
@@ -57,16 +58,6 @@ class ElectraConfig(BertConfig, defaults={"hidden_act": "gelu_erf"}):
     embedding_size: int = setting(
         0, "width of the embeddings, E; 0 means H", at_least=0
     )
-
-    @property
-    def pooler_dropout(self) -> float:
-        """Dropout on the input of the pooler."""
-        return self.hidden_dropout_prob
-
-    @property
-    def pooled_dropout(self) -> float:
-        """Dropout on the pooled output, before classes and choices."""
-        return self.hidden_dropout_prob
 
     def __post_init__(self) -> None:
         super().__post_init__()

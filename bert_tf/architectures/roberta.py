@@ -45,18 +45,9 @@ class RobertaConfig(
 
     model_type: ClassVar[str] = "roberta"
     has_pooler: ClassVar[bool] = False
+    drops_pooled: ClassVar[bool] = True
     # After the row of padding, whose id is 1.
     first_position: ClassVar[int] = 2
-
-    @property
-    def pooler_dropout(self) -> float:
-        """Dropout on the input of the pooler."""
-        return self.hidden_dropout_prob
-
-    @property
-    def pooled_dropout(self) -> float:
-        """Dropout on the pooled output, before classes and choices."""
-        return self.hidden_dropout_prob
 
 
 def _body(parts: Iterable[Part]) -> tuple[Part, ...]:
