@@ -225,7 +225,9 @@ def test_an_adapter_is_written_as_peft_names_it_and_proved(case, tmp_path):
     base = Checkpoint(case.config(), arrays, source=str(tmp_path / "base"))
     base = base.with_tokenizer(case.tokenizer)
     save_checkpoint(tmp_path / "base", base)
-    encoder = encoder_of(case, 1, lora_rank=2, lora_on="all_dense")
+    encoder = encoder_of(
+        case, 1, lora_rank=2, lora_alpha=2.0, lora_on="all_dense"
+    )
     layers = {weight.path.split("/")[1] for weight in encoder.trainable_weights}
     blocks = len(set(encoder.config.block_numbers))
     assert layers - {"pooler"} == {f"layer_{i}" for i in range(blocks)}
