@@ -66,7 +66,7 @@ def test_words_given_as_embeddings() -> None:
     inputs = encoder_inputs(config)
     table = numpy(encoder.embeddings.word_table)
     rows = table[inputs["input_ids"]]
-    wanted = encoder(inputs, return_attention_probs=True)
+    expected = encoder(inputs, return_attention_probs=True)
     # The ids are not looked up then.
     others = {**inputs, "input_ids": 0 * inputs["input_ids"]}
     for name, given in (
@@ -74,7 +74,7 @@ def test_words_given_as_embeddings() -> None:
         ("no rows", encoder({**others, "word_embeddings": 0 * rows})),
     ):
         for output, value in given.items():
-            same = np.array_equal(numpy(value), numpy(wanted[output]))
+            same = np.array_equal(numpy(value), numpy(expected[output]))
             assert same == (name == "rows")
     short = {**inputs, "word_embeddings": rows[..., :-1]}
     with pytest.raises(UserError, match=r"of shape \(3, 10, 23\); they take"):

@@ -120,12 +120,14 @@ def test_a_model_comes_back_from_its_folder(head, tmp_path, capfd) -> None:
     save_checkpoint(tmp_path, Checkpoint(config, model_arrays(model)))
     assert head in load_checkpoint(tmp_path).heads
     again = MAKERS[head](BertEncoder.from_checkpoint(tmp_path))
-    told = capfd.readouterr().err
+    message = capfd.readouterr().err
     if head == "masked_lm":
-        assert told == ""
+        assert message == ""
     else:
-        assert told.startswith(f"{tmp_path}: its {head} is left out; restore(")
-        assert told.count("\n") == 1
+        assert message.startswith(
+            f"{tmp_path}: its {head} is left out; restore("
+        )
+        assert message.count("\n") == 1
     assert restore(again, tmp_path) == ()
     assert capfd.readouterr().err == ""
     for name, array in model_arrays(again).items():
@@ -153,14 +155,14 @@ def test_a_new_head_is_told_in_one_line(tmp_path, capfd) -> None:
     arrays = {k: v for k, v in encoder.items() if "pooler" not in k}
     save_checkpoint(tmp_path, Checkpoint(config, arrays))
     BertEncoder.from_checkpoint(tmp_path)
-    told = "has no pooler; initialized randomly."
-    assert capfd.readouterr().err == f"{tmp_path}: {told}\n"
+    message = "has no pooler; initialized randomly."
+    assert capfd.readouterr().err == f"{tmp_path}: {message}\n"
     bert_tf.BertPretrainer.from_checkpoint(tmp_path)
-    told = (
+    message = (
         "has no pooler and no masked_lm and no next_sentence; initialized "
         "randomly."
     )
-    assert capfd.readouterr().err == f"{tmp_path}: {told}\n"
+    assert capfd.readouterr().err == f"{tmp_path}: {message}\n"
 
 
 def test_a_head_for_other_labels(capfd) -> None:

@@ -276,7 +276,7 @@ def test_files_of_other_runtimes_compute_the_same(tmp_path):
 
 
 def test_a_task_begins_with_a_discriminator(capsys):
-    """Its own head stays behind, and what is drawn is told in one line."""
+    """Its head is left out, and a message names what is initialized."""
     folder = GOLDEN.saved / DISCRIMINATOR
     model = bert_tf.bert_classifier(ElectraEncoder(electra()), 2)
     drawn = bert_tf.restore(model, folder)

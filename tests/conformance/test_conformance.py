@@ -414,7 +414,7 @@ def public_names() -> set[str]:
 
 def test_every_public_layer_model_and_objective_has_a_case() -> None:
     objectives = {type(objective).__name__ for objective in OBJECTIVES.values()}
-    # Those of pretrainers which are not told another.
+    # The defaults of pretrainers.
     objectives -= {"PretrainingObjective", "ReplacedTokenDetection"}
     cases = {name.partition(",")[0] for name in CASES}
     assert public_names() | objectives == cases

@@ -165,8 +165,8 @@ def test_an_architecture_costs_two_files_and_a_line(start, tmp_path):
     found = model.explain(texts[0])
     assert [word.text for word in found.words] == texts[0].split()
     assert found.completeness_error < 0.05
-    told = [word for word in found.words if word.text in GOOD + BAD]
-    assert sum(word.attribution for word in told) > 0
+    charged = [word for word in found.words if word.text in GOOD + BAD]
+    assert sum(word.attribution for word in charged) > 0
 
     # Exported and served.
     write_saved_model(model.served, tmp_path / "export")

@@ -1,4 +1,4 @@
-"""Blocks computed anew: the same outputs, gradients and dropout."""
+"""Blocks recomputed: the same outputs, gradients and dropout."""
 
 import pathlib
 

@@ -49,8 +49,8 @@ def test_tokens_are_grouped_and_taken_back(mask):
         np.array(g)[np.array(m) == 1]
         for g, m in zip(groups, places.masks, strict=True)
     ]
-    wanted = {tuple(row) for row in tokens.tolist()}
-    assert {tuple(row) for row in np.concatenate(kept).tolist()} == wanted
+    expected = {tuple(row) for row in tokens.tolist()}
+    assert {tuple(row) for row in np.concatenate(kept).tolist()} == expected
     np.testing.assert_array_equal(places.ungroup(groups), tokens)
     padded = np.array(places.padded(tf.constant(tokens)))
     np.testing.assert_array_equal(padded[mask == 1], tokens)
