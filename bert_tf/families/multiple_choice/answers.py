@@ -134,7 +134,7 @@ class ChoiceModel(TextModel):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """text, choices and, if the choices have a common start, start."""
+        """Returns text, choices and, if the choices have one, start."""
         return ("text", "choices", "start")[: 2 + self._start]
 
     def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
@@ -152,7 +152,7 @@ class ChoiceModel(TextModel):
         }
 
     def requests(self) -> list[Request]:
-        """Texts of several lengths with four choices, or fewer."""
+        """Returns texts of several lengths with up to four choices."""
         lengths = sample_lengths(self.max_seq_length)
         choices = [
             [sample_text(max(words // 4, 1), 5 * n) for n in range(4)]
@@ -173,7 +173,7 @@ class ChoiceModel(TextModel):
         choices: tf.Tensor,
         start: tf.Tensor | None = None,
     ) -> ChoiceRows:
-        """See `choice_rows`."""
+        """Pairs every choice with its text; see `choice_rows`."""
         return choice_rows(
             text, choices, start, self.tokenizer, self.max_seq_length
         )

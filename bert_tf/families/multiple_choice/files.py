@@ -251,13 +251,13 @@ class SwagFiles(ChoiceFiles):
     def present(
         self, splits: Sequence[str], recipe: FilesRecipe
     ) -> tuple[str, ...]:
-        """See `UserFiles`."""
+        """Returns the splits whose files exist; see `UserFiles`."""
         return super().present(splits, self._existing(splits[0], recipe))
 
     def read(
         self, split: str, recipe: FilesRecipe, read_rows: ReadRows
     ) -> list[ChoiceExample]:
-        """See `UserFiles`."""
+        """Reads the examples of a split; see `UserFiles`."""
         return super().read(split, self._existing(split, recipe), read_rows)
 
     def _existing(self, split: str, recipe: FilesRecipe) -> FilesRecipe:

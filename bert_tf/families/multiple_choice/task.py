@@ -120,7 +120,7 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
     def read_file(
         self, path: str, recipe: ChoiceRecipe, labelled: bool = True
     ) -> list[ChoiceExample]:
-        """See `read_choices`."""
+        """Reads a table of choices; see `read_choices`."""
         return read_choices(path, self.data.columns, recipe, labelled)
 
     def examine(
@@ -129,7 +129,7 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         tokenizer: Tokenizer,
         splits: Mapping[str, list[ChoiceExample]],
     ) -> Examination:
-        """See `examine_choices`."""
+        """Runs the data doctor; see `examine_choices`."""
         length = recipe.max_seq_length
         return examine_choices(self.name, length, tokenizer, splits)
 
@@ -178,7 +178,7 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         return EncodedChoices(rows, np.append(begins, len(rows)))
 
     def objective(self) -> "ChoicesObjective":
-        """Cross-entropy over the choices of each example."""
+        """Returns the cross-entropy over the choices of each example."""
         from bert_tf.families.task_model import ChoicesObjective
 
         return ChoicesObjective()

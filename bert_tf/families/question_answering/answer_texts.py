@@ -221,11 +221,11 @@ def _distinct(
     n_best_size: int,
     rows: tf.Tensor,
 ) -> tuple[Candidates, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Selects the first candidate of each text: n or more, or all.
+    """Selects the first candidate of each text, n or more if there are.
 
     Returns:
-      The candidates, the first and last characters of their answers, int32
-      [K], and their texts, string [K].
+      The candidates, and the first characters, last characters and texts [K]
+      of their answers.
     """
     rank = _ranks(candidates.question, rows)
     counts = _counts(candidates.question, rows)

@@ -111,7 +111,7 @@ class SpanModel(TextModel):
         return ("question", "context")
 
     def requests(self) -> list[Request]:
-        """Contexts of several lengths, one of which takes several windows."""
+        """Returns contexts of several lengths, one with several windows."""
         lengths = sample_lengths(self.max_seq_length)
         contexts = [sample_text(n) for n in (*lengths, 2 * lengths[-1])]
         endless = itertools.cycle(QUESTIONS)
@@ -174,7 +174,7 @@ class SpanModel(TextModel):
             }
 
     def rows(self, question: TokenIds, context: TokenIds) -> "SpanRows":
-        """See `span_rows`."""
+        """Splits contexts into windows; see `span_rows`."""
         return span_rows(
             question,
             context,

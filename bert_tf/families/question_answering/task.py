@@ -85,7 +85,7 @@ class QuestionAnsweringTask(
     def read_file(
         self, path: str, recipe: Any, labelled: bool = True, unique: bool = True
     ) -> list[Question]:
-        """See `read_questions`."""
+        """Reads a JSON file of questions; see `read_questions`."""
         return read_questions(path, labelled, unique, recipe.encoding_errors)
 
     def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
@@ -117,7 +117,7 @@ class QuestionAnsweringTask(
         tokenizer: Tokenizer,
         splits: Mapping[str, list[Question]],
     ) -> Examination:
-        """See `examine_questions`."""
+        """Runs the data doctor; see `examine_questions`."""
         from bert_tf.families.question_answering.checks import (
             examine_questions,
         )
@@ -170,7 +170,7 @@ class QuestionAnsweringTask(
         return LabelledRows(windows, weights, labels)
 
     def objective(self) -> Any:
-        """See `SpanObjective`."""
+        """Returns the cross-entropy of starts and ends."""
         from bert_tf.families.task_model import SpanObjective
 
         return SpanObjective()
@@ -182,7 +182,7 @@ class QuestionAnsweringTask(
         tokenizer: Tokenizer,
         config: QuestionAnsweringConfig,
     ) -> Answers:
-        """See `decode_answers`."""
+        """Decodes the best answers; see `decode_answers`."""
         from bert_tf.families.question_answering.windows import decode_answers
 
         return decode_answers(

@@ -198,5 +198,5 @@ class UserQuestionAnsweringTask(QuestionAnsweringTask):
     def read_file(
         self, path: str, recipe: Any, labelled: bool = True, unique: bool = True
     ) -> list[Question]:
-        """See `read_user_questions`."""
+        """Reads a table or a JSON file; see `read_user_questions`."""
         return read_user_questions(path, recipe, labelled)

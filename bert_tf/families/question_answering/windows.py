@@ -341,16 +341,10 @@ def answer_positions(
 def _matching_tokens(
     ids: tf.Tensor, first: tf.Tensor, last: tf.Tensor, own: TokenIds
 ) -> tf.Tensor:
-    """Finds the first range of tokens that equals those of each answer.
-
-    Args:
-      ids: int32 [T], the tokens of all contexts.
-      first: int32 [A], the first token of the range to search.
-      last: int32 [A], the last one.
-      own: tokens of the answers.
+    """Finds the tokens of each answer among tokens `first` to `last` of `ids`.
 
     Returns:
-      int32 [A, 2], the first and the last token; those searched if none equal.
+      int32 [A, 2], first and last token of the first match, or of the search.
     """
     num_trials = tf.maximum(last - first + 2 - own.count, 0)
     answer, shift = ragged_range(tf.where(own.count > 0, num_trials, 0))

@@ -200,7 +200,7 @@ class TagModel(TextModel):
     task = "token classification"
 
     def requests(self) -> list[Request]:
-        """Texts of several lengths, one of which takes several windows."""
+        """Returns texts of several lengths, one with several windows."""
         lengths = sample_lengths(self.max_seq_length)
         texts = [sample_text(n) for n in (*lengths, 2 * lengths[-1])]
         *single, _ = requests_of(SERVING_DEFAULT, text=texts)

@@ -81,7 +81,6 @@ def examine_words(
 def _counts(
     words: TaggedWords, recipe: TagRecipe, tokenizer: Tokenizer
 ) -> dict[str, Any]:
-    """Sentences, entities, unknown words and windows of one split."""
     found = entities(words.learned_tags, words.sentence_starts)
     kinds = collections.Counter(entity.kind for entity in found)
     capitals = sum(word != word.lower() for word in words.words)

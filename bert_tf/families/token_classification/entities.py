@@ -104,12 +104,12 @@ def _split(tag: str, prefixed: bool) -> tuple[str, str]:
 def tag_table(tags: Sequence[str]) -> TagTable:
     """Returns the meaning of C tags, with or without prefixes."""
     prefixed = has_scheme(tags)
-    prefixes, of_tags = zip(*(_split(t, prefixed) for t in tags), strict=True)
-    kinds = tuple(sorted({kind for kind in of_tags if kind}))
+    prefixes, types = zip(*(_split(t, prefixed) for t in tags), strict=True)
+    kinds = tuple(sorted({kind for kind in types if kind}))
     index = {kind: number for number, kind in enumerate(kinds)} | {"": -1}
     return TagTable(
         kinds,
-        np.array([index[kind] for kind in of_tags], np.int32),
+        np.array([index[kind] for kind in types], np.int32),
         np.array([prefix in _BEGINS for prefix in prefixes]),
         np.array([prefix in _ENDS for prefix in prefixes]),
     )

@@ -77,14 +77,14 @@ class ConllFolder(FolderFiles):
     files: Mapping[str, tuple[str, ...]]
 
     def candidates(self, split: str) -> list[str]:
-        """See `FolderFiles`."""
+        """Returns the possible paths of a split's file in the folder."""
         names = self.files[split]
         return [*names, *(f"{self.folder}/{name}" for name in names)]
 
     def present(
         self, splits: Sequence[str], recipe: FinetuningRecipe
     ) -> tuple[str, ...]:
-        """See `FolderFiles`; the first split is required."""
+        """Returns the splits that exist; the first one is required."""
         # The best model is never chosen by the test file only.
         self.path(splits[0], recipe)
         return super().present(splits, recipe)
@@ -141,7 +141,7 @@ class TokenClassificationTask(
     def read_file(
         self, path: str, recipe: Any, labelled: bool = True
     ) -> TaggedWords:
-        """See `read_conll`."""
+        """Reads a CoNLL-style file; see `read_conll`."""
         return read_conll(path, recipe, labelled or recipe.score_test)
 
     def examine(
@@ -150,7 +150,7 @@ class TokenClassificationTask(
         tokenizer: Tokenizer,
         splits: Mapping[str, TaggedWords],
     ) -> Examination:
-        """See `examine_words`."""
+        """Runs the data doctor; see `examine_words`."""
         from bert_tf.families.token_classification.checks import examine_words
 
         return examine_words(self.name, recipe, tokenizer, splits)
@@ -233,7 +233,7 @@ class TokenClassificationTask(
         return encode_words(examples, tokenizer, config, tags)
 
     def objective(self) -> Any:
-        """See `TagObjective`."""
+        """Returns the cross-entropy of the tags."""
         from bert_tf.families.token_classification.windows import TagObjective
 
         return TagObjective()

@@ -50,8 +50,12 @@ def packed(example, length):
 
 
 @functools.cache
-def signature(start):
-    return models.choice_model(24, start).signatures()["serving_default"]
+def model(start):
+    return models.choice_model(24, start)
+
+
+def ask(start, **columns):
+    return as_numpy(model(start).answers(*map(tf.constant, columns.values())))
 
 
 def test_a_row_by_hand():
@@ -126,11 +130,12 @@ def test_answers_by_hand():
     )
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_answers_are_those_to_each_pair_alone():
     examples = examples_of([*COUNTS, 1] * 4)
     most = max(COUNTS)
-    answers = models.ask(
-        signature(True),
+    answers = ask(
+        True,
         text=[example.context for example in examples],
         choices=[
             [*e.choices, *[""] * (most - len(e.choices))] for e in examples
@@ -153,12 +158,11 @@ def test_answers_are_those_to_each_pair_alone():
     assert len(chosen) > 2
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_padding_may_stand_anywhere():
-    full = models.ask(
-        signature(False), text=["the ferry"], choices=[["is a", "smith", "x"]]
-    )
-    holes = models.ask(
-        signature(False),
+    full = ask(False, text=["the ferry"], choices=[["is a", "smith", "x"]])
+    holes = ask(
+        False,
         text=["the ferry"],
         choices=[["", "is a", "", "smith", "x", ""]],
     )
@@ -170,9 +174,7 @@ def test_padding_may_stand_anywhere():
     assert (holes["probabilities"][0, [0, 2, 5]] == 0).all()
     assert holes["choice"] == full["choice"]
     with pytest.raises(tf.errors.InvalidArgumentError, match="row 1 has none"):
-        models.ask(
-            signature(False), text=["a", "b"], choices=[["c", ""], ["", ""]]
-        )
+        ask(False, text=["a", "b"], choices=[["c", ""], ["", ""]])
 
 
 def test_the_loss_by_hand():
