@@ -26,11 +26,7 @@ def subject_of(
 ) -> Subject:
     """Returns what is explained of a choice: the log odds of its score.
 
-    Args:
-      served: the model.
-      row: the text and its choices by column.
-      answer: the model's answer to the row.
-      target: a choice by its number or text; None for the model's choice.
+    The target is a choice by number or text; None is the model's choice.
 
     Raises:
       UserError: the target is not one of the choices.

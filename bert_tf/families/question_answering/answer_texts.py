@@ -277,11 +277,7 @@ def _ranks(question: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
 
 
 class ContextCharacters(tf.Module):
-    """Aligns the characters of contexts with those of their tokens.
-
-    Args:
-      tokenizer: tokenizer of the model.
-    """
+    """Aligns the characters of contexts with those of their tokens."""
 
     def __init__(self, tokenizer: Tokenizer):
         super().__init__()
@@ -341,15 +337,7 @@ class ContextCharacters(tf.Module):
 
 
 def first_characters(words: Words, begins: tf.RaggedTensor) -> tf.Tensor:
-    """Converts the first characters of tokens to indices into all contexts.
-
-    Args:
-      words: words of C contexts.
-      begins: int32 [C, tokens], in each context.
-
-    Returns:
-      int32 [T].
-    """
+    """Converts characters of contexts, int32 [C, tokens], to those of all."""
     rows = begins.value_rowids()
     return begins.flat_values + tf.gather(words.row_begin, rows)
 

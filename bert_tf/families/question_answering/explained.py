@@ -28,12 +28,8 @@ def subject_of(
 ) -> Subject:
     """Returns what is explained of an answer: log odds of start plus end.
 
-    Args:
-      served: the model.
-      row: question and context by column.
-      answer: the model's answer to the row.
-      target: an answer in the context, "" for no answer, or None for the
-        model's answer.
+    The target is a text of the context, or "" for no answer; None is the
+    model's answer.
 
     Raises:
       UserError: the context does not have the target.

@@ -65,12 +65,8 @@ def write_answers(
 ) -> None:
     """Writes predictions.json, nbest_predictions.json and null_odds.json.
 
-    Args:
-      questions: N questions.
-      answers: answers to them; null_odds.json requires null odds.
-      folder: folder of the files.
-      threshold: see `Answers.texts`.
-      prefix: prefix of the names of the files.
+    The last is written if there are null odds; `threshold` is that of
+    `Answers.texts`, and `prefix` begins the names of the files.
     """
     files = {
         PREDICTIONS_FILE: answers.texts(threshold),

@@ -168,13 +168,8 @@ def trainable(
 
     As in google-research/bert, run_squad.py, a question is skipped if its
     answer is not located. Unlike there, a question may have several answers,
-    of which the first located one is used.
-
-    Args:
-      questions: the questions of a file.
-      located: their `located_answers`.
-      path: the file.
-      impossible: whether questions may have no answer, as in SQuAD 2.0.
+    of which the first located one is used; or none if `impossible` is set, as
+    in SQuAD 2.0.
 
     Raises:
       UserError: a question has no answer and `impossible` is not set, or
@@ -210,11 +205,7 @@ def oddity_lines(
 ) -> list[str]:
     """Describes unusual questions of a file, a line for each kind.
 
-    Args:
-      questions: the questions.
-      located: their `located_answers`.
-      path: the file.
-      training: whether they are trained on; see `trainable`.
+    In training, some of them are skipped; see `trainable`.
     """
     fate = "skipped" if training else "kept"
     names = {question.identifier for question in questions}
@@ -457,12 +448,7 @@ def placed_answer(
 def split_off_questions(
     questions: Sequence[Question], share: float, seed: int
 ) -> tuple[list[Question], list[Question]]:
-    """Splits questions in two, keeping those of a context together.
-
-    Args:
-      questions: the questions.
-      share: share of the questions that becomes dev.
-      seed: seed of the draw.
+    """Splits a share of the questions off, keeping those of a context together.
 
     Returns:
       The training and the dev part, each in the order of the file.

@@ -92,8 +92,8 @@ def question_scores(
     prediction without a word matches exactly and has an F1 of 0.
 
     Args:
-      question: a question, with at least one answer unless `with_null`.
-      prediction: the predicted answer, empty for none.
+      question: has at least one answer unless `with_null`.
+      prediction: is empty for no answer.
       with_null: whether to score as SQuAD 2.0, otherwise as SQuAD 1.1.
     """
     answers = [answer.text for answer in question.answers]
@@ -183,10 +183,7 @@ def tuned_threshold(
 ) -> float:
     """Returns the threshold of null odds with the highest F1.
 
-    Args:
-      questions: the questions.
-      best_answers: `Answers.best` of each, whatever its null odds are.
-      null_odds: null odds of each.
+    The answers are `Answers.best`, whatever their null odds are.
 
     Returns:
       best_f1_thresh of evaluate-v2.0. If it is best to answer nothing, which

@@ -175,15 +175,10 @@ def make_windows(
     doc_stride: int = 128,
     max_query_length: int = 64,
 ) -> SpanWindows:
-    """Makes the windows of all questions; see `span_rows`.
+    """Tokenizes questions and contexts and makes windows; see `span_rows`.
 
-    Args:
-      questions: N questions.
-      tokenizer: tokenizer of the model.
-      max_seq_length: S, tokens of the longest row, with room for a token of
-        the context after the longest question.
-      doc_stride: tokens from the start of a window to that of the next.
-      max_query_length: length that questions are truncated to.
+    Rows of `max_seq_length` tokens must have room for a token of the context
+    after the longest question.
     """
     contexts, context = tokenize_contexts(
         [question.context for question in questions], tokenizer
@@ -213,12 +208,10 @@ def decode_answers(
     Args:
       windows: W windows of N questions, T tokens in all.
       tokenizer: tokenizer of the model.
-      start_logits: float32 [T], of the tokens of all rows, averaged over the
-        models of an ensemble.
+      start_logits: float32 [T], of the tokens of all rows.
       end_logits: float32 [T], likewise.
       with_null: whether a question may have no answer (SQuAD 2.0).
-      n_best_size: number of answers, and of starts and ends of a window that
-        are combined.
+      n_best_size: see `span_answers`.
       max_answer_length: tokens of the longest answer.
 
     Raises:

@@ -275,15 +275,10 @@ def _columns(count: int) -> str:
 def split_off_documents(
     data: TaggedWords, share: float, seed: int
 ) -> tuple[TaggedWords, TaggedWords]:
-    """Splits words into training and dev by whole documents at random.
+    """Splits a share of the sentences off, in whole documents at random.
 
     Documents of the same words stay on one side. Of a single document, the
     last sentences become dev.
-
-    Args:
-      data: the words.
-      share: share of the sentences that becomes dev.
-      seed: seed of the draw.
 
     Returns:
       The training and the dev part, each in the order of the file.
@@ -388,14 +383,10 @@ def score_tag_file(
 ) -> EntityScores:
     """Scores a prediction file against a file with the gold tags.
 
-    Tags are compared unconverted, which makes no difference to entities; files
-    of different schemes are reported in a notice.
-
-    Args:
-      references: a CoNLL-style file, laid out as the recipe states.
-      predictions: a file with the same words in the first column and predicted
-        tags in the last one.
-      recipe: recipe of the task.
+    The recipe describes the references; predictions have the same words in the
+    first column and predicted tags in the last one. Tags are compared
+    unconverted, which makes no difference to entities; files of different
+    schemes are reported in a notice.
 
     Raises:
       UserError: a file is broken, or their words or sentences differ.

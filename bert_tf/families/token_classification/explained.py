@@ -30,11 +30,7 @@ def subject_of(
 ) -> Subject:
     """Returns what is explained of tags: their mean log odds.
 
-    Args:
-      served: the model.
-      row: the text by column.
-      answer: the model's answer to the row.
-      target: the text of an entity or word; None for the first entity.
+    The target is the text of an entity or word; None is the first entity.
 
     Raises:
       UserError: the text does not have the target.

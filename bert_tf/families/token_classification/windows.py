@@ -117,11 +117,8 @@ def encode_words(
 ) -> WordRows:
     """Tokenizes the words of a file and lays out the windows.
 
-    Args:
-      data: W words in N sentences.
-      tokenizer: tokenizer of the model.
-      config: length, context and stride of the windows.
-      tags: see `WordRows`.
+    The config has the length, context and stride of the windows; for `tags`,
+    see `WordRows`.
     """
     tokens = word_tokens(data.words, tokenizer)
     room = config.max_seq_length - tokenizer.packing.num_special(1)
