@@ -50,12 +50,14 @@ def packed(example, length):
 
 
 @functools.cache
-def model(start):
-    return models.choice_model(24, start)
+def model(has_start):
+    return models.choice_model(24, has_start)
 
 
-def ask(start, **columns):
-    return as_numpy(model(start).answers(*map(tf.constant, columns.values())))
+def ask(has_start, **columns):
+    return as_numpy(
+        model(has_start).answers(*map(tf.constant, columns.values()))
+    )
 
 
 def test_a_row_by_hand():

@@ -83,7 +83,7 @@ def test_labels_that_are_not_needed(tmp_path):
     path = written(tmp_path, "q,a,b,c,y\nQ,1,2,3,\nR,4,5,6,1\n")
     examples = read_choices(path, COLUMNS, label_needed=False)
     assert [example.label for example in examples] == [None, 1]
-    assert error_of(path, COLUMNS).startswith(", row 2: the label '' is none")
+    assert refusal_of(path, COLUMNS).startswith(", row 2: the label '' is none")
     recipe = UserChoiceRecipe(context_column="q", choice_columns="a, b,c")
     columns = USER_TASK.resolve(recipe).data.columns
     assert columns == dataclasses.replace(COLUMNS, label=None)
@@ -161,7 +161,7 @@ def test_rows_that_are_wrong(tmp_path, change, expected):
     good = {"question": "Q", "options": ["x", "y"], "answer": "B"}
     bad = {k: v for k, v in (good | change).items() if v is not None}
     columns = dataclasses.replace(LISTS, label_form="letter")
-    line = error_of(objects(tmp_path, good, bad), columns)
+    line = refusal_of(objects(tmp_path, good, bad), columns)
     assert line.startswith(f", row 2: {expected}")
 
 

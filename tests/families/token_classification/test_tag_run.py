@@ -300,7 +300,7 @@ def test_the_files_of_a_folder(tmp_path, capsys):
     assert task.load("test", scored).tags == ["tags", "either"]
     (tmp_path / "eng.testb").unlink()
     assert task.splits(task.dev_splits, scored) == ("dev",)
-    assert "continuing with dev alone" in capsys.readouterr().err
+    assert "continuing with only dev" in capsys.readouterr().err
     folder = tmp_path / "no"
     assert line_of(task.load, "").startswith("`data_dir`=...: name the folder")
     assert line_of(task.load, folder).endswith("no such folder.")
