@@ -1,6 +1,6 @@
-"""Experiments: tables whose cells are scores of runs, planned and computed.
+"""Experiments: tables whose cells are scores of runs.
 
-What a file in experiments/ needs is imported from here.
+Files in experiments/ import the names of this module.
 """
 
 from bert_tf.experiments.experiment import (

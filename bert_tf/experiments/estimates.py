@@ -1,8 +1,8 @@
-"""What runs take, before they are done: work, bytes, seconds.
+"""Estimates the work, disk space and time of runs.
 
-The work of a training is its weights times its tokens, to which time is about
-proportional (Kaplan et al. 2020, section 2.1); trial steps measure how long a
-unit of it takes.
+The work of a training is its parameters times its tokens, to which its time is
+about proportional (Kaplan et al. 2020, section 2.1). Trial steps measure the
+seconds per unit of work.
 """
 
 import math
@@ -21,20 +21,20 @@ from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.text.truncation import num_windows
 
 _FLOAT = 4
-# A weight, and two moments of the optimizer.
+# The weights and two moments of the optimizer.
 _STATE = 3
-# Of English text.
+# In English text.
 _CHARACTERS_A_TOKEN = 4
 # [CLS] and two [SEP].
 _SPECIAL_TOKENS = 3
-# A trial's tokens: enough to be a fair sample, few enough for any memory.
+# Tokens of a trial step: representative, and small enough for any memory.
 _TRIAL_TOKENS = 4096
 
 
 def pretraining_work(
     recipe: PretrainingRecipe, config: BertConfig, lengths: Sequence[int]
 ) -> float:
-    """The work of a pre-training, of one phase or two."""
+    """The work of all phases of a pre-training."""
     final = recipe.final_phase_batch_size or recipe.train_batch_size
     tokens = sum(
         steps * rows * length
@@ -49,24 +49,24 @@ def pretraining_work(
 
 
 def num_parameters(config: BertConfig) -> int:
-    """Weights of the encoder and the pre-training heads."""
+    """Parameters of the encoder and the pre-training heads."""
     return Workload(config, 1, max_predictions_per_seq=1).num_parameters
 
 
 def pretraining_bytes(recipe: PretrainingRecipe, config: BertConfig) -> float:
-    """What a pre-training leaves: its states, its model and those kept."""
+    """Disk space of a pre-training: its states and models."""
     models = 1 + recipe.num_train_steps // recipe.keep_model_steps
-    # One more state, which had the lowest held-out loss.
+    # Plus the state with the lowest held-out loss.
     states = recipe.keep_checkpoint_max + 1
     return _FLOAT * num_parameters(config) * (models + _STATE * states)
 
 
 def split_tokens(examples: Any, recipe: FinetuningRecipe) -> float:
-    """The tokens that a model reads of a split, by its characters alone.
+    """Estimates the tokens of a split from its number of characters.
 
     Args:
-      examples: what the task loaded.
-      recipe: how they become rows.
+      examples: the examples that the task loaded.
+      recipe: determines how they become rows.
     """
     longest = recipe.max_seq_length
     if isinstance(recipe, TagRecipe):
@@ -87,7 +87,7 @@ def split_tokens(examples: Any, recipe: FinetuningRecipe) -> float:
 
 
 def _texts(example: Example | ChoiceExample) -> list[str]:
-    """The texts of the rows of an example."""
+    """The text of each row of an example."""
     if isinstance(example, ChoiceExample):
         begin = example.context + example.start
         return [begin + choice for choice in example.choices]
@@ -95,7 +95,7 @@ def _texts(example: Example | ChoiceExample) -> list[str]:
 
 
 def _tokens(texts: Sequence[str]) -> np.ndarray:
-    """Tokens of texts, int64 [N], about."""
+    """The estimated number of tokens of texts, int64 [N]."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     return -(-lengths // _CHARACTERS_A_TOKEN)
 
@@ -103,18 +103,18 @@ def _tokens(texts: Sequence[str]) -> np.ndarray:
 def finetuning_work(
     recipe: FinetuningRecipe, config: BertConfig, train: float, *devs: float
 ) -> float:
-    """The work of a fine-tuning with all its seeds, by tokens of its splits."""
+    """The work of a fine-tuning with all seeds, from tokens of its splits."""
     epochs = recipe.num_train_epochs
-    # An evaluation is a forward pass, a third of a step; one an epoch, and one
-    # of the best model.
+    # An evaluation is a forward pass, a third of a step; there is one per epoch
+    # and one of the best model.
     evaluations = (math.ceil(epochs) + 1) / 3
     tokens = epochs * train + evaluations * sum(devs)
     return recipe.seeds * num_parameters(config) * tokens
 
 
 def finetuning_bytes(recipe: FinetuningRecipe, config: BertConfig) -> float:
-    """What a fine-tuning leaves: of each seed two models and its states."""
-    # A state holds the best weights too.
+    """Disk space of a fine-tuning: for each seed two models and its states."""
+    # A state also contains the best weights.
     state = (_STATE + 1) * (recipe.keep_checkpoint_max + 1)
     models = recipe.seeds * (2 + state) + 1
     return _FLOAT * num_parameters(config) * models
@@ -123,14 +123,14 @@ def finetuning_bytes(recipe: FinetuningRecipe, config: BertConfig) -> float:
 def measured_rates(
     trials: Iterable[Workload], limit: float
 ) -> dict[BertConfig, float]:
-    """Measures first steps of every architecture, each in a fresh process.
+    """Measures trial steps of each architecture, each in a new process.
 
     Args:
-      trials: a step of each architecture.
-      limit: bytes of memory that a trial may take.
+      trials: one step per architecture.
+      limit: the maximum memory of a trial in bytes.
 
     Returns:
-      Seconds for a unit of work, of the architectures that fit into the memory.
+      Seconds per unit of work of the architectures that fit into the memory.
     """
     rates: dict[BertConfig, float] = {}
     for trial in trials:

@@ -1,7 +1,7 @@
-"""What an experiment is: a table whose cells are scores of runs.
+"""The definition of an experiment: a table whose cells are scores of runs.
 
-A file in experiments/ says rows, columns, the run behind each cell and the
-paper's number. What a run does not say is the scale's (`scales.py`).
+A file in experiments/ defines the rows, the columns, and for each cell its run
+and the paper's number. The scale (`scales.py`) has the other settings.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_tf.errors import UserError, whole_number
 
-# At how many even steps a pre-training's model is kept, besides the last.
+# How many models of a pre-training are kept, at equal intervals.
 KEPT_MODELS = 20
 Values = Mapping[str, Any]
 
@@ -20,8 +20,8 @@ class Pretraining:
     """A pre-training from random weights.
 
     Attributes:
-      objective: what `tools.run_pretraining --set objective` takes.
-      size: layers/hidden/heads of the paper; a scale has its own in its place.
+      objective: the setting of tools.run_pretraining.
+      size: layers/hidden/heads in the paper; a scale may replace them.
       records: settings of tools.create_pretraining_data.
       settings: settings of tools.run_pretraining.
     """
@@ -34,11 +34,11 @@ class Pretraining:
 
 @dataclasses.dataclass(frozen=True)
 class AfterSteps:
-    """A pre-training's model as it was after some of its steps.
+    """The model of a pre-training after a part of its steps.
 
     Attributes:
       pretraining: the pre-training.
-      part: after so many twentieths of its steps, 1 to 20.
+      part: in twentieths of all steps, 1 to 20.
     """
 
     pretraining: Pretraining
@@ -53,9 +53,9 @@ class Finetuning:
     """A fine-tuning with the seeds of the scale.
 
     Attributes:
-      task: what `tools.run_finetuning --task` takes.
-      model: what it starts from; None for the model that `init_from` names.
-      settings: settings of the task's recipe, which go before the scale's.
+      task: the value of --task of tools.run_finetuning.
+      model: the initial model; None for the model that `init_from` names.
+      settings: settings of the task's recipe; they override the scale's.
     """
 
     task: str
@@ -68,12 +68,12 @@ class Cell:
     """A number of the table.
 
     Attributes:
-      row, column: where it stands.
-      run: what it is a score of.
-      score: its name in the run's results.json.
-      split: the dev split that it is of; empty for the task's first one.
-      factor: what the score is multiplied by in the table.
-      paper: the paper's number; None where the paper has none.
+      row, column: its position.
+      run: the run that it is a score of.
+      score: the name of the score in the run's results.json.
+      split: the dev split; empty for the first one of the task.
+      factor: multiplies the score in the table.
+      paper: the paper's number; None if the paper has none.
     """
 
     row: str
@@ -87,21 +87,19 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A table or a figure of a paper, or of one's own.
+    """A table or a figure of a paper or of a user.
 
     Attributes:
-      title: what it shows, and where the paper has it.
-      cells: the numbers; rows and columns stand in the order in which they
-        first appear here.
-      reference: the row that the others are compared with; empty for the
-        first one.
-      paper_rows: row to column to number, of rows of the paper that nothing is
-        run for.
-      across: where the columns are numbers, what they are: the rows are drawn
-        as curves over them.
-      against: the column that the others are drawn against.
-      lower_is_better: columns in which the lower number is the better one.
-      notes: what differs from the paper, a sentence each.
+      title: the title, with its number in the paper.
+      cells: the cells; rows and columns are in the order of their first cell.
+      reference: the row that other rows are compared with; empty for the first
+        one.
+      paper_rows: row to column to number, for rows of the paper without runs.
+      across: if the columns are numbers, their name: the rows are drawn as
+        curves over them.
+      against: the column that the others are plotted against.
+      lower_is_better: columns in which a lower number is better.
+      notes: differences from the paper, one sentence each.
     """
 
     title: str
@@ -130,7 +128,7 @@ class Experiment:
         for what, name, names in named:
             if name and name not in names:
                 raise UserError(
-                    f"{self.title}: {what} {name!r} is none of "
+                    f"{self.title}: {what} {name!r} is not one of "
                     f"{', '.join(names)}."
                 )
         for column in self.columns if self.across else ():
@@ -138,13 +136,13 @@ class Experiment:
                 float(column)
             except ValueError:
                 raise UserError(
-                    f"{self.title}: column {column!r} is no number; across "
-                    "takes columns that are."
+                    f"{self.title}: column {column!r} is not a number, which "
+                    "`across` needs."
                 ) from None
 
     @property
     def pretrainings(self) -> list[Pretraining]:
-        """What is pre-trained for the cells, with repetitions."""
+        """The pre-trainings of all cells, with repetitions."""
         models = [
             cell.run.model if isinstance(cell.run, Finetuning) else cell.run
             for cell in self.cells

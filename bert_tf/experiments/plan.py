@@ -1,8 +1,8 @@
-"""The runs behind an experiment: corpus, records, pre-trainings, fine-tunings.
+"""Plans the runs of an experiment: records, pre-trainings, fine-tunings.
 
-A run is a command with a folder of its own, whose name ends in a digest of all
-that decides it. So what several cells need is done once, and another recipe
-has another folder.
+Each run is a command with its own folder, whose name ends in a digest of its
+inputs. Runs that several cells need are done once, and another recipe has
+another folder.
 """
 
 import dataclasses
@@ -26,7 +26,6 @@ from bert_tf.experiments.estimates import (
 from bert_tf.experiments.experiment import (
     KEPT_MODELS,
     AfterSteps,
-    Cell,
     Experiment,
     Finetuning,
     Pretraining,
@@ -55,9 +54,9 @@ from bert_tf.progress import log
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.vocabulary import VOCABULARY_FILE
 
-# Flags and settings of a command as the words that it takes.
+# Converts flags and settings to command line arguments.
 Words = Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]
-# Where below data_dir the files of a family are; users' own are in it directly.
+# Subfolder of data_dir with the files of a family; a user's files are in it.
 _FOLDERS: Mapping[type[FinetuningRecipe], str] = {
     UserTableRecipe: "",
     UserChoiceRecipe: "",
@@ -68,19 +67,19 @@ _FOLDERS: Mapping[type[FinetuningRecipe], str] = {
     ChoiceRecipe: "swag",
     TagRecipe: "conll2003",
 }
-# Settings of every fine-tuning that say what is read.
-_OF_DATA = ("task", "data_dir", "encoding_errors", "max_seq_length")
+# Settings of every fine-tuning that determine which data is read.
+_DATA_SETTINGS = ("task", "data_dir", "encoding_errors", "max_seq_length")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sources:
-    """What an experiment is run with, besides its scale.
+    """The inputs of an experiment.
 
     Attributes:
-      corpus: text to pre-train on, as tools.create_pretraining_data --input
-        takes it.
-      data_dir: folder of glue/, squad/, swag/ and conll2003/.
-      init_from: the model of fine-tunings that name none.
+      corpus: text to pre-train on, in the format of --input of
+        tools.create_pretraining_data.
+      data_dir: folder with glue/, squad/, swag/ and conll2003/.
+      init_from: the initial model of fine-tunings that do not name one.
       stand_ins: task to the task that is run in its place.
       precision, strategy: of all trainings.
     """
@@ -101,25 +100,25 @@ def make_plan(
     words: Words,
     rows: tuple[str, ...] = (),
 ) -> Plan:
-    """Plans the runs of an experiment, and checks what can be checked.
+    """Plans the runs of an experiment and checks their settings and data.
 
     Args:
-      experiment: what is computed.
-      scale: how large.
-      sources: from what.
-      load_task: finds a task by its name.
-      words: flags and settings of a command as words.
-      rows: the rows to compute; all of them if empty.
+      experiment: the experiment.
+      scale: its size.
+      sources: its inputs.
+      load_task: loads a task by its name.
+      words: converts flags and settings to command line arguments.
+      rows: the rows to compute; all rows if empty.
 
     Raises:
-      UserError: an unknown row, task or setting, a task without data, a corpus
-        that is not there, a model that does not fit.
+      UserError: an unknown row, task or setting, a task without data, a
+        missing corpus, or a model that does not fit.
     """
     for row in rows:
         if row not in experiment.rows:
             hint = did_you_mean(row, experiment.rows, repr)
             raise UserError(
-                f"`only`={row}: no such row.{hint} The rows are "
+                f"`only`={row}: unknown row.{hint} The rows are "
                 f"{', '.join(map(repr, experiment.rows))}."
             )
     planner = _Planner(scale, sources, load_task, words)
@@ -131,7 +130,15 @@ def make_plan(
         else:
             run = planner.finetuning(cell.run)
             task, splits = planner.scored[run]
-            _check_score(cell, task)
+            if (
+                isinstance(task, TextClassificationTask)
+                and cell.score not in task.scores
+            ):
+                raise UserError(
+                    f"row {cell.row!r}, column {cell.column!r}: {task.name} "
+                    f"has no score {cell.score!r}; it has "
+                    f"{', '.join(task.scores)}."
+                )
             if cell.split and cell.split not in splits:
                 log(
                     f"{cell.column}: {task.name} has no {cell.split} here, so "
@@ -139,25 +146,15 @@ def make_plan(
                 )
                 continue
         run_of[cell.row, cell.column] = run
-    # A stable sort: trainings that others wait for come first.
-    order = {"run_finetuning": 1}
-    runs = sorted(planner.runs.values(), key=lambda r: order.get(r.tool, 0))
+    # Fine-tunings, on which no run depends, come last; the sort is stable.
+    runs = sorted(
+        planner.runs.values(), key=lambda run: run.tool == "run_finetuning"
+    )
     return Plan({run.name: run for run in runs}, run_of)
 
 
-def _check_score(cell: Cell, task: Task) -> None:
-    """Raises `UserError` for a score that a task of texts does not have."""
-    if not isinstance(task, TextClassificationTask):
-        return
-    if cell.score not in task.scores:
-        raise UserError(
-            f"row {cell.row!r}, column {cell.column!r}: {task.name} has no "
-            f"score {cell.score!r}; it has {', '.join(task.scores)}."
-        )
-
-
 class _Planner:
-    """Adds runs, each once.
+    """Collects the runs, each once.
 
     Attributes:
       runs: by name.
@@ -183,15 +180,14 @@ class _Planner:
         self._given: BertConfig | None = None
 
     def _add(self, run: Run, identity: Any = None) -> str:
-        """Adds a run, and gives it its full name and its output.
+        """Adds a run and returns its name, which ends in a digest.
 
         Args:
-          run: its name is what the full one begins with, before a digest; its
-            arguments are without the output.
-          identity: what decides the run, besides its command.
+          run: with the beginning of the name, and arguments without the output.
+          identity: further inputs of the run that enter the digest.
         """
-        decides = [run.tool, list(run.arguments), identity]
-        digest = hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+        inputs = [run.tool, list(run.arguments), identity]
+        digest = hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
         name = f"{run.name}-{digest[:8]}"
         output = {"output_dir": f"{RUNS}/{name}"}
         if run.tool == "train_vocab":
@@ -203,14 +199,14 @@ class _Planner:
         return name
 
     def _corpus_files(self) -> list[tuple[str, int]]:
-        """The files of the corpus and their sizes."""
+        """Paths and sizes of the files of the corpus."""
         if not self._corpus:
             found = parse_inputs(self.sources.corpus, RecordsRecipe())
             self._corpus = [(file.path, file.size()) for file in found]
         return self._corpus
 
     def _vocabulary(self) -> str:
-        """The run that learns the vocabulary."""
+        """Adds the run that trains the vocabulary."""
         flags = {
             "input": self.sources.corpus,
             "vocab_size": self.scale.vocab_size,
@@ -224,7 +220,7 @@ class _Planner:
         return self._add(run, self._corpus_files())
 
     def _records(self, settings: Mapping[str, Any]) -> str:
-        """The run that makes records."""
+        """Adds the run that creates records."""
         vocabulary = self._vocabulary()
         RecordsRecipe.from_dict(settings, "the experiment's records")
         files = self._corpus_files()
@@ -238,25 +234,25 @@ class _Planner:
             tool="create_pretraining_data",
             arguments=tuple(self.words(flags, {})),
             needs=(vocabulary,),
-            # Measured: records take about as much as the text.
+            # Measured: records are about as large as the text.
             size=1.1 * sum(size for _, size in files),
         )
         return self._add(run, files)
 
-    def pretraining(self, wanted: Pretraining) -> str:
-        """The run of a pre-training."""
+    def pretraining(self, spec: Pretraining) -> str:
+        """Adds the run of a pre-training."""
         scale = self.scale
-        phases = [{**scale.records, **wanted.records}]
+        phases = [{**scale.records, **spec.records}]
         if scale.final_records is not None:
             phases.append(
-                {**scale.records, **scale.final_records, **wanted.records}
+                {**scale.records, **scale.final_records, **spec.records}
             )
         records = [self._records(settings) for settings in phases]
-        settings = {"objective": wanted.objective, **scale.pretraining}
-        settings |= wanted.settings
+        settings = {"objective": spec.objective, **scale.pretraining}
+        settings |= spec.settings
         flags = {
             "data_dir": ",".join(f"{RUNS}/{name}" for name in records),
-            "size": scale.size(wanted.size),
+            "size": scale.size(spec.size),
             "precision": self.sources.precision,
             "strategy": self.sources.strategy,
         }
@@ -266,22 +262,23 @@ class _Planner:
             "the experiment's pre-training",
         )
         steps = recipe.num_train_steps // KEPT_MODELS
-        if not steps or "keep_model_steps" in wanted.settings:
+        if not steps or "keep_model_steps" in spec.settings:
             raise UserError(
                 f"the experiment's pre-training: keeps {KEPT_MODELS} models at "
-                "even steps, so num_train_steps is at least as many (it is "
-                f"{recipe.num_train_steps}), and keep_model_steps is left out."
+                "equal intervals, so num_train_steps is at least "
+                f"{KEPT_MODELS} (it is {recipe.num_train_steps}), and "
+                "keep_model_steps is left out."
             )
         settings["keep_model_steps"] = steps
         recipe = dataclasses.replace(recipe, keep_model_steps=steps)
-        config = self._config(wanted)
+        config = self._config(spec)
         lengths = [phase["max_seq_length"] for phase in phases]
         predictions = phases[0]["max_predictions_per_seq"]
-        traits = ObjectiveTraits.of(load_objective(wanted.objective))
+        traits = ObjectiveTraits.of(load_objective(spec.objective))
         if traits.reads_next_tokens:
             predictions = lengths[0] - 1
         run = Run(
-            name=f"pretraining/{pathlib.Path(wanted.objective).stem}-"
+            name=f"pretraining/{pathlib.Path(spec.objective).stem}-"
             + flags["size"].replace("/", "_"),
             tool="run_pretraining",
             arguments=tuple(self.words(flags, settings)),
@@ -300,26 +297,32 @@ class _Planner:
         self._kept_every[name] = steps
         return name
 
-    def _config(self, wanted: Pretraining) -> BertConfig:
-        size = self.scale.size(wanted.size)
+    def _config(self, spec: Pretraining) -> BertConfig:
+        size = self.scale.size(spec.size)
         return BertConfig.from_size(size, self.scale.vocab_size)
 
-    def finetuning(self, wanted: Finetuning) -> str:
-        """The run of a fine-tuning."""
-        name = self.sources.stand_ins.get(wanted.task, wanted.task)
+    def finetuning(self, spec: Finetuning) -> str:
+        """Adds the run of a fine-tuning."""
+        name = self.sources.stand_ins.get(spec.task, spec.task)
         template = self.load_task(name)
-        label, init_from, needs, config = self._start(wanted)
+        label, init_from, needs, config = self._start(spec)
         settings = {
             **self.scale.finetuning,
             **self.scale.tasks.get(name, {}),
             "seeds": self.scale.seeds,
-            # Finished runs need no state to go on from, unfinished ones one.
+            # Finished runs need no training state, unfinished ones need one.
             "keep_checkpoint_max": 1,
-            **wanted.settings,
+            **spec.settings,
         }
+        subfolder = next(
+            folder
+            for family, folder in _FOLDERS.items()
+            if issubclass(template.recipe_type, family)
+        )
+        data_dir = str(pathlib.Path(self.sources.data_dir) / subfolder)
         flags = {
             "task": name,
-            "data_dir": settings.pop("data_dir", self._data_dir(template)),
+            "data_dir": settings.pop("data_dir", data_dir),
             "init_from": init_from,
             "precision": self.sources.precision,
             "strategy": self.sources.strategy,
@@ -332,7 +335,13 @@ class _Planner:
             [f"{key}={value}" for key, value in given.items()],
             f"the experiment's fine-tuning on {name}",
         )
-        self._check_model(recipe, config, init_from)
+        if recipe.max_seq_length > config.longest_input:
+            raise UserError(
+                f"{init_from}: its longest input is {config.longest_input}, "
+                f"below max_seq_length {recipe.max_seq_length} of {name}."
+            )
+        if isinstance(recipe, FeatureRecipe):
+            layers_of(recipe.features, config.num_hidden_layers)
         task = template.resolve(recipe)
         splits = self._read_splits(name, task, recipe)
         counts, tokens = zip(*splits.values(), strict=True)
@@ -351,7 +360,7 @@ class _Planner:
                 precision=self.sources.precision,
             ),
         )
-        # A model that is given has no run whose name says what it is.
+        # A given model has no run whose name identifies it.
         num_rows = [counts[0], sum(counts[1:])]
         identity = [num_rows, None if needs else config.to_dict()]
         added = self._add(run, identity)
@@ -359,10 +368,10 @@ class _Planner:
         return added
 
     def _start(
-        self, wanted: Finetuning
+        self, spec: Finetuning
     ) -> tuple[str, str, tuple[str, ...], BertConfig]:
-        """Where a fine-tuning starts: label, folder, needs, architecture."""
-        model = wanted.model
+        """The label, folder, runs needed and config of the initial model."""
+        model = spec.model
         if model is None:
             return "given", self.sources.init_from, (), self._given_config()
         pretraining = (
@@ -381,7 +390,7 @@ class _Planner:
         )
 
     def _given_config(self) -> BertConfig:
-        """The architecture of the given model."""
+        """The config of the model that `init_from` names."""
         source = self.sources.init_from
         if not source:
             raise UserError(
@@ -402,51 +411,32 @@ class _Planner:
                 )
         return self._given
 
-    def _check_model(
-        self, recipe: FinetuningRecipe, config: BertConfig, source: str
-    ) -> None:
-        """Raises `UserError` where a model is too small for a fine-tuning."""
-        if recipe.max_seq_length > config.longest_input:
-            raise UserError(
-                f"{source}: its longest input is "
-                f"{config.longest_input}, below max_seq_length "
-                f"{recipe.max_seq_length} of {recipe.task}."
-            )
-        if isinstance(recipe, FeatureRecipe):
-            layers_of(recipe.features, config.num_hidden_layers)
-
-    def _data_dir(self, template: TaskTemplate) -> str:
-        """Where the files of a task's family are."""
-        below = next(
-            folder
-            for family, folder in _FOLDERS.items()
-            if issubclass(template.recipe_type, family)
-        )
-        return str(pathlib.Path(self.sources.data_dir) / below)
-
     def _read_splits(
         self, name: str, task: Task, recipe: FinetuningRecipe
     ) -> dict[str, tuple[int, float]]:
-        """The split to train on, then those to score: examples and tokens."""
-        # Of what is about the data; it says which splits are missing.
+        """Examples and tokens of the training split and the scored splits."""
+        # Recipes that read the same data share the result.
         neutral: dict[str, Any] = {
             field.name: field.default
             for field in dataclasses.fields(FinetuningRecipe)
-            if field.name not in _OF_DATA
+            if field.name not in _DATA_SETTINGS
         }
-        like = dataclasses.replace(recipe, **neutral)
-        if like not in self._read:
+        of_data = dataclasses.replace(recipe, **neutral)
+        if of_data not in self._read:
             found = {}
             try:
-                splits = task.splits(task.dev_splits, like)
+                splits = task.splits(task.dev_splits, of_data)
                 for split in (task.train_split, *splits):
-                    examples = task.load(split, like)
-                    found[split] = len(examples), split_tokens(examples, like)
+                    examples = task.load(split, of_data)
+                    found[split] = (
+                        len(examples),
+                        split_tokens(examples, of_data),
+                    )
             except UserError as error:
                 why = str(error).rstrip(".")
                 raise UserError(
-                    f"{name}: {why}; `stand_in`={name}:OTHER puts another task "
+                    f"{name}: {why}; `stand_in`={name}:OTHER runs another task "
                     "in its place."
                 ) from None
-            self._read[like] = found
-        return self._read[like]
+            self._read[of_data] = found
+        return self._read[of_data]

@@ -1,4 +1,4 @@
-"""An experiment, from its file and a scale to a table."""
+"""Runs an experiment: from its file and a scale to the table."""
 
 import dataclasses
 import json
@@ -16,8 +16,6 @@ from bert_tf.errors import UserError
 from bert_tf.experiments.estimates import measured_rates
 from bert_tf.experiments.experiment import Cell, Experiment, Pretraining
 from bert_tf.experiments.plan import Sources, Words, make_plan
-from bert_tf.experiments.report import write_report
-from bert_tf.experiments.results import Found, Numbers
 from bert_tf.experiments.running import (
     OVERHEAD_SECONDS,
     Plan,
@@ -26,6 +24,12 @@ from bert_tf.experiments.running import (
     Runner,
 )
 from bert_tf.experiments.scales import scale_named
+from bert_tf.experiments.table import (
+    TABLE_FILE,
+    CellResult,
+    Numbers,
+    write_report,
+)
 from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.families.task import TaskTemplate
 from bert_tf.files import write_text
@@ -33,6 +37,7 @@ from bert_tf.memory.measurement import device_name, free_memory
 from bert_tf.memory.prediction import Workload
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
+from bert_tf.report.render import REPORT_FILE
 from bert_tf.training.history import errors_become_warnings
 
 _EXPERIMENT_FILE = "experiment.json"
@@ -40,13 +45,13 @@ _EXPERIMENT_FILE = "experiment.json"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Commands:
-    """How the commands of runs are started.
+    """How the commands of the runs are started.
 
     Attributes:
-      program: the name of a tool to the words that start it.
-      shown_as: the name of a tool to what one types to start it.
-      words: flags and settings of a command as words.
-      this: the command of the experiment itself, as one would type it.
+      program: returns the command line that starts a tool.
+      shown_as: returns what a user types to start a tool.
+      words: converts flags and settings to command line arguments.
+      this: the command of the experiment, as a user types it.
     """
 
     program: Callable[[str], Sequence[str]]
@@ -68,24 +73,24 @@ def run_experiment(
     workers: int = 1,
     dry_run: bool = False,
 ) -> None:
-    """Computes an experiment, resuming where an earlier run of it stopped.
+    """Computes an experiment; resumes one that was interrupted.
 
     Args:
-      experiment: what its file defines.
-      name: what the user calls it.
+      experiment: the experiment that its file defines.
+      name: its name on the command line.
       scale_name: a name in `SCALES`.
-      sources: text, data, model.
-      output_dir: takes the table, the report and its pictures.
-      runs_dir: takes the runs; experiments that share it share runs too.
-      load_task: finds a task by its name.
+      sources: text, data and model.
+      output_dir: the folder of the table, the report and its figures.
+      runs_dir: the folder of the runs; experiments may share it.
+      load_task: loads a task by its name.
       commands: how runs are started.
-      rows: the rows to compute; all if empty.
-      workers: runs at a time.
-      dry_run: measures first steps and prints what is to be done, only.
+      rows: the rows to compute; all rows if empty.
+      workers: number of concurrent runs.
+      dry_run: only measure trial steps and print the plan.
 
     Raises:
-      UserError: something of this does not fit the rest, a disk is too small,
-        or a run failed.
+      UserError: arguments do not fit each other, the disk is too small, or a
+        run failed.
       RunStopped: SIGTERM; the same command resumes.
       KeyboardInterrupt: Ctrl-C, likewise.
     """
@@ -138,22 +143,22 @@ def run_experiment(
     )
     runner.run()
     write()
-    print((output_dir / "table.md").read_text(encoding="utf-8"))
-    print(f"the report is {output_dir / 'report.html'}", flush=True)
+    print((output_dir / TABLE_FILE).read_text(encoding="utf-8"))
+    print(f"the report is {output_dir / REPORT_FILE}", flush=True)
 
 
 def _refuse_others(
     output_dir: pathlib.Path, identity: Mapping[str, Any]
 ) -> None:
-    """Raises `UserError` where a folder is of something else."""
+    """Raises `UserError` if the folder has another experiment or run."""
     path = output_dir / _EXPERIMENT_FILE
     if output_dir.exists() and not output_dir.is_dir():
         raise UserError(f"`output_dir`={output_dir}: is a file.")
     if not path.is_file():
         if output_dir.is_dir() and (output_dir / RESULTS_FILE).exists():
             raise UserError(
-                f"`output_dir`={output_dir}: holds a {RESULTS_FILE} that is of "
-                "no experiment; choose another folder."
+                f"`output_dir`={output_dir}: holds the {RESULTS_FILE} of "
+                "something else; choose another folder."
             )
         return
     before = read_json_object(path)
@@ -169,14 +174,14 @@ def _refuse_others(
         )
 
 
-def _bytes_to_come(plan: Plan, folders: RunFolders) -> float:
+def _remaining_bytes(plan: Plan, folders: RunFolders) -> float:
     return sum(
         run.size for run in plan.runs.values() if folders.finished(run) is None
     )
 
 
 def _free_bytes(path: pathlib.Path) -> int:
-    """Of the disk that a folder is or will be on."""
+    """Free bytes of the disk of a folder, which need not exist yet."""
     place = path.absolute()
     while not place.exists():
         place = place.parent
@@ -184,8 +189,8 @@ def _free_bytes(path: pathlib.Path) -> int:
 
 
 def _check_disk(plan: Plan, folders: RunFolders) -> None:
-    """Raises `UserError` where the runs to come do not fit on the disk."""
-    needed, free = _bytes_to_come(plan, folders), _free_bytes(folders.path)
+    """Raises `UserError` if the remaining runs do not fit on the disk."""
+    needed, free = _remaining_bytes(plan, folders), _free_bytes(folders.path)
     if needed > free:
         raise UserError(
             f"{folders.path}: the runs take about {needed / 1e9:,.1f} GB and "
@@ -195,15 +200,15 @@ def _check_disk(plan: Plan, folders: RunFolders) -> None:
 
 
 def _show_plan(plan: Plan, folders: RunFolders, workers: int) -> None:
-    """Prints the runs, and hours and disk by the measured first steps."""
+    """Prints the runs with their estimated hours and disk space."""
     trials: dict[BertConfig, Workload] = {}
     for run in plan.runs.values():
         if run.trial is not None and folders.finished(run) is None:
             trials.setdefault(run.trial.config, run.trial)
-    log("measuring the first steps of each architecture")
+    log("measuring trial steps of each architecture")
     rates = measured_rates(trials.values(), free_memory())
     if not rates:
-        raise UserError("not even a small batch fits into the memory here.")
+        raise UserError("not even a small batch fits into the memory.")
     slowest = max(rates.values())
     total = 0.0
     print(f"{'run':64} {'hours':>9} {'GB':>8}")
@@ -216,7 +221,7 @@ def _show_plan(plan: Plan, folders: RunFolders, workers: int) -> None:
         seconds = OVERHEAD_SECONDS + run.work * rate
         total += seconds
         print(f"{run.name:64} {seconds / 3600:9.2f} {run.size / 1e9:8.3f}")
-    needed, free = _bytes_to_come(plan, folders), _free_bytes(folders.path)
+    needed, free = _remaining_bytes(plan, folders), _free_bytes(folders.path)
     print(
         f"{len(plan.runs)} runs: {total / 3600:,.2f} hours one after the other"
         f"{f', {total / 3600 / workers:,.2f} by {workers}' * (workers > 1)}; "
@@ -227,15 +232,15 @@ def _show_plan(plan: Plan, folders: RunFolders, workers: int) -> None:
 def find_numbers(
     experiment: Experiment, plan: Plan, folders: RunFolders
 ) -> Numbers:
-    """What the finished runs scored, by row and column."""
+    """The scores of the finished runs, by row and column."""
     return {
-        (cell.row, cell.column): _found(cell, plan.runs[name], folders)
+        (cell.row, cell.column): _result(cell, plan.runs[name], folders)
         for cell in experiment.cells
         if (name := plan.run_of.get((cell.row, cell.column))) is not None
     }
 
 
-def _found(cell: Cell, run: Run, folders: RunFolders) -> Found:
+def _result(cell: Cell, run: Run, folders: RunFolders) -> CellResult:
     took, folder = folders.finished(run), folders.folder(run)
     values: list[float] = []
     degenerate = 0
@@ -251,7 +256,7 @@ def _found(cell: Cell, run: Run, folders: RunFolders) -> Found:
                 dev = read_json_object(each / RESULTS_FILE)["dev"]
                 split = cell.split or next(iter(dev))
                 values.append(_score(dev.get(split, {}), cell, each))
-    return Found(
+    return CellResult(
         values=tuple(value * cell.factor for value in values),
         degenerate=degenerate,
         task=run.task,
@@ -268,7 +273,7 @@ def _score(
     if not isinstance(value, int | float):
         raise UserError(
             f"{folder / RESULTS_FILE}: has no score {cell.score!r}, which "
-            f"column {cell.column!r} of row {cell.row!r} asks for; it has "
-            f"{', '.join(scores) or 'none of that split'}."
+            f"row {cell.row!r}, column {cell.column!r} needs; it has "
+            f"{', '.join(scores) or 'none of this split'}."
         )
     return float(value)

@@ -1,4 +1,4 @@
-"""How large an experiment is run: vocabulary, sizes, steps, seeds."""
+"""Scales of experiments: vocabulary, model sizes, steps and seeds."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,20 +9,21 @@ from bert_tf.errors import check_choice
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What the runs of an experiment have where the experiment says nothing.
+    """Settings of all runs of an experiment, which the experiment overrides.
 
     Attributes:
-      description: what it is for.
-      vocab_size: tokens of the vocabulary that is learned.
-      sizes: layers/hidden/heads of the paper to those that take their place;
-        others stay as they are.
+      description: what hardware it is for.
+      vocab_size: number of tokens of the vocabulary that is trained.
+      sizes: layers/hidden/heads of the paper to those that replace them; other
+        sizes are not replaced.
       records: settings of tools.create_pretraining_data.
-      final_records: those of the second phase's, besides; None for one phase.
+      final_records: further settings of the records of the second phase; None
+        for one phase.
       pretraining: settings of tools.run_pretraining.
       finetuning: settings of every fine-tuning.
-      tasks: settings of those of a task, besides.
-      seeds: trainings of each fine-tuning.
-      any_checkpoint: whether a given checkpoint may be of any size.
+      tasks: further settings of the fine-tunings on a task.
+      seeds: number of trainings of each fine-tuning.
+      any_checkpoint: whether a given checkpoint may have any size.
     """
 
     description: str
@@ -37,7 +38,7 @@ class Scale:
     any_checkpoint: bool = True
 
     def size(self, paper_size: str) -> str:
-        """What takes the place of a size of the paper's."""
+        """The size that replaces a size of the paper."""
         return self.sizes.get(paper_size, paper_size)
 
 
@@ -144,10 +145,10 @@ SCALES = {
 
 
 def scale_named(name: str) -> Scale:
-    """The scale of a name.
+    """Returns a scale by its name.
 
     Raises:
-      UserError: there is none.
+      UserError: unknown name.
     """
     check_choice("`scale`", name, SCALES)
     return SCALES[name]

@@ -11,7 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.families.rows import Rows
+from bert_tf.files import written_beside
 from bert_tf.finetuning.batches import prediction_batches
+from bert_tf.report import figures
+from bert_tf.report.render import plain, words, write_page
 
 # Batches to measure the speed with, spread evenly over the lengths.
 _TIMED_BATCHES = 10
@@ -39,11 +42,67 @@ class Measured:
 
     def shown(self, name: str) -> str:
         """Formats a score times 100, or a perplexity, with its spread."""
-        scale = 1 if name.endswith("perplexity") else 100
+        scale = _scale(name)
         text = f"{scale * self.scores[name]:,.2f}"
         if name in self.spread:
             text += f" ± {scale * self.spread[name]:.2f}"
         return text
+
+
+def _scale(name: str) -> int:
+    return 1 if name.endswith("perplexity") else 100
+
+
+def write_measured_page(
+    path: pathlib.Path,
+    title: str,
+    caption: str,
+    models: Mapping[str, Measured],
+    metric: str,
+    links: Sequence[str] = (),
+) -> None:
+    """Writes a page with models side by side, and its picture next to it.
+
+    Args:
+      path: the page; the picture has the same name and ends in .svg.
+      title: the title of the page.
+      caption: describes the models.
+      models: by name.
+      metric: the score that is drawn.
+      links: relative addresses of further reports.
+    """
+    values = {name: dataclasses.asdict(each) for name, each in models.items()}
+    svg = figures.measured(values, metric)
+    with written_beside(path.with_suffix(".svg")) as beside:
+        beside.write_bytes(svg)
+    names = list(next(iter(models.values())).scores)
+    spread = [n for n in names if any(n in m.spread for m in models.values())]
+    columns = [*map(words, names)]
+    columns += [f"{words(name)}, standard deviation" for name in spread]
+
+    def scaled(numbers: Mapping[str, float], name: str) -> str:
+        value = numbers.get(name)
+        return plain(None if value is None else _scale(name) * value, 2)
+
+    write_page(
+        path,
+        "measured.html.jinja",
+        title=title,
+        caption=caption,
+        columns=[*columns, "Rows per second", "Parameters", "MB"],
+        rows={
+            label: [
+                *(scaled(model.scores, name) for name in names),
+                *(scaled(model.spread, name) for name in spread),
+                plain(model.rows_per_second, 1),
+                model.parameters,
+                plain(model.bytes / 1e6, 1),
+            ]
+            for label, model in models.items()
+        },
+        svg=svg,
+        links=links,
+    )
 
 
 def table(title: str, models: Mapping[str, Measured]) -> str:

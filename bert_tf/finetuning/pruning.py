@@ -26,6 +26,7 @@ from bert_tf.finetuning.measured import (
     bytes_of,
     rows_per_second,
     table,
+    write_measured_page,
 )
 from bert_tf.finetuning.report_files import data_set_of
 from bert_tf.sharing.model_card import CardScore, ModelCard
@@ -162,6 +163,14 @@ def prune(
             "columns": _described(importances.columns, columns),
         }
         write_numbers(beside / PRUNING_FILE, values)
+    with errors_become_warnings("the page", output_dir):
+        write_measured_page(
+            output_dir / "pruning.html",
+            f"Pruning, {task.name}, {split}",
+            "The model before and after pruning",
+            {"before": pruning.before, "after": pruning.after},
+            task.main_metric,
+        )
     with errors_become_warnings("the model card", output_dir):
         baseline = task.baseline(train, dev)
         scores = pruning.after.scores

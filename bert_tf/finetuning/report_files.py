@@ -6,7 +6,7 @@ The same run gives the same bytes.
 import datetime
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.errors import UserError
@@ -18,13 +18,17 @@ from bert_tf.files import write_text
 from bert_tf.finetuning.evaluation import DEV_PREDICTIONS
 from bert_tf.foreign_files import demand_regular
 from bert_tf.recipe import Settings, read_json_object
-from bert_tf.report.render import render
+from bert_tf.report.render import REPORT_FILE, model_words, write_page
+from bert_tf.report.statistics import curve_points, setting_rows
 from bert_tf.sharing.model_card import CardScore, ModelCard
-from bert_tf.training.history import HISTORY_FILE, finite_values
+from bert_tf.training.history import (
+    HISTORY_FILE,
+    errors_become_warnings,
+    finite_values,
+)
 from bert_tf.training.run_folder import RECIPE_FILE
 
-REPORT_FILE = "report.html"
-# Numbers of results.json that are shown where they are there.
+# Numbers of results.json that the page shows if they are there.
 _FACTS = (
     "num_parameters",
     "num_train_steps",
@@ -35,7 +39,29 @@ _FACTS = (
     "examples_per_second",
     "eval_examples_per_second",
 )
-_CURVE_POINTS = 400
+
+
+def write_reports(
+    folder: pathlib.Path,
+    task: Task,
+    config: TaskConfig,
+    recipe_type: type[Settings],
+) -> None:
+    """Writes the report and the model card of a finished run.
+
+    One that cannot be made is a warning.
+
+    Args:
+      folder: of the run.
+      task: the task.
+      config: how the model is used.
+      recipe_type: the type of the run's recipe.
+    """
+    with errors_become_warnings("the report", folder):
+        page = write_report(folder, task.config_type, recipe_type)
+        print(f"the report is {page}", flush=True)
+    with errors_become_warnings("the model card", folder):
+        write_card(folder, task, config, recipe_type)
 
 
 def write_report(
@@ -45,12 +71,10 @@ def write_report(
 ) -> pathlib.Path:
     """Writes report.html and report.json of a finished run into its folder.
 
-    The page is one file that needs no network and runs no script.
-
     Args:
       folder: of the run.
       config_type: of its family.
-      recipe_type: the settings of the task.
+      recipe_type: the type of the run's recipe.
 
     Returns:
       The path of report.html.
@@ -59,22 +83,34 @@ def write_report(
       UserError: a library is not installed, or a file of the run is missing
         or is not JSON.
     """
-    package = config_type.__module__.rpartition(".")[0]
     family: Any = part_of(config_type, "report")
     results = read_json_object(folder / RESULTS_FILE)
     numbers = run_statistics(folder, results, recipe_type)
     predictions = _read_lines(folder / DEV_PREDICTIONS)
     numbers["predictions"] = family.statistics(predictions, results)
-    html = render(
-        numbers,
-        f"{package.rpartition('.')[2]}.html.jinja",
-        package,
-        numbers["doctor"].get("lines", ()),
+    scores, metric = numbers["scores"], numbers["main_metric"]
+    main = next(row for row in scores if row["metric"] == metric)
+    levels = {"baseline": main["majority"]}
+    levels |= {model_words(name): v for name, v in main["paper"].items()}
+    # A correlation with a constant is not defined; a guess scores 0.
+    value, guess = main["value"] or 0.0, main["majority"] or 0.0
+    is_lower = metric in numbers.get("lower_is_better", ())
+    package = config_type.__module__.rpartition(".")[0]
+    write_page(
+        folder / REPORT_FILE,
+        f"{package}:{package.rpartition('.')[2]}.html.jinja",
+        **numbers,
+        doctor_lines=numbers["doctor"].get("lines", ()),
+        main=main,
+        is_better=value < guess if is_lower else value > guess,
+        paper_models=list(
+            dict.fromkeys(name for row in scores for name in row["paper"])
+        ),
+        levels={name: v for name, v in levels.items() if v is not None},
     )
-    # Lone surrogates of a text stay escapes, as in the file they came from.
+    # Lone surrogates of a text stay escaped, as in the file they come from.
     text = json.dumps(numbers, indent=1, allow_nan=False)
     write_text(folder / "report.json", text + "\n")
-    write_text(folder / REPORT_FILE, html)
     return folder / REPORT_FILE
 
 
@@ -83,12 +119,12 @@ def run_statistics(
     results: Mapping[str, Any],
     recipe_type: type[Settings],
 ) -> dict[str, Any]:
-    """What a report shows of any run, whatever its task.
+    """The numbers of a run that its report and its model card show.
 
     Args:
       folder: of the run.
-      results: what results.json holds.
-      recipe_type: the settings of the task.
+      results: the content of results.json.
+      recipe_type: the type of the run's recipe.
     """
     finished = datetime.datetime.fromisoformat(results["finished"])
     metric, seeds = results["main_metric"], results.get("seeds", [])
@@ -105,7 +141,7 @@ def run_statistics(
         "main_split": next(iter(results["dev"])),
         "labels": results["labels"],
         "examples": results["examples"],
-        "settings": settings(
+        "settings": setting_rows(
             read_json_object(folder / RECIPE_FILE), recipe_type
         ),
         "doctor": results["doctor"],
@@ -121,83 +157,29 @@ def run_statistics(
             for name, value in metrics.items()
         ],
         "paper_note": results.get("paper_note"),
-        "curves": curves(histories, metric),
+        "curves": {
+            name: curve_points(histories, key)
+            for name, key in {
+                "training_loss": "loss",
+                "held_out_loss": "eval_loss",
+                "training_metric": metric,
+                "held_out_metric": f"eval_{metric}",
+            }.items()
+        },
         "seeds": seeds,
         "summary": results.get("summary", {}),
         "facts": {x: results[x] for x in _FACTS if results.get(x) is not None},
-        # Only of tasks that have such scores.
+        # Only tasks with such scores have this key.
         **{x: results[x] for x in ("lower_is_better",) if x in results},
     }
-
-
-def settings(
-    recipe: Mapping[str, Any], recipe_type: type[Settings]
-) -> list[dict[str, Any]]:
-    """Every setting beside its default, those that differ first.
-
-    Args:
-      recipe: recipe.json, whose keys may be of another version.
-      recipe_type: the settings of the task.
-    """
-    defaults, fields = recipe_type().to_dict(), recipe_type.__dataclass_fields__
-    rows = [
-        {
-            "name": name,
-            "value": value,
-            "default": defaults.get(name),
-            "help": fields[name].metadata["help"] if name in fields else "",
-            "changed": name not in defaults or value != defaults[name],
-        }
-        for name, value in recipe.items()
-    ]
-    return sorted(rows, key=lambda row: not row["changed"])
 
 
 def _paper(
     paper: Mapping[str, Mapping[str, float]], split: str, metric: str
 ) -> Mapping[str, float]:
-    """The paper's numbers by model; "accuracy_mismatched" is one split's."""
+    """The paper's numbers by model; "accuracy_mismatched" is of one split."""
     own = f"{metric}_{split.partition('_')[2]}"
     return paper.get(own, paper.get(metric, {}))
-
-
-def curves(
-    histories: Mapping[str, Sequence[Mapping[str, float | None]]],
-    main_metric: str,
-) -> dict[str, list[dict[str, Any]]]:
-    """The series over the steps, one a seed; long ones as means of blocks."""
-    names = {
-        "training_loss": "loss",
-        "held_out_loss": "eval_loss",
-        "training_metric": main_metric,
-        "held_out_metric": f"eval_{main_metric}",
-    }
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    for name, key in names.items():
-        for seed, rows in histories.items():
-            points = [
-                (step, value)
-                for row in rows
-                if (step := row["step"]) is not None
-                and (value := row.get(key)) is not None
-            ]
-            size = -(-len(points) // _CURVE_POINTS)
-            blocks = [
-                points[begin : begin + size]
-                for begin in range(0, len(points), size or 1)
-            ]
-            if blocks:
-                series = {
-                    "seed": seed,
-                    # The middle of a block may be no step of the run.
-                    "steps": [block[-1][0] for block in blocks],
-                    "values": [
-                        sum(value for _, value in block) / len(block)
-                        for block in blocks
-                    ],
-                }
-                found[name].append(series)
-    return found
 
 
 def _read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
@@ -214,27 +196,31 @@ def _read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def data_set_of(task: Task, recipe: Mapping[str, Any]) -> str:
-    """What huggingface.co calls a run's data; empty where they are one's own.
+    """The name of a run's data on huggingface.co; empty for a user's data.
 
     Args:
       task: the task of the run.
       recipe: its settings by name.
     """
-    # The layout of a task's files takes other data too.
+    # Other data may have the format of a task's files.
     own_file = task.defaults.get("train_file", "")
     is_the_tasks_own = recipe.get("train_file", "") in ("", own_file)
     return task.hub_data_set if is_the_tasks_own else ""
 
 
 def write_card(
-    task: Task, config: TaskConfig, folder: pathlib.Path
+    folder: pathlib.Path,
+    task: Task,
+    config: TaskConfig,
+    recipe_type: type[Settings],
 ) -> pathlib.Path:
     """Writes README.md of a finished run, unless a user has written one there.
 
     Args:
+      folder: of the run.
       task: the task of the run.
       config: how the model is used.
-      folder: of the run.
+      recipe_type: the type of the run's recipe.
 
     Returns:
       The path of README.md.
@@ -243,10 +229,10 @@ def write_card(
       UserError: a library is not installed.
     """
     results = read_json_object(folder / RESULTS_FILE)
-    numbers = run_statistics(folder, results, task.recipe_type)
+    numbers = run_statistics(folder, results, recipe_type)
 
     def over_seeds(split: str, metric: str, statistic: str) -> float | None:
-        # Seeds are compared by the split that chooses the best model.
+        # Seeds are compared on the split that selects the best model.
         is_main = split == numbers["main_split"]
         spread = numbers["summary"].get(metric, {}) if is_main else {}
         return spread.get(statistic)

@@ -32,13 +32,10 @@ from bert_tf.finetuning.setup import (
     prepare_training,
 )
 from bert_tf.finetuning.training import train_once
+from bert_tf.report.figures import LEARNING_CURVE
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
-from bert_tf.training.history import (
-    LEARNING_CURVE,
-    errors_become_warnings,
-    write_numbers,
-)
+from bert_tf.training.history import write_numbers
 from bert_tf.training.run_folder import (
     LOCK_FILE,
     RunFolders,
@@ -135,13 +132,9 @@ def _run(
             done["check"] = data.doctor
         done["train"] = train_seeds(data, recipe, run_dirs, strategy)
         # Imported here to keep the start of a run short.
-        from bert_tf.finetuning.report_files import write_card, write_report
+        from bert_tf.finetuning.report_files import write_reports
 
-        with errors_become_warnings("the report", output_dir):
-            page = write_report(output_dir, prepared.config_type, type(recipe))
-            print(f"the report is {page}", flush=True)
-        with errors_become_warnings("the model card", output_dir):
-            write_card(prepared, data.config, output_dir)
+        write_reports(output_dir, prepared, data.config, type(recipe))
     elif "check" in modes:
         _, tokenizer = open_initial(recipe)
         done["check"] = load_and_check(prepared, recipe, tokenizer).numbers

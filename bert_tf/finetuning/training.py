@@ -35,10 +35,9 @@ from bert_tf.finetuning.setup import (
     lr_multipliers,
     open_teacher,
 )
+from bert_tf.report.figures import LEARNING_CURVE, write_learning_curve
 from bert_tf.training.history import (
-    LEARNING_CURVE,
     History,
-    draw_curves,
     errors_become_warnings,
     write_numbers,
 )
@@ -305,9 +304,9 @@ def _write_results(
         # Fonts have no lone surrogates, which encode names that are not UTF-8.
         model = pathlib.Path(recipe.init_from).name
         model = model.encode("utf-8", "backslashreplace").decode("utf-8")
-        draw_curves(
+        write_learning_curve(
             output_dir / LEARNING_CURVE,
-            history,
+            history.rows,
             ["loss", *[*scored[first].scores][:_CURVES]],
             {
                 name: {"without a model": value}

@@ -14,8 +14,8 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.files import check_output, write_text
+from bert_tf.report.render import render
 
-_PAGE = pathlib.Path(__file__).parent / "explanation.html"
 INTEGRATED_GRADIENTS = "integrated_gradients"
 OUTPUTS = (".html", ".json")
 _LISTED, _BAR = 30, 20
@@ -161,10 +161,7 @@ class Explanation:
         values = {**self._values(packed, rows), "how": self.method_line()}
         for row, own in zip(values["rows"], rows, strict=True):
             row["layers"], row["heads"] = own.attention.shape[:2]
-        # Escaped, since "</script>" would end the script element.
-        data = json.dumps(values).replace("<", "\\u003c")
-        page = _PAGE.read_text(encoding="utf-8")
-        return page.replace("DATA", data, 1)
+        return render("explanation.html.jinja", data=values)
 
     def write(self, output: str | os.PathLike) -> None:
         """Writes the page or the values.

@@ -1,9 +1,10 @@
-"""What a finished pre-training run scored, in words, numbers and a picture."""
+"""Scores of a finished pre-training: results.json, page and model card."""
 
 import dataclasses
 import math
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,13 +14,15 @@ from bert_tf.pretraining.objective import ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.dataset import held_out_batches, training_batches
 from bert_tf.records.folder import RecordFolder
+from bert_tf.report.figures import LEARNING_CURVE, write_learning_curve
+from bert_tf.report.render import REPORT_FILE, write_page
+from bert_tf.report.statistics import curve_points, setting_rows
+from bert_tf.report.texts import in_words
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.training.history import (
-    LEARNING_CURVE,
     History,
-    draw_curves,
     errors_become_warnings,
-    in_words,
+    finite_values,
     write_numbers,
 )
 from bert_tf.training.loop import TrainingLoop
@@ -29,7 +32,7 @@ _LARGEST_EXPONENT = 709
 _MAX_BASELINE_BATCHES = 2000
 _LOSS, _ACCURACY = "_loss", "_accuracy"
 _HELD_OUT = "held_out"
-# What a row has besides the losses and metrics of the objective.
+# Numbers of a row that are not losses or metrics of the objective.
 _OTHER_NUMBERS = {
     "step",
     "loss",
@@ -42,12 +45,13 @@ _OTHER_NUMBERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-    """Scores of guessing tokens by their frequency alone.
+    """Held-out scores of predicting tokens by their frequency.
 
     Attributes:
-      perplexity: of the unigram distribution of the training text, with one
-        added to each count, over the held-out tokens to be predicted.
-      accuracy: share of the training text's most frequent token among them.
+      perplexity: of the unigram distribution of the training text, with
+        add-one smoothing, on the held-out tokens to predict.
+      accuracy: the share of the training text's most frequent token among the
+        held-out tokens to predict.
     """
 
     perplexity: float
@@ -63,11 +67,11 @@ def unigram_baseline(
     """Scores the unigram model on held-out tokens.
 
     Masked positions are drawn uniformly, so the masked tokens of an epoch are
-    a fair sample of the text; where next tokens are predicted, it is the text.
+    an unbiased sample of the text; next tokens are the text itself.
 
     Args:
       training: endless batches with masked_lm_ids and masked_lm_weights.
-      num_batches: batches of one epoch; at most 2,000 are read.
+      num_batches: batches of one epoch; at most 2,000 are used.
       held_out: the batches to score.
       vocab_size: number of tokens.
     """
@@ -94,14 +98,14 @@ def _counts(dataset: tf.data.Dataset, vocab_size: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingResult:
-    """What a finished run scored.
+    """Scores of a finished run.
 
     Attributes:
-      held_out: mean losses and metrics on held-out records; empty where there
-        are none.
-      baseline: what guessing by frequency scores there; None likewise, and
-        where it could not be computed.
-      sequences_per_second: training speed since the run was last started.
+      held_out: mean losses and metrics on held-out records; empty if there are
+        none.
+      baseline: scores of predicting by token frequency; None if there are no
+        held-out records or it could not be computed.
+      sequences_per_second: training speed since the last start of the run.
     """
 
     held_out: Mapping[str, float]
@@ -118,11 +122,19 @@ def report(
     config: BertConfig,
     mask: str | None,
 ) -> PretrainingResult:
-    """Scores the finished model, beside guessing by frequency.
+    """Scores the finished model and writes its reports.
 
-    Writes results.json, learning_curve.png and README.md, and prints the
-    scores. `folder` holds the records of the last phase; `mask` is the mask
-    token of a model that fills masks.
+    Writes results.json, report.html, learning_curve.png and README.md, and
+    prints the scores.
+
+    Args:
+      recipe: of the run.
+      output_dir: of the run.
+      history: the numbers of the run.
+      loop: the finished training.
+      folder: the records of the last phase.
+      config: of the model.
+      mask: the mask token of a model that fills masks.
     """
     _, speeds = history.series("sequences_per_second")
     speed = speeds[-1] if speeds else 0.0
@@ -142,26 +154,96 @@ def report(
                 config.vocab_size,
             )
     training = _last_row(history)
-    _write_scores(output_dir, training, held_out, task, baseline, speed)
+    _write_results(output_dir, training, held_out, task, baseline, speed)
     _print_scores(training, held_out, task, baseline)
     print(f"finished; the model is in {output_dir}", flush=True)
+    names = _shown_names(training or _of_objective(held_out), task)
+    levels: dict[str, dict[str, float]] = {}
+    if baseline is not None:
+        levels = {
+            f"{task}{_LOSS}": {
+                "token frequencies": math.log(baseline.perplexity)
+            },
+            f"{task}{_ACCURACY}": {"most frequent token": baseline.accuracy},
+        }
+    model = f"{config.num_hidden_layers} layers of {config.hidden_size}"
     with errors_become_warnings("the learning curve", output_dir):
-        panels = _to_show(training or _of_objective(held_out), task)
-        _draw(output_dir, history, panels, task, baseline, config)
+        write_learning_curve(
+            output_dir / LEARNING_CURVE,
+            history.rows,
+            names,
+            levels,
+            f"BERT pre-training, {model}",
+        )
         print(f"the curves are in {output_dir / LEARNING_CURVE}", flush=True)
+    scores = _of_objective(held_out) if held_out else {}
+    by_frequency = {}
+    if f"{task}{_LOSS}" in scores:
+        scores[f"{task}_perplexity"] = perplexity(scores[f"{task}{_LOSS}"])
+    if baseline is not None:
+        by_frequency = {
+            f"{task}_perplexity": baseline.perplexity,
+            f"{task}{_ACCURACY}": baseline.accuracy,
+        }
+    scores = finite_values(scores)
+    settings = setting_rows(recipe.to_dict(), type(recipe))
+    num_rows = {"training": folder.num_records, _HELD_OUT: folder.num_held_out}
+    with errors_become_warnings("the report", output_dir):
+        rows = finite_values(history.rows)
+        page: dict[str, Any] = {
+            "title": f"BERT pre-training, {model}",
+            "examples": num_rows,
+            "facts": {
+                "init_from": recipe.init_from,
+                "sequences_per_second": speed,
+            },
+            "tiles": [f"{task}_perplexity", f"{task}{_ACCURACY}"],
+            "scores": [
+                {
+                    "name": name,
+                    "training": finite_values(training.get(name)),
+                    "held_out": scores.get(name),
+                    "baseline": by_frequency.get(name),
+                }
+                for name in dict.fromkeys((*scores, *training))
+            ],
+            "curves": [
+                {
+                    "name": name,
+                    "training": curve_points({"": rows}, name),
+                    "held_out": curve_points({"": rows}, f"eval_{name}"),
+                    "levels": levels.get(name, {}),
+                }
+                for name in names
+            ],
+            "settings": settings,
+        }
+        write_page(output_dir / REPORT_FILE, "pretraining.html.jinja", **page)
+        print(f"the report is {output_dir / REPORT_FILE}", flush=True)
     with errors_become_warnings("the model card", output_dir):
-        scores = _card_scores(held_out, task, baseline)
-        card = _card(recipe, folder, config, mask, scores)
-        card.write(output_dir)
+        ModelCard(
+            summary=f"BERT of {model}, pre-trained with "
+            f"{pathlib.PurePath(recipe.objective).name}",
+            pipeline_tag="fill-mask" if mask else "feature-extraction",
+            question={"text": f"Paris is in {mask}." if mask else "Paris."},
+            signature="fill_mask" if mask else "embed",
+            init_from=recipe.init_from,
+            num_rows=num_rows,
+            scores=[
+                CardScore(_HELD_OUT, name, value, by_frequency.get(name))
+                for name, value in scores.items()
+            ],
+            settings={x["name"]: x["value"] for x in settings if x["changed"]},
+        ).write(output_dir)
     return PretrainingResult(held_out, baseline, speed)
 
 
 def perplexity(loss: float) -> float:
-    """exp(loss), infinite where a float cannot hold it."""
+    """exp(loss); infinite if a float cannot hold it."""
     return math.exp(loss) if loss < _LARGEST_EXPONENT else math.inf
 
 
-def _write_scores(
+def _write_results(
     output_dir: pathlib.Path,
     training: Mapping[str, float],
     held_out: Mapping[str, float],
@@ -169,7 +251,6 @@ def _write_scores(
     baseline: Baseline | None,
     speed: float,
 ) -> None:
-    """results.json; what is no finite number is null there."""
     scores = {f"training_{k}": v for k, v in training.items()} | dict(held_out)
     if f"{task}{_LOSS}" in held_out:
         loss = held_out[f"{task}{_LOSS}"]
@@ -181,75 +262,22 @@ def _write_scores(
     write_numbers(output_dir / "results.json", scores)
 
 
-def _card(
-    recipe: PretrainingRecipe,
-    folder: RecordFolder,
-    config: BertConfig,
-    mask: str | None,
-    scores: Sequence[CardScore],
-) -> ModelCard:
-    """What README.md says of the model."""
-    defaults = type(recipe)().to_dict()
-    return ModelCard(
-        summary=f"BERT of {config.num_hidden_layers} layers of "
-        f"{config.hidden_size}, pre-trained with "
-        f"{pathlib.PurePath(recipe.objective).name}",
-        pipeline_tag="fill-mask" if mask else "feature-extraction",
-        question={"text": f"Paris is in {mask}." if mask else "Paris."},
-        signature="fill_mask" if mask else "embed",
-        init_from=recipe.init_from,
-        num_rows={
-            "training": folder.num_records,
-            _HELD_OUT: folder.num_held_out,
-        },
-        scores=scores,
-        settings={
-            name: value
-            for name, value in recipe.to_dict().items()
-            if value != defaults[name]
-        },
-    )
-
-
-def _card_scores(
-    held_out: Mapping[str, float], task: str, baseline: Baseline | None
-) -> list[CardScore]:
-    """The objective's losses and metrics on held-out records."""
-    scores, by_frequency = _of_objective(held_out) if held_out else {}, {}
-    if f"{task}{_LOSS}" in scores:
-        scores[f"{task}_perplexity"] = perplexity(scores[f"{task}{_LOSS}"])
-    if baseline is not None:
-        by_frequency = {
-            f"{task}_perplexity": baseline.perplexity,
-            f"{task}{_ACCURACY}": baseline.accuracy,
-        }
-    return [
-        CardScore(
-            _HELD_OUT,
-            name,
-            value if math.isfinite(value) else None,
-            by_frequency.get(name),
-        )
-        for name, value in scores.items()
-    ]
-
-
 def _last_row(history: History) -> dict[str, float]:
-    """The objective's losses and metrics in the last row of training."""
+    """The objective's losses and metrics in the last training row."""
     rows = [row for row in history.rows if "loss" in row]
     return _of_objective(rows[-1]) if rows else {}
 
 
 def _of_objective(row: Mapping[str, float]) -> dict[str, float]:
-    """A row's losses and metrics; their sum where no loss has a name."""
+    """A row's losses and metrics, with the sum if no loss has a name."""
     found = {k: v for k, v in row.items() if k not in _OTHER_NUMBERS}
     if not any(name.endswith(_LOSS) for name in found):
         found = {"loss": row["loss"]} | found
     return found
 
 
-def _to_show(names: Collection[str], task: str) -> list[str]:
-    """Those to print and draw: a loss beside its accuracy for tokens alone."""
+def _shown_names(names: Collection[str], task: str) -> list[str]:
+    """The names without losses that have an accuracy, except the token loss."""
     return [
         name
         for name in names
@@ -269,7 +297,7 @@ def _print_scores(
         shown = ", ".join(f"{k} {v:.4f}" for k, v in training.items())
         print(f"training, last row: {shown}")
     if not held_out:
-        print("the records hold no held-out documents to score the model on")
+        print("there are no held-out records to score the model on")
         return
     by_frequency = most_frequent = ""
     if baseline is not None:
@@ -288,7 +316,7 @@ def _print_scores(
         if accuracy is not None:
             line += f", accuracy {accuracy:.1%}{most_frequent}"
         print(line)
-    for name in _to_show(scores, task):
+    for name in _shown_names(scores, task):
         if name in of_tokens:
             continue
         if name.endswith(_ACCURACY):
@@ -296,29 +324,3 @@ def _print_scores(
             print(f"held-out {shown}: accuracy {scores[name]:.1%}")
         else:
             print(f"held-out {in_words(name)}: {scores[name]:.4f}")
-
-
-def _draw(
-    output_dir: pathlib.Path,
-    history: History,
-    panels: Sequence[str],
-    task: str,
-    baseline: Baseline | None,
-    config: BertConfig,
-) -> None:
-    levels: dict[str, dict[str, float]] = {}
-    if baseline is not None:
-        levels = {
-            f"{task}{_LOSS}": {
-                "by frequency alone": math.log(baseline.perplexity)
-            },
-            f"{task}{_ACCURACY}": {"most frequent token": baseline.accuracy},
-        }
-    draw_curves(
-        output_dir / LEARNING_CURVE,
-        history,
-        panels,
-        levels,
-        f"BERT pre-training, {config.num_hidden_layers} layers of "
-        f"{config.hidden_size}",
-    )

@@ -1,15 +1,21 @@
-"""report.html out of a report's numbers, by the templates beside this file.
+"""Renders pages and model cards: one jinja2 environment for all templates.
 
-The templates escape every value that they are given, and `texts.showable`
-takes from it what a page cannot hold; only what a template itself writes is
-markup.
+Templates of HTML escape every value that they are given, and `texts.showable`
+replaces the characters that a page cannot hold. Templates of Markdown
+(`.md.jinja`) escape nothing themselves; they use the filter `markdown`.
 """
 
 import base64
+import functools
+import json
 import math
-from collections.abc import Mapping, Sequence
+import pathlib
+import re
+from collections.abc import Mapping
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from bert_tf.files import write_text
 from bert_tf.libraries import require_extra
 from bert_tf.report import figures, texts
 
@@ -17,99 +23,124 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-
-def render(
-    numbers: Mapping[str, Any],
-    template: str,
-    package: str,
-    doctor_lines: Sequence[str],
-) -> str:
-    """The page of what report.json holds.
-
-    Args:
-      numbers: what report.json holds.
-      template: the name of the family's template.
-      package: the family's package, where the template lies.
-      doctor_lines: the findings of the data doctor.
-    """
-    scores, metric = numbers["scores"], numbers["main_metric"]
-    main = next(row for row in scores if row["metric"] == metric)
-    models = dict.fromkeys(name for row in scores for name in row["paper"])
-    levels = {"baseline": main["majority"]}
-    levels |= {model_words(name): v for name, v in main["paper"].items()}
-    # A correlation with a constant is not defined; guessing scores 0.
-    value, guess = main["value"] or 0.0, main["majority"] or 0.0
-    is_lower = metric in numbers.get("lower_is_better", ())
-    page = environment(package, "").get_template(template)
-    return page.render(
-        numbers,
-        doctor_lines=doctor_lines,
-        main=main,
-        is_better=value < guess if is_lower else value > guess,
-        paper_models=list(models),
-        levels={name: v for name, v in levels.items() if v is not None},
-    )
+REPORT_FILE = "report.html"
+# What Markdown interprets as markup: some characters anywhere, and a number or
+# a sign that turns a line into a list item.
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&!$])")
+_LIST_ITEM = re.compile(r"^(\d*)([-+.)])(?=\s|$)")
+_SECTION = re.compile(r'<section id="([\w-]+)" aria-label="([^"<>]*)">')
 
 
-def environment(
-    package: str = "bert_tf.report", folder: str = "templates"
-) -> "Environment":
-    """The templates with the filters and functions that they use.
+def render(template: str, **values: Any) -> str:
+    """Renders a page or a card.
 
     Args:
-      package: has templates that come before those here.
-      folder: where they lie in the package.
+      template: a file in report/templates, or PACKAGE:FILE for one of another
+        package.
+      **values: what the template shows.
+
+    Raises:
+      UserError: jinja2 or matplotlib is not installed.
     """
+    return environment().get_template(template).render(values)
+
+
+def write_page(path: pathlib.Path, template: str, **values: Any) -> None:
+    """Writes a page; see `render`."""
+    write_text(path, render(template, **values))
+
+
+@functools.cache
+def environment() -> "Environment":
+    """The environment of all templates, with their filters and functions."""
     require_extra("report", "a report")
-    # Of no use before a training is done.
+    # Not needed before a training is finished.
     import jinja2
 
     found = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(
-            [
-                jinja2.PackageLoader(package, folder),
-                jinja2.PackageLoader("bert_tf.report"),
-            ]
-        ),
-        autoescape=True,
-        finalize=_finalized,
+        loader=jinja2.FunctionLoader(_source),
+        autoescape=lambda name: not (name or "").endswith(".md.jinja"),
+        finalize=_finalize,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    filters = (inline, model_words, number, percent, texts.shortened, words)
+    filters = (
+        *(
+            contents,
+            count,
+            dash,
+            inline,
+            markdown,
+            model_words,
+            number,
+            percent,
+        ),
+        *(plain, texts.shortened, words),
+    )
     functions = (
-        texts.answer_marks,
-        texts.entity_marks,
-        texts.excerpts,
-        texts.stretches,
-        shade,
+        *(texts.answer_marks, texts.entity_marks, texts.excerpts),
+        *(texts.stretches, script_data),
     )
     found.filters |= {each.__name__: each for each in filters}
+    found.filters["json"] = json.dumps
     found.filters["base64"] = lambda data: base64.b64encode(data).decode()
     found.globals |= {each.__name__: each for each in functions}
     found.globals["figures"] = figures
     return found
 
 
-def _finalized(value: Any) -> Any:
-    """What a template writes, before it is escaped."""
+def _source(name: str) -> str:
+    """The text of a template; see `render`."""
+    package, _, file = name.rpartition(":")
+    if package:
+        return (resources.files(package) / file).read_text("utf-8")
+    folder = resources.files("bert_tf.report") / "templates"
+    return (folder / file).read_text("utf-8")
+
+
+def _finalize(value: Any) -> Any:
+    """Replaces what a page cannot hold, before the value is escaped."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return texts.showable(value)
     return value
 
 
+def contents(body: str) -> list[tuple[str, str]]:
+    """The id and the short title of every section of a rendered page."""
+    return _SECTION.findall(body)
+
+
+def script_data(values: Any) -> "Markup":
+    """Values as JSON in which nothing can end the script element around it."""
+    from markupsafe import Markup
+
+    return Markup(json.dumps(values).replace("<", "\\u003c"))
+
+
 def inline(value: Any) -> "Markup":
-    """A user's value in a line of ours, whose direction it does not change."""
+    """A user's value within a line, isolated from the line's direction."""
     from markupsafe import Markup
 
     if isinstance(value, float):
-        # Exact: a setting is no measurement.
+        # In full, because a setting is exact.
         return Markup('<span class="whole-word">{}</span>').format(repr(value))
     if isinstance(value, list | tuple):
         return Markup(", ").join(map(inline, value)) or Markup("none")
+    if isinstance(value, Mapping):
+        pairs = [
+            Markup("{} {}").format(
+                inline(name),
+                Markup("({})").format(inline(each))
+                if isinstance(each, Mapping)
+                else inline(each),
+            )
+            for name, each in value.items()
+        ]
+        return Markup(", ").join(pairs) or Markup("none")
     if value is None:
-        return Markup("\u2013")
+        return Markup("none")
     text = str(value)
     if not text.strip():
         return Markup("<i>empty</i>")
@@ -117,40 +148,55 @@ def inline(value: Any) -> "Markup":
 
 
 def number(value: float | None) -> str:
-    """A number with four significant digits, or all of a whole number."""
+    """A number as a spreadsheet reads it: four significant digits, a point.
+
+    Whole numbers have all their digits; a missing one is an empty cell.
+    """
     if value is None or not math.isfinite(value):
-        return "\u2013"
+        return ""
     if isinstance(value, int) or value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+        return str(int(value))
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def percent(value: float | None) -> str:
-    """A score times 100, as tables of results print it."""
+    """A score times 100 with one decimal; a missing one is an empty cell."""
     if value is None or not math.isfinite(value):
-        return "\u2013"
+        return ""
     return f"{100 * value:.1f}"
 
 
+def plain(value: float | None, decimals: int) -> str:
+    """A number with a fixed number of decimals; a missing one is empty."""
+    if value is None or not math.isfinite(value):
+        return ""
+    return f"{value:.{decimals}f}"
+
+
+def count(value: int) -> str:
+    """A count within a sentence, with thousands separators."""
+    return f"{value:,}"
+
+
+def dash(value: float | None) -> str:
+    """A number for a table of Markdown, with a dash for a missing one."""
+    if value is None:
+        return "\u2013"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def words(name: str) -> str:
-    """A metric's or a split's name as words."""
-    text = name.replace("_", " ").replace("f1", "F1")
+    """The name of a metric or split as prose, capitalised."""
+    text = texts.in_words(name)
     return text[:1].upper() + text[1:]
 
 
 def model_words(name: str) -> str:
-    """A published model's name as words: bert_base is BERT base."""
+    """The name of a published model as prose: BERT base for bert_base."""
     return words(name).replace("Bert ", "BERT ")
 
 
-def shade(count: int, total: int) -> str:
-    """The style of a cell of a confusion matrix, by its share of the row."""
-    share = count / total if total else 0.0
-    # From white to the dark blue of the pictures, in steps of one class.
-    red, green, blue = (
-        round(255 + (end - 255) * share) for end in (0, 84, 140)
-    )
-    ink = "#fff" if share > 0.67 else "#1f2933"
-    return f"background:rgb({red},{green},{blue});color:{ink}"
+def markdown(value: Any) -> str:
+    """A value as plain words within a line of Markdown."""
+    text = " ".join(str(value).split())
+    return _LIST_ITEM.sub(r"\1\\\2", _MARKUP.sub(r"\\\1", text))

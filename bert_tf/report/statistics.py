@@ -1,35 +1,157 @@
-"""The numbers of a report that several families of tasks have.
-
-Every function returns values of types that JSON knows.
-"""
+"""Numbers that several reports compute, as values for JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-# Of the mistakes, the worst ones that are described.
+from bert_tf.recipe import Settings
+
+# How many of the worst mistakes are listed.
 NUM_MISTAKES = 20
 # Guo et al. 2017, section 4: "we use M = 15 bins".
 NUM_BINS = 15
-# What stays readable as a table of colours.
+# A larger confusion matrix is not readable.
 _MATRIX_CLASSES = 30
 _CONFUSIONS = 10
+_CURVE_POINTS = 400
+
+
+def setting_rows(
+    recipe: Mapping[str, Any], recipe_type: type[Settings]
+) -> list[dict[str, Any]]:
+    """Every setting of a run with its default, changed settings first.
+
+    Args:
+      recipe: recipe.json, whose keys may be those of another version.
+      recipe_type: the type of the run's recipe.
+    """
+    defaults, fields = recipe_type().to_dict(), recipe_type.__dataclass_fields__
+    rows = [
+        {
+            "name": name,
+            "value": value,
+            "default": defaults.get(name),
+            "help": fields[name].metadata["help"] if name in fields else "",
+            "changed": name not in defaults or value != defaults[name],
+        }
+        for name, value in recipe.items()
+    ]
+    return sorted(rows, key=lambda row: not row["changed"])
+
+
+def curve_points(
+    histories: Mapping[str, Sequence[Mapping[str, float | None]]], key: str
+) -> list[dict[str, Any]]:
+    """A number over the steps of each seed, at most 400 points each.
+
+    A longer series is averaged over blocks of consecutive points.
+
+    Args:
+      histories: the rows of history.jsonl by seed.
+      key: the name of the number.
+    """
+    found = []
+    for seed, rows in histories.items():
+        points = [
+            (step, value)
+            for row in rows
+            if (step := row["step"]) is not None
+            and (value := row.get(key)) is not None
+        ]
+        size = -(-len(points) // _CURVE_POINTS)
+        blocks = [
+            points[begin : begin + size]
+            for begin in range(0, len(points), size or 1)
+        ]
+        if blocks:
+            found.append(
+                {
+                    "seed": seed,
+                    # The middle of a block may not be a step of the run.
+                    "steps": [block[-1][0] for block in blocks],
+                    "values": [
+                        sum(value for _, value in block) / len(block)
+                        for block in blocks
+                    ],
+                }
+            )
+    return found
+
+
+def class_statistics(
+    truth: np.ndarray,
+    predicted: np.ndarray,
+    probabilities: np.ndarray,
+    labels: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Confusion matrix, scores of each class, calibration and mistakes.
+
+    Args:
+      truth: int [N], the true classes.
+      predicted: int [N], the predicted classes.
+      probabilities: float [N, C].
+      labels: the C classes.
+      rows: what is shown of each of the N rows.
+    """
+    counts = np.zeros((len(labels), len(labels)), np.int64)
+    np.add.at(counts, (truth, predicted), 1)
+    confidence = np.take_along_axis(probabilities, predicted[:, None], 1)[:, 0]
+    of_label = np.take_along_axis(probabilities, truth[:, None], 1)[:, 0]
+    return {
+        "num_examples": len(rows),
+        "confusion_matrix": confusion_matrix(counts, labels),
+        "confusions": confusions(counts, labels),
+        "per_label": per_label(
+            labels, np.diag(counts), counts.sum(axis=0), counts.sum(axis=1)
+        ),
+        "calibration": class_calibration(probabilities, truth),
+        "mistakes": worst_mistakes(
+            confidence,
+            truth != predicted,
+            [
+                {
+                    **row,
+                    "confidence": float(confidence[i]),
+                    "label_probability": float(of_label[i]),
+                }
+                for i, row in enumerate(rows)
+            ],
+        ),
+    }
+
+
+def worst_mistakes(
+    badness: np.ndarray,
+    wrong: np.ndarray,
+    described: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The number of wrong rows and the worst of them; ties keep their order.
+
+    Args:
+      badness: float [N], by which rows are sorted, the largest first.
+      wrong: bool [N].
+      described: what is shown of each of the N rows.
+    """
+    order = np.argsort(-badness, kind="stable")
+    worst = [described[i] for i in order if wrong[i]]
+    return {"total": int(wrong.sum()), "worst": worst[:NUM_MISTAKES]}
 
 
 def confusion_matrix(
     counts: np.ndarray, labels: Sequence[str]
 ) -> dict[str, Any]:
-    """How often each true class (row) got each predicted class (column).
+    """A confusion matrix, true classes in rows and predicted ones in columns.
 
     Args:
       counts: int [C, C].
-      labels: the C classes; where there are more than fit, the ones that are
-        true most often are kept and the rest is pooled.
+      labels: the C classes; of more than 30, the most frequent ones are kept
+        and the others are pooled.
 
     Returns:
-      "labels", "counts" and "pooled", the number of classes in a last row and
-      column that has no label of its own (0: there is none).
+      "labels", "counts" and "pooled", the number of classes that are pooled in
+      an additional last row and column.
     """
     if len(labels) <= _MATRIX_CLASSES:
         return {"labels": list(labels), "counts": counts.tolist(), "pooled": 0}
@@ -49,7 +171,7 @@ def confusion_matrix(
 def confusions(
     counts: np.ndarray, labels: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """The pairs of a true and another predicted class met most often."""
+    """The most frequent pairs of a true class and another predicted class."""
     wrong = counts.copy()
     np.fill_diagonal(wrong, 0)
     order = np.argsort(-wrong, axis=None, kind="stable")[:_CONFUSIONS]
@@ -68,20 +190,18 @@ def confusions(
 
 def per_label(
     labels: Sequence[str],
-    right: np.ndarray,
+    correct: np.ndarray,
     predicted: np.ndarray,
     true: np.ndarray,
 ) -> list[dict[str, Any]]:
     """Precision, recall and F1 of each label.
 
-    van Rijsbergen 1979, chapter 7: precision is the share of the rows given
-    the label that have it, recall the share of the rows that have it that
-    were given it, F1 their harmonic mean. A share of nothing is None.
+    See van Rijsbergen 1979, chapter 7. A ratio with denominator 0 is None.
 
     Args:
       labels: the C labels.
-      right: int [C], rows that have the label and were given it.
-      predicted: int [C], rows that were given it.
+      correct: int [C], rows whose true and predicted label it is.
+      predicted: int [C], rows predicted with it.
       true: int [C], rows that have it.
     """
     return [
@@ -89,39 +209,39 @@ def per_label(
             "label": label,
             "count": int(true[i]),
             "predicted": int(predicted[i]),
-            "precision": share(right[i], predicted[i]),
-            "recall": share(right[i], true[i]),
-            "f1": share(2 * right[i], predicted[i] + true[i]),
+            "precision": share(correct[i], predicted[i]),
+            "recall": share(correct[i], true[i]),
+            "f1": share(2 * correct[i], predicted[i] + true[i]),
         }
         for i, label in enumerate(labels)
     ]
 
 
 def share(part: float, whole: float) -> float | None:
-    """A part of a whole; None where there is no whole."""
+    """The ratio of two numbers; None if the second is 0."""
     return float(part / whole) if whole else None
 
 
 def reliability_bins(
     probabilities: np.ndarray, outcomes: np.ndarray, num_bins: int = NUM_BINS
 ) -> list[dict[str, Any]]:
-    """Sorts probabilities into bins of equal width, beside what came true.
+    """Computes the bins of a reliability diagram.
 
-    The reliability diagram of DeGroot and Fienberg 1983; the bins are those
-    of Guo et al. 2017, section 2: bin m of M holds ((m - 1) / M, m / M].
+    DeGroot and Fienberg 1983; the bins have equal widths as in Guo et al. 2017,
+    section 2: bin m of M holds ((m - 1) / M, m / M].
 
     Args:
       probabilities: float [N], of one event each, in [0, 1].
-      outcomes: bool [N], whether the event came true.
+      outcomes: bool [N], whether the event is true.
       num_bins: M.
 
     Returns:
-      Of each bin "low" and "high", the "count" of its probabilities, their
-      "mean_probability" and "share_true"; None where there are none.
+      For each bin "low" and "high", the "count" of its probabilities, their
+      "mean_probability" and "share_true", which are None for an empty bin.
     """
     upper_edges = np.arange(1, num_bins + 1) / num_bins
     indices = np.searchsorted(upper_edges, probabilities, side="left")
-    # A softmax in float32 can sum to a hair more than 1.
+    # A softmax in float32 can sum to slightly more than 1.
     indices = np.minimum(indices, num_bins - 1)
     bins = []
     for index in range(num_bins):
@@ -142,11 +262,11 @@ def reliability_bins(
 
 
 def expected_calibration_error(bins: Sequence[Mapping[str, Any]]) -> float:
-    """How far probabilities and what came true are apart, on average.
+    """The mean distance between probabilities and observed shares.
 
     Guo et al. 2017, "On calibration of modern neural networks", equation 3:
-    the sum over the bins of (share of all examples in it) x |share that came
-    true - mean probability|. 0 is perfect, 1 the worst.
+    the sum over the bins of (share of all examples in the bin) x |observed
+    share - mean probability|. 0 is perfect, 1 the worst.
 
     Args:
       bins: from `reliability_bins`, not all of them empty.
@@ -160,13 +280,12 @@ def expected_calibration_error(bins: Sequence[Mapping[str, Any]]) -> float:
 
 
 def brier_score(probabilities: np.ndarray, targets: np.ndarray) -> float:
-    """The mean squared distance of probabilities from the truth.
+    """The mean squared distance between probabilities and truth.
 
     Brier 1950, "Verification of forecasts expressed in terms of probability",
     equation 2: the mean over the examples of the sum over the classes of
-    (probability - 1 if it is the class else 0) squared. 0 is perfect, 2 is
-    being sure of a wrong class every time; one event alone, [N, 1], has 1 as
-    its worst.
+    (probability - target) squared. 0 is perfect; the worst is 2, or 1 for a
+    single event, [N, 1].
 
     Args:
       probabilities: float [N, C].
@@ -195,10 +314,10 @@ def class_calibration(
 def label_calibration(
     probabilities: np.ndarray, targets: np.ndarray
 ) -> dict[str, Any]:
-    """Calibration of independent labels, all of them pooled.
+    """Calibration of independent labels, pooled over all labels.
 
     Args:
-      probabilities: float [N, C], each label's own.
+      probabilities: float [N, C], of each label.
       targets: 0 and 1, [N, C].
     """
     pooled, outcomes = probabilities.reshape(-1), targets.reshape(-1) > 0

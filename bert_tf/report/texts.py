@@ -1,35 +1,39 @@
-"""A user's texts as a page shows them: valid, shortened, marked; no markup."""
+"""Prepares a user's texts for a page: valid characters, shortened, marked."""
 
 import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-# Where a shortened text is cut, in characters.
+# Characters of a shortened text at its beginning and its end.
 _HEAD, _TAIL = 200, 90
 _LONGEST_WORD = 30
-# Marked texts above this are shown around their marks alone, in characters.
+# Of longer texts, only the parts around the marks are shown, in characters.
 _LONGEST_MARKED = 600
 _AROUND = 150
-# How far a cut is moved to the end of a word.
+# How far a cut is moved to a word boundary, in characters.
 _WORD = 30
-# Line ends and tabs are the only control characters HTML may hold; those of
-# ASCII have pictures, the others and lone surrogates have none.
+# Line ends and tabs are the only control characters that HTML allows. Those of
+# ASCII have Unicode symbols; the others and lone surrogates have none.
 _PICTURES = {
     code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"
 } | {0x7F: "\u2421"}
 _UNSHOWABLE = re.compile("[\x80-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-# Marks that begin a stretch with a direction of its own, and the one that ends
-# it (Unicode Standard Annex 9, section 2.4).
+# Characters that start and end a directional isolate (Unicode Standard Annex 9,
+# section 2.4).
 _ISOLATES, _END_OF_ISOLATE = "\u2066\u2067\u2068", "\u2069"
 
 
-def showable(text: str) -> str:
-    """A string without what HTML and UTF-8 cannot hold; not escaped.
+def in_words(name: str) -> str:
+    """The name of a number as prose: masked LM loss for masked_lm_loss."""
+    return name.replace("_lm_", " LM ").replace("_", " ").replace("f1", "F1")
 
-    It ends every isolate that it begins, and no other: one too many or too few
-    would open or swallow the end of the element around the text, and turn our
-    own words around.
+
+def showable(text: str) -> str:
+    """Replaces the characters that HTML and UTF-8 cannot hold; does not escape.
+
+    The returned text closes every directional isolate that it opens and no
+    other, so it cannot change the direction of the text around it.
     """
     text = _UNSHOWABLE.sub(
         "\ufffd", text.replace("\r\n", "\n").translate(_PICTURES)
@@ -49,12 +53,12 @@ def showable(text: str) -> str:
 
 
 def shortened(text: str) -> tuple[str, str] | None:
-    """The two ends of a long text; None of a short one."""
+    """The beginning and the end of a long text; None for a short one."""
     if len(text) <= _HEAD + _TAIL + 40:
         return None
-    # Inner spaces in the short form would only push the words out of it.
+    # Runs of spaces would displace the words.
     head, tail = " ".join(text[:_HEAD].split()), " ".join(text[-_TAIL:].split())
-    # The word that the cut goes through is left out, but for very long ones.
+    # A word that is cut is left out, unless it is very long.
     if len(last := head.rpartition(" ")[2]) < _LONGEST_WORD:
         head = head[: len(head) - len(last)].rstrip()
     if len(first := tail.partition(" ")[0]) < _LONGEST_WORD:
@@ -63,10 +67,12 @@ def shortened(text: str) -> tuple[str, str] | None:
 
 
 class Mark(NamedTuple):
-    """A marked part of a text, from one character to another.
+    """A marked part of a text.
 
-    Its label stands before it, so that it does not depend on colour; its style
-    is a class of the style sheet.
+    Attributes:
+      start, end: its characters.
+      label: written in front of it, so that it does not depend on color.
+      style: a class of the style sheet.
     """
 
     start: int
@@ -76,7 +82,13 @@ class Mark(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A part of a text that the same marks cover, and those that it begins."""
+    """A part of a text that the same marks cover.
+
+    Attributes:
+      text: the part.
+      begun: the marks that begin with it.
+      styles: the styles of the marks that cover it.
+    """
 
     text: str
     begun: tuple[Mark, ...]
@@ -84,7 +96,7 @@ class Stretch(NamedTuple):
 
 
 def answer_marks(mistake: Mapping[str, Any]) -> list[Mark]:
-    """The gold answers that the text has where they say, and the given one."""
+    """Marks of the gold answers at their offsets, and of the predicted one."""
     context = mistake["context"]
     spans = dict.fromkeys(
         (each["start"], each["start"] + len(each["text"]))
@@ -101,12 +113,12 @@ def answer_marks(mistake: Mapping[str, Any]) -> list[Mark]:
 def entity_marks(
     words: Sequence[str], entities: Sequence[Mapping[str, Any]], remark: str
 ) -> list[Mark]:
-    """The entities of a sentence, in its words with a blank between.
+    """Marks of the entities in the words of a sentence, joined by spaces.
 
     Args:
-      words: of the sentence.
-      entities: each with kind, first and last word, and whether it is right.
-      remark: what to say of those that are not.
+      words: the words of the sentence.
+      entities: each with kind, first and last word, and "right".
+      remark: the label of entities that are not right.
     """
     ends = list(itertools.accumulate(len(word) + 1 for word in words))
     begins = [0, *ends]
@@ -122,17 +134,17 @@ def entity_marks(
 
 
 def stretches(text: str, marks: Sequence[Mark]) -> list[Stretch]:
-    """The whole text in parts; marks may overlap, empty ones are left out."""
+    """Splits a text at its marks, which may overlap; ignores empty marks."""
     return _cut_at_marks(text, 0, len(text), _ordered(marks))
 
 
 def excerpts(text: str, marks: Sequence[Mark]) -> dict[str, Any] | None:
-    """The parts of a long text that hold its marks.
+    """The parts of a long text around its marks.
 
     Returns:
-      "pieces", each of them stretches, and whether text is left out at the
-      beginning and the end: "is_cut_before", "is_cut_after". None of a text
-      that is shown whole.
+      "pieces", lists of stretches; "is_cut_before" and "is_cut_after", whether
+      text is left out at the beginning and the end. None for a short text or
+      one without marks.
     """
     marks = _ordered(marks)
     if not marks or len(text) <= _LONGEST_MARKED:
@@ -141,7 +153,7 @@ def excerpts(text: str, marks: Sequence[Mark]) -> dict[str, Any] | None:
     for mark in marks:
         begin = max(mark.start - _AROUND, 0)
         end = min(mark.end + _AROUND, len(text))
-        # To the end of the word that the cut goes through.
+        # Move the cut to a word boundary.
         if begin and (blank := text.find(" ", begin, begin + _WORD)) >= 0:
             begin = blank + 1
         if end < len(text) and (blank := text.rfind(" ", end - _WORD, end)) > 0:
@@ -164,7 +176,7 @@ def _ordered(marks: Sequence[Mark]) -> list[Mark]:
 def _cut_at_marks(
     text: str, begin: int, end: int, marks: Sequence[Mark]
 ) -> list[Stretch]:
-    """A part of a text, which cuts no mark in two."""
+    """Splits text[begin:end], which contains each mark fully or not at all."""
     inside = [mark for mark in marks if begin <= mark.start < end]
     edges = sorted({begin, end, *(x for mark in inside for x in mark[:2])})
     found = []

@@ -1,1 +1,1 @@
-"""What a finished model says of itself, and how others get it."""
+"""Model cards, and publishing a finished model."""

@@ -1,6 +1,6 @@
-"""README.md of a finished model: a model card, for people and for hubs.
+"""README.md of a finished model: a model card for people and for hubs.
 
-The metadata are those of huggingface.co, in YAML between two lines of dashes:
+The metadata are those of huggingface.co, as a YAML header:
 https://github.com/huggingface/hub-docs/blob/main/modelcard.md
 """
 
@@ -15,37 +15,35 @@ import yaml
 
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_bytes
-from bert_tf.libraries import require_extra
+from bert_tf.report.render import render
 from bert_tf.sources import HUGGING_FACE
 
 CARD_FILE = "README.md"
-# Who changes a card takes this line out of it.
+# A user who edits a card removes this line.
 _GENERATED = (
     "<!-- Written by bert_tf at the end of the training, and again by the next "
     "one, unless this line is gone. -->"
 )
-# Metrics that have another name on huggingface.co/metrics.
+# Metrics with another name on huggingface.co/metrics.
 _HUB_METRICS = {
     "exact": "exact_match",
     "matthews": "matthews_correlation",
     "pearson": "pearsonr",
     "spearman": "spearmanr",
 }
-# What Markdown, or a table of it, would take for its own.
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&!$])")
 
 
 class CardScore(NamedTuple):
     """A score of a model.
 
     Attributes:
-      split: what was scored.
-      metric: by what.
-      value: the score; None where it is no finite number.
-      baseline: what answers without a model score; None where that is nothing.
-      mean: over several trainings, where there were several.
+      split: the split that was scored.
+      metric: the name of the score.
+      value: the score; None if it is not finite.
+      baseline: the score of a constant answer; None if there is none.
+      mean: over several trainings, if there were several.
       standard_deviation: likewise.
-      published: scores that others have published, by their model.
+      published: published scores by model.
     """
 
     split: str
@@ -59,23 +57,24 @@ class CardScore(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
-    """What a card says.
+    """The content of a card.
 
     Attributes:
-      summary: what the model is, without a full stop.
-      pipeline_tag: what huggingface.co calls what it does.
-      question: what it may be asked, by the arguments of what `bert_tf.load`
-        returns, which are the inputs of the server; nothing where these do not
-        take it.
-      signature: of the server, if it is not the default.
-      init_from: what the training started from; empty for random weights.
-      data_set: organisation/name of the data on huggingface.co, /configuration
-        behind it where there are several; empty for other data.
-      num_rows: of each split.
+      summary: describes the model, without a full stop.
+      pipeline_tag: the task's name on huggingface.co.
+      question: an example, by the arguments of the model that `bert_tf.load`
+        returns, which are the inputs of the server; empty if these cannot use
+        the model.
+      signature: the signature to call, if it is not the default.
+      init_from: the model that the training started from; empty for random
+        weights.
+      data_set: organisation/name of the data on huggingface.co, followed by
+        /configuration if there are several; empty for other data.
+      num_rows: number of rows by split.
       labels: names of the labels.
       scores: of each split and metric.
-      seeds: how many trainings were made.
-      settings: those that differ from their defaults.
+      seeds: number of trainings.
+      settings: the settings that differ from their defaults.
     """
 
     summary: str
@@ -91,10 +90,10 @@ class ModelCard:
     seeds: int = 1
 
     def write(self, folder: pathlib.Path) -> pathlib.Path:
-        """Writes the card into a folder, unless a user has written one there.
+        """Writes README.md into a folder, unless a user has written one there.
 
         Returns:
-          Its path.
+          The path of README.md.
 
         Raises:
           UserError: a library is not installed.
@@ -106,12 +105,13 @@ class ModelCard:
         metadata = yaml.safe_dump(
             self.metadata(name), allow_unicode=True, sort_keys=False
         )
-        page = _environment().get_template("model_card.md.jinja")
-        text = page.render(
+        text = render(
+            "model_card.md.jinja",
             card=self,
             name=name,
             metadata=metadata,
             generated=_GENERATED,
+            python_question=_python(self.question),
             source=self.base_model or pathlib.PurePath(self.init_from).name,
             published=list(
                 dict.fromkeys(n for s in self.scores for n in s.published)
@@ -119,7 +119,7 @@ class ModelCard:
             settings={
                 name: value
                 for name, value in self.settings.items()
-                # Where files lie is nobody else's business.
+                # Paths on the machine of the training are private.
                 if not (isinstance(value, str) and re.search(r"[/\\]", value))
             },
         )
@@ -128,13 +128,17 @@ class ModelCard:
 
     @property
     def base_model(self) -> str:
-        """What huggingface.co calls the model that training started from."""
+        """The name on huggingface.co of the initial model."""
         if not self.init_from.startswith(HUGGING_FACE):
             return ""
         return self.init_from.removeprefix(HUGGING_FACE).partition("@")[0]
 
     def metadata(self, name: str) -> dict[str, Any]:
-        """What hubs read, of a model of this name."""
+        """The metadata that hubs read.
+
+        Args:
+          name: the name of the model.
+        """
         found: dict[str, Any] = {
             "library_name": "bert_tf",
             "pipeline_tag": self.pipeline_tag,
@@ -171,43 +175,13 @@ class ModelCard:
         return found
 
 
-def _environment() -> Any:
-    require_extra("report", "a model card")
-    # Of no use before a training is done.
-    import jinja2
-
-    # No autoescape: what is written is Markdown.
-    found = jinja2.Environment(
-        loader=jinja2.PackageLoader("bert_tf.sharing"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    found.filters |= {"markdown": _markdown, "number": _number}
-    found.filters |= {"python": _python, "json": json.dumps}
-    return found
-
-
 def _valid(text: str) -> str:
     """A text without lone surrogates, which UTF-8 cannot hold."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _markdown(value: Any) -> str:
-    """A value as plain words in a line of Markdown."""
-    return _MARKUP.sub(r"\\\1", " ".join(str(value).split()))
-
-
-def _number(value: float | None) -> str:
-    """Four significant digits, of a large number the whole ones."""
-    if value is None:
-        return "\u2013"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
 def _python(question: Mapping[str, Any]) -> str:
-    """Arguments of a call; a text alone needs no name."""
+    """The arguments of a call as Python; a single text is positional."""
     if list(question) == ["text"]:
         return json.dumps(question["text"])
     return ", ".join(f"{k}={json.dumps(v)}" for k, v in question.items())

@@ -1,4 +1,4 @@
-"""A finished model given to others: to a hub, or to a folder."""
+"""Publishes a finished model to a hub or a folder."""
 
 import os
 import pathlib
@@ -23,33 +23,33 @@ from bert_tf.sources import (
 def push_model(
     folder: str | os.PathLike, to: str | os.PathLike, private: bool = True
 ) -> str:
-    """Copies what others need of a model: its own files and its card.
+    """Publishes the files of a model and its card.
 
-    States, features, predictions, reports and recipes stay: they hold texts
-    of the data, and where files lie.
+    Training states, features, predictions, reports and recipes are left out,
+    because they contain texts of the data and local paths.
 
     Args:
       folder: a finished model of any family.
-      to: hf://organisation/name, made if it is not there; or a folder, which
-        must be new or empty.
-      private: whether a new model on the hub is seen by its owners alone; one
-        that is there stays as it is.
+      to: hf://organisation/name, created if it does not exist; or a folder,
+        which must be new or empty.
+      private: whether a new model on the hub is visible to its owners only;
+        the visibility of an existing one is not changed.
 
     Returns:
-      Where it is now: an address or a folder.
+      The address or the folder of the copy.
 
     Raises:
-      UserError: `folder` is no finished model or an adapter of one that is not
-        on huggingface.co, `to` is no such name or holds
-        something, there is no token, or the hub refuses.
+      UserError: `folder` is not a finished model, or is an adapter of a model
+        that is not on huggingface.co; `to` is not a valid name or is not
+        empty; there is no token; or the hub refuses.
     """
     source = local_folder(folder)
     if (source / adapter.WEIGHTS_FILE).exists():
         base = adapter.base_of(source)
         if not base.startswith(HUGGING_FACE):
             raise UserError(
-                f"`folder`={folder}: is an adapter of {base}, which others do "
-                "not have there; push the whole model that "
+                f"`folder`={folder}: is an adapter of {base}, which is "
+                "not on huggingface.co; push the whole model that "
                 "tools.convert_checkpoint makes of it."
             )
     load_checkpoint(source).require_tokenizer(f"`folder`={folder}")
@@ -64,7 +64,7 @@ def push_model(
         for path in source.glob(pattern)
     )
     if CARD_FILE not in names:
-        log(f"{folder}: has no {CARD_FILE}, so nothing says what it is")
+        log(f"{folder}: has no {CARD_FILE} that describes the model")
     target = os.fspath(to)
     if target.startswith(HUGGING_FACE):
         return _to_hugging_face(source, target, names, private)
@@ -113,7 +113,7 @@ def _to_hugging_face(
             allow_patterns=names,
             commit_message="Push a model of bert_tf",
         )
-    # ValueError: of names, and of metadata that the hub does not take.
+    # ValueError: a name or metadata that the hub does not accept.
     except (OSError, ValueError, errors.HTTPError) as error:
         raise UserError(
             f"`to`={target}: the hub refuses ({one_line(error)})."

@@ -137,7 +137,7 @@ def test_no_mistakes_and_one_class_never_met(tmp_path):
     page = write_report(finished(results, lines), tmp_path)
     text = text_of(page)
     assert "None in 4 rows." in text
-    assert "no row to take a share of" in text
+    assert "there are no rows to take a share of" in text
     found = numbers_of(page)["predictions"]
     assert found["per_label"][2]["precision"] is None
     assert found["calibration"]["expected_calibration_error"] == 0

@@ -90,7 +90,7 @@ def test_without_null_odds(tmp_path):
     assert found["null_odds"] is None
     assert found["parts"] == []
     text = text_of(page)
-    assert "Is there an answer at all?" not in text
+    assert "Detection of questions without an answer" not in text
     assert "Null odds" not in text
 
 

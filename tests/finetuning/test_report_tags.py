@@ -34,9 +34,9 @@ def test_types(report):
 
 def test_kinds_of_errors_are_shown(report):
     text = text_of(report)
-    assert "What became of 4 entities in 10 words" in text
-    assert "Missed altogether 1 25.0" in text
-    assert "Found where there is none 1 \u2013" in text
+    assert "Errors on 4 entities in 10 words" in text
+    assert "Missed 1 25.0" in text
+    assert "Predicted where there is none 1" in text
 
 
 def test_each_kind_of_error_has_its_own_count(tmp_path):
@@ -83,7 +83,7 @@ def test_mistakes(report):
 
 def test_no_entity_at_all(tmp_path):
     text = text_of(write_report(tag_run(TAGS[2:]), tmp_path))
-    assert "There is no entity in 1 sentences, and none was found." in text
+    assert "There is no entity in 1 sentences, and none was predicted." in text
     assert "None in 1 sentences." in text
 
 

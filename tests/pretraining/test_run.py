@@ -82,6 +82,7 @@ def test_the_folder_of_a_finished_run(finished, recipe, small_vocab):
         "history.jsonl",
         "learning_curve.png",
         "recipe.json",
+        "report.html",
         "results.json",
         "tensorboard",
         "tokenizer_config.json",

@@ -1,7 +1,8 @@
 import json
 import math
 
-from bert_tf.training.history import History, draw_curves, write_numbers
+from bert_tf.report.figures import write_learning_curve
+from bert_tf.training.history import History, write_numbers
 
 
 def test_rows_after_the_resumed_step_are_dropped(tmp_path):
@@ -25,13 +26,17 @@ def test_rows_after_the_resumed_step_are_dropped(tmp_path):
 
 def test_the_picture_shows_each_series(tmp_path):
     history = History(tmp_path / "history.jsonl", until=0)
-    draw_curves(tmp_path / "empty.png", history, ["loss"], {}, "t")
+    write_learning_curve(tmp_path / "empty.png", [], ["loss"], {}, "t")
     for step in range(1, 9):
         history.add({"step": step, "loss": 1 / step})
         history.add({"step": step, "eval_loss": 2 / step})
-    draw_curves(tmp_path / "drawn.png", history, ["loss"], {}, "t")
+    write_learning_curve(
+        tmp_path / "drawn.png", history.rows, ["loss"], {}, "t"
+    )
     levels = {"loss": {"chance": 0.5}}
-    draw_curves(tmp_path / "level.png", history, ["loss"], levels, "t")
+    write_learning_curve(
+        tmp_path / "level.png", history.rows, ["loss"], levels, "t"
+    )
     pictures = [
         (tmp_path / f"{name}.png").read_bytes()
         for name in ("empty", "drawn", "level")

@@ -1,7 +1,7 @@
-"""Report statistics of multiple choice.
+"""Report statistics of tasks that choose one of several texts.
 
-Rows are those of dev_predictions.jsonl: "label" and "prediction" are numbers of
-"choices", from 0; "probabilities" has one for each choice.
+Rows are those of dev_predictions.jsonl: "label" and "prediction" are indices
+into "choices", counted from 0; "probabilities" has one value per choice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,56 +9,32 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.report.statistics import (
-    NUM_MISTAKES,
-    class_calibration,
-    confusion_matrix,
-    per_label,
-)
-
-Row = Mapping[str, Any]
+from bert_tf.report.statistics import class_statistics, share
 
 
 def statistics(
-    rows: Sequence[Row], results: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns scores by position and number of choices, and mistakes."""
+    """Confusion of positions, accuracy by number of choices, mistakes."""
     del results
     sizes = np.array([len(row["choices"]) for row in rows])
     truth = np.array([row["label"] for row in rows])
     predicted = np.array([row["prediction"] for row in rows])
-    names = [str(position) for position in range(sizes.max())]
-    counts = np.zeros((len(names), len(names)), np.int64)
-    np.add.at(counts, (truth, predicted), 1)
-    probabilities = np.zeros((len(rows), len(names)))
+    positions = [str(index) for index in range(sizes.max())]
+    probabilities = np.zeros((len(rows), len(positions)))
     for index, row in enumerate(rows):
         probabilities[index, : sizes[index]] = row["probabilities"]
     correct = truth == predicted
-    wrong = [
-        dict(row)
-        | {
-            "confidence": row["probabilities"][row["prediction"]],
-            "label_probability": row["probabilities"][row["label"]],
+    found = class_statistics(truth, predicted, probabilities, positions, rows)
+    found["by_number_of_choices"] = [
+        {
+            "choices": int(size),
+            "count": int((sizes == size).sum()),
+            "accuracy": share(
+                correct[sizes == size].sum(), (sizes == size).sum()
+            ),
+            "chance": 1 / int(size),
         }
-        for row, is_correct in zip(rows, correct, strict=True)
-        if not is_correct
+        for size in np.unique(sizes)
     ]
-    wrong.sort(key=lambda row: -row["confidence"])
-    return {
-        "num_examples": len(rows),
-        "confusion_matrix": confusion_matrix(counts, names),
-        "per_label": per_label(
-            names, np.diag(counts), counts.sum(axis=0), counts.sum(axis=1)
-        ),
-        "by_number_of_choices": [
-            {
-                "choices": int(size),
-                "count": int((sizes == size).sum()),
-                "accuracy": float(correct[sizes == size].mean()),
-                "chance": 1 / int(size),
-            }
-            for size in np.unique(sizes)
-        ],
-        "calibration": class_calibration(probabilities, truth),
-        "mistakes": {"total": len(wrong), "worst": wrong[:NUM_MISTAKES]},
-    }
+    return found

@@ -1,83 +1,3 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
-<title>Explanation</title>
-<link rel="icon" href="data:,">
-<style>
-:root {
-  color-scheme: light dark;
-  --paper: #ffffff; --panel: #f5f7f9; --ink: #1b1f24; --quiet: #57606a;
-  --line: #848d97; --hair: #d8dee4; --for: 11 98 196; --against: 201 84 0;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --paper: #14181d; --panel: #1c2229; --ink: #e6edf3; --quiet: #a3adb8;
-    --line: #76818c; --hair: #323a43; --for: 60 140 230; --against: 220 110 30;
-  }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; }
-main { max-width: 60rem; margin: 0 auto; padding: 1rem; }
-h1 { font-size: 1.5rem; margin: 0.5rem 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.2rem; margin: 2rem 0 0.5rem; }
-h3 { font-size: 0.9rem; margin: 1rem 0 0; color: var(--quiet); font-weight: 600; }
-p { margin: 0.5rem 0; }
-.hint, caption { color: var(--quiet); font-size: 0.9rem; }
-.text { white-space: pre-wrap; overflow-wrap: anywhere; border: 1px solid var(--hair); border-radius: 0.3rem; padding: 0.6rem; margin: 0.25rem 0; max-height: 30rem; overflow: auto; line-height: 1.9; }
-mark { color: inherit; border-radius: 0.2rem; padding: 0.15rem 0.1rem; box-decoration-break: clone; -webkit-box-decoration-break: clone; }
-.legend { display: flex; align-items: center; gap: 0.6rem; flex-wrap: wrap; margin: 0.75rem 0; font-size: 0.9rem; color: var(--quiet); }
-.scale { width: 12rem; height: 0.9rem; border: 1px solid var(--hair); border-radius: 0.2rem; background: linear-gradient(90deg, rgb(var(--against) / 75%), transparent, rgb(var(--for) / 75%)); }
-table { border-collapse: collapse; width: 100%; margin: 0.5rem 0; }
-th, td { text-align: left; padding: 0.25rem 1rem 0.25rem 0; border-bottom: 1px solid var(--hair); overflow-wrap: anywhere; }
-th { font-weight: 600; font-size: 0.85rem; color: var(--quiet); }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.bar { width: 40%; padding-right: 0; }
-.track { position: relative; height: 0.7rem; background: var(--panel); border-left: 0; }
-.fill { position: absolute; top: 0; bottom: 0; border-radius: 0.15rem; }
-summary { cursor: pointer; color: var(--quiet); padding: 0.25rem 0; }
-.choices { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; }
-label { font-weight: 600; }
-select, button { font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--line); border-radius: 0.3rem; padding: 0.25rem 0.5rem; }
-.tokens { display: flex; flex-wrap: wrap; gap: 0.25rem; margin: 0.75rem 0; }
-.tokens button { border-color: var(--hair); padding: 0.05rem 0.35rem; cursor: pointer; }
-.tokens button[aria-pressed=true] { border-color: var(--ink); outline: 1px solid var(--ink); }
-:focus-visible { outline: 3px solid rgb(var(--for)); outline-offset: 2px; }
-.map { overflow: auto; }
-canvas { display: block; }
-</style>
-</head>
-<body>
-<main>
-  <h1 id="title"></h1>
-  <noscript><p>This page needs JavaScript.</p></noscript>
-  <p id="scores"></p>
-  <p id="how" class="hint"></p>
-  <section aria-label="Words">
-    <div class="legend"><span id="low"></span><span class="scale" aria-hidden="true"></span><span id="high"></span></div>
-    <div id="texts"></div>
-    <p id="unread" class="hint"></p>
-    <details><summary>Words by their shares</summary><div id="table"></div></details>
-  </section>
-  <section aria-labelledby="attention">
-    <h2 id="attention">Attention</h2>
-    <p class="hint">How much each token looks at every other. It shows where the model may take something from, not what it decides by.</p>
-    <div class="choices">
-      <label id="row-label">Row <select id="row"></select></label>
-      <label>Layer <select id="layer"></select></label>
-      <label>Head <select id="head"></select></label>
-    </div>
-    <p class="hint" id="looks" role="status"></p>
-    <div id="tokens" class="tokens" role="group" aria-label="Tokens"></div>
-    <p class="hint" id="darkest"></p>
-    <div class="map"><canvas id="map" role="img" aria-label="Attention of each token, a line, to each other, a column"></canvas></div>
-  </section>
-</main>
-<script type="application/json" id="data">DATA</script>
-<script>
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
@@ -89,15 +9,14 @@ function element(tag, content, className) {
   return made;
 }
 
-const minus = (text) => text.replace("-", "\u2212");
-const number = (value) => minus(String(Number(value.toPrecision(4))));
-const percent = (value) => minus(`${value > 0 ? "+" : ""}${(100 * value).toFixed(1)}%`);
+const number = (value) => String(Number(value.toPrecision(4)));
+const percent = (value) => `${value > 0 ? "+" : ""}${(100 * value).toFixed(1)}`;
 const largest = Math.max(...data.words.map((word) => Math.abs(word.share))) || 1;
 const colour = (side, strength) => `rgb(var(--${side}) / ${(75 * strength).toFixed(1)}%)`;
 const shade = (share) => colour(share < 0 ? "against" : "for", Math.abs(share) / largest);
 
-// The words of a text where they stand. Places count characters, of which
-// some take two places in a JavaScript string.
+// A text with its words highlighted. Offsets count characters, some of which
+// are two units of a JavaScript string.
 function showText(name, text) {
   const characters = Array.from(text);
   const parts = [];
@@ -106,12 +25,12 @@ function showText(name, text) {
     parts.push(characters.slice(done, word.start).join(""));
     const mark = element("mark", characters.slice(word.start, word.end).join(""));
     mark.style.background = shade(word.share);
-    mark.title = `${percent(word.share)} (${number(word.attribution)})`;
+    mark.title = `${percent(word.share)} % (${number(word.attribution)})`;
     parts.push(mark);
     done = word.end;
   }
   parts.push(characters.slice(done).join(""));
-  const shown = element("div", parts, "text");
+  const shown = element("div", parts, "text framed");
   shown.dir = "auto";
   return Object.keys(data.texts).length > 1 ? [element("h3", name), shown] : [shown];
 }
@@ -124,15 +43,16 @@ function showTable() {
     fill.style.width = `${width}%`;
     fill.style.background = colour(word.share < 0 ? "against" : "for", 1);
     return element("tr", [
-      element("td", word.text),
+      element("th", word.text),
       element("td", percent(word.share), "number"),
       element("td", number(word.attribution), "number"),
       element("td", [element("div", [fill], "track")], "bar"),
     ]);
   });
-  const titles = [["Word"], ["Share", "number"], [data.unit, "number"], ["", "bar"]];
+  const titles = [["Word"], ["Share, %", "number"], [data.unit, "number"], ["", "bar"]];
   const head = element("tr", titles.map(([title, kind]) => element("th", title, kind)));
-  return element("table", [element("thead", [head]), element("tbody", rows)]);
+  const table = element("table", [element("thead", [head]), element("tbody", rows)]);
+  return element("div", [table], "scroll");
 }
 
 async function unpacked(text) {
@@ -150,7 +70,7 @@ let row = data.rows[0];
 let levels = null;
 let chosen = 0;
 
-// One layer and head, or the mean of all that were not chosen: [S, S].
+// The attention of one layer and head, or means over all of them: [S, S].
 function attention() {
   const size = row.tokens.length;
   const all = (value, count) => (value === "mean" ? [...Array(count).keys()] : [Number(value)]);
@@ -192,11 +112,11 @@ function drawMap(values) {
       pen.restore();
     });
   }
-  pen.strokeStyle = style.getPropertyValue("--hair");
+  pen.strokeStyle = style.getPropertyValue("--line");
   pen.strokeRect(room + 0.5, room + 0.5, size * cell, size * cell);
   pen.fillStyle = `rgb(${style.getPropertyValue("--for")})`;
   const most = Math.max(...values) || 1;
-  at("darkest").textContent = `A line for each token that looks, a column for each that is looked at; the darkest is ${most.toFixed(2)}.`;
+  at("darkest").textContent = `A row for each attending token, a column for each attended token; the strongest color is ${most.toFixed(2)}.`;
   values.forEach((value, index) => {
     pen.globalAlpha = value / most;
     pen.fillRect(room + (index % size) * cell, room + Math.floor(index / size) * cell, cell, cell);
@@ -214,8 +134,8 @@ function showAttention() {
     button.title = own[index].toFixed(3);
   });
   const order = [...own.keys()].sort((a, b) => own[b] - own[a]).slice(0, 3);
-  const told = order.map((index) => `${row.tokens[index]} ${own[index].toFixed(2)}`).join(", ");
-  at("looks").textContent = `${row.tokens[chosen]} looks most at ${told}. Choose another token:`;
+  const named = order.map((index) => `${row.tokens[index]} ${own[index].toFixed(2)}`).join(", ");
+  at("looks").textContent = `${row.tokens[chosen]} attends most to ${named}. Choose another token:`;
   drawMap(values);
 }
 
@@ -234,24 +154,24 @@ async function showRow() {
 
 at("map").addEventListener("mousemove", (event) => {
   const { room, cell } = at("map").dataset;
-  const [to, from] = [event.offsetX, event.offsetY].map((place) => Math.floor((place - room) / cell));
+  const [to, from] = [event.offsetX, event.offsetY].map((offset) => Math.floor((offset - room) / cell));
   const size = row.tokens.length;
   const inside = levels && to >= 0 && from >= 0 && to < size && from < size;
   at("map").title = inside ? `${row.tokens[from]} \u2192 ${row.tokens[to]}: ${attention()[from * size + to].toFixed(3)}` : "";
 });
 
-at("title").textContent = data.unit === "score" ? "Which words raise the score" : `Which words speak for \u201c${data.target}\u201d`;
+at("title").textContent = data.unit === "score" ? "Which words raise the score" : `Which words support \u201c${data.target}\u201d`;
 document.title = at("title").textContent;
 at("scores").textContent = `The ${data.unit} of this answer ${data.unit === "score" ? "is" : "are"} ${number(data.score)}; with every word masked ${number(data.baseline_score)}.`;
 at("how").textContent = `Found by ${data.how}.`;
-at("low").textContent = `against it, ${percent(-largest)}`;
-at("high").textContent = `for it, ${percent(largest)}`;
+at("low").textContent = `against it, ${percent(-largest)} %`;
+at("high").textContent = `for it, ${percent(largest)} %`;
 at("texts").replaceChildren(...Object.entries(data.texts).flatMap(([name, text]) => showText(name, text)));
-at("unread").textContent = data.num_unread ? `${data.num_unread} more words were not read with it.` : "";
+at("unread").textContent = data.num_unread ? `${data.num_unread} more words are not part of this input.` : "";
 at("table").replaceChildren(showTable());
 options(at("row"), data.rows.length, (index) => `${index + 1}: ${data.rows[index].tokens.slice(1, 6).join(" ")} \u2026`, []);
 at("row-label").hidden = data.rows.length < 2;
-// A notebook shows the words alone.
+// In a notebook the page has no attention.
 at("attention").parentElement.hidden = !row;
 if (row) {
   options(at("layer"), row.layers, (index) => index + 1, [new Option("mean", "mean")]);
@@ -262,6 +182,3 @@ if (row) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showAttention);
   showRow();
 }
-</script>
-</body>
-</html>

@@ -1,0 +1,620 @@
+"""The table of an experiment: results.json, table.md, figures and page."""
+
+import dataclasses
+import math
+import pathlib
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_tf.experiments.experiment import Cell, Experiment, Finetuning
+from bert_tf.experiments.running import duration
+from bert_tf.families.model_folder import RESULTS_FILE
+from bert_tf.files import write_text, written_beside
+from bert_tf.report import figures
+from bert_tf.report.render import REPORT_FILE, markdown, write_page
+from bert_tf.report.texts import showable
+from bert_tf.training.history import finite_values, write_numbers
+
+TABLE_FILE = "table.md"
+_DECIMALS = 6
+_CONFIDENCE = 0.95
+# Points of the numerical integration of Student's distribution.
+_POINTS = 400
+_PANELS_PER_LINE = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CellResult:
+    """The scores of the run of a cell.
+
+    Attributes:
+      values: the score of each seed, times the cell's factor; empty if the run
+        is not finished.
+      degenerate: number of seeds no better than the most frequent label.
+      task: the task that was run; empty for a pre-training.
+      folder: the folder of the run.
+      command: the command of the run.
+      seconds: duration of the run; None if it is not finished.
+    """
+
+    values: tuple[float, ...]
+    degenerate: int
+    task: str
+    folder: str
+    command: str
+    seconds: float | None
+
+
+# By row and column.
+Numbers = Mapping[tuple[str, str], CellResult]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Difference:
+    """The difference between a row and the reference row in a column.
+
+    Attributes:
+      column: its name.
+      stand_in: the task that is run in place of the column's; empty if none.
+      paper: difference of the paper's numbers; None if one is missing.
+      ours: difference of our means over the seeds.
+      standard_error: of `ours`; None if a row has a single value.
+      interval: 95 % confidence interval of `ours`; None as above.
+      p_value: of `ours` in Welch's t-test, two-sided; None as above.
+      num_seeds: number of values of the row and of the reference row.
+      factor: of the cells.
+      lower_is_better: whether a lower number is better.
+      is_degenerate: whether all seeds of both rows are degenerate.
+    """
+
+    column: str
+    stand_in: str
+    paper: float | None
+    ours: float
+    standard_error: float | None
+    interval: tuple[float, float] | None
+    p_value: float | None
+    num_seeds: tuple[int, int]
+    factor: float
+    lower_is_better: bool
+    is_degenerate: bool
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean; None without values or if one of them is not finite."""
+    if not values or not all(map(math.isfinite, values)):
+        return None
+    return statistics.fmean(values)
+
+
+def standard_deviation(values: Sequence[float]) -> float | None:
+    """That of the sample (n - 1); None for fewer than two finite values."""
+    if len(values) < 2 or mean(values) is None:
+        return None
+    return statistics.stdev(values)
+
+
+def written(value: float | None, factor: float) -> str:
+    """A number of a table: one decimal if it is a share x 100.
+
+    Other numbers, such as perplexities, have about three digits. A missing
+    number is empty.
+    """
+    if value is None or not math.isfinite(value):
+        return ""
+    size = abs(value)
+    decimals = 1 if factor == 100 or 10 <= size < 1000 else 2 * (size < 10)
+    return f"{value:.{decimals}f}"
+
+
+def _stand_in(cell: Cell, stand_ins: Mapping[str, str]) -> str:
+    """The task that is run in place of the cell's; empty if none."""
+    if not isinstance(cell.run, Finetuning):
+        return ""
+    return stand_ins.get(cell.run.task, "")
+
+
+def comparisons(
+    experiment: Experiment, numbers: Numbers, stand_ins: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """The differences between each row and the reference row.
+
+    Returns:
+      For each other row "row", "reference", "columns" (the differences) and
+      "unfinished", the columns in which a run is not finished.
+    """
+    cells = {(cell.row, cell.column): cell for cell in experiment.cells}
+    reference = experiment.reference or experiment.rows[0]
+    found = []
+    for row in experiment.rows:
+        differences, unfinished = [], []
+        for column in experiment.columns:
+            cell = cells.get((row, column))
+            base = cells.get((reference, column))
+            if cell is None or base is None or row == reference:
+                continue
+            both = [numbers.get((name, column)) for name in (row, reference)]
+            pair = [x for x in both if x and mean(x.values) is not None]
+            if len(pair) < 2:
+                unfinished.append(column)
+                continue
+            has_paper = cell.paper is not None and base.paper is not None
+            differences.append(
+                Difference(
+                    column=column,
+                    stand_in=_stand_in(cell, stand_ins),
+                    paper=round(cell.paper - base.paper, _DECIMALS)
+                    if has_paper
+                    else None,
+                    **_welch(*(each.values for each in pair)),
+                    num_seeds=(len(pair[0].values), len(pair[1].values)),
+                    factor=cell.factor,
+                    lower_is_better=column in experiment.lower_is_better,
+                    is_degenerate=all(
+                        each.degenerate == len(each.values) for each in pair
+                    ),
+                )
+            )
+        if differences or unfinished:
+            found.append(
+                {
+                    "row": row,
+                    "reference": reference,
+                    "columns": list(map(dataclasses.asdict, differences)),
+                    "unfinished": unfinished,
+                }
+            )
+    return found
+
+
+def _welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
+    """The difference of two means, with error, interval and p-value.
+
+    Welch 1947: the variances may differ; the degrees of freedom are those of
+    Satterthwaite 1946.
+    """
+    ours = statistics.fmean(first) - statistics.fmean(second)
+    found: dict[str, Any] = {"ours": round(ours, _DECIMALS)}
+    if min(len(first), len(second)) < 2:
+        return found | dict.fromkeys(("standard_error", "interval", "p_value"))
+    parts = [statistics.variance(v) / len(v) for v in (first, second)]
+    error, reach, p_value = math.sqrt(sum(parts)), 0.0, 0.0 if ours else 1.0
+    if error:
+        degrees = sum(parts) ** 2 / sum(
+            part**2 / (len(v) - 1)
+            for part, v in zip(parts, (first, second), strict=True)
+        )
+        p_value = two_sided_p_value(ours / error, degrees)
+        reach = error * _critical_value(degrees)
+    return found | {
+        "standard_error": round(error, _DECIMALS),
+        "interval": tuple(round(ours + x, _DECIMALS) for x in (-reach, reach)),
+        "p_value": round(p_value, _DECIMALS),
+    }
+
+
+def two_sided_p_value(t: float, degrees: float) -> float:
+    """The probability of a larger |t| under Student's t distribution.
+
+    With t = sqrt(n) tan(x) the density is cos(x) ** (n - 1), which is
+    integrated by Simpson's rule.
+
+    Args:
+      t: the statistic.
+      degrees: the degrees of freedom, n >= 1.
+    """
+
+    def integral(first: float, last: float) -> float:
+        width = (last - first) / _POINTS
+        heights = [
+            max(math.cos(first + width * k), 0.0) ** (degrees - 1)
+            for k in range(_POINTS + 1)
+        ]
+        inner = 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2])
+        return (heights[0] + inner + heights[-1]) * width / 3
+
+    angle = math.atan(abs(t) / math.sqrt(degrees))
+    return integral(angle, math.pi / 2) / integral(0.0, math.pi / 2)
+
+
+def _critical_value(degrees: float) -> float:
+    """The |t| whose two-sided p-value is 1 - 95 %, by bisection."""
+    # That of one degree of freedom, the largest one, is 12.71.
+    low, high = 0.0, 13.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        if two_sided_p_value(middle, degrees) > 1 - _CONFIDENCE:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def write_report(
+    experiment: Experiment,
+    numbers: Numbers,
+    facts: Mapping[str, Any],
+    output_dir: pathlib.Path,
+) -> pathlib.Path:
+    """Writes results.json, table.md, the figures and report.html.
+
+    The same numbers give the same bytes. Cells without values are not finished.
+
+    Args:
+      experiment: the experiment.
+      numbers: the results so far.
+      facts: experiment, scale, scale_description, command, machine, versions
+        (by name), seconds, stand_ins (task to the task that is run in its
+        place), sizes (the paper's to those of the scale), scale_settings.
+      output_dir: the folder of the experiment.
+
+    Returns:
+      The path of report.html.
+
+    Raises:
+      UserError: the libraries of figures and pages are not installed; files
+        that do not need them are written first.
+    """
+    results = experiment_results(experiment, numbers, facts)
+    write_numbers(output_dir / RESULTS_FILE, results)
+    results = finite_values(results)
+    table = _table(results)
+    about = _about(experiment, results)
+    seconds = results["facts"].get("seconds")
+    versions = results["facts"].get("versions", {}).items()
+    made = {
+        "Scale": ": ".join(
+            filter(None, map(facts.get, ("scale", "scale_description")))
+        ),
+        "Machine": facts.get("machine"),
+        "Versions": ", ".join(f"{name} {value}" for name, value in versions),
+        "Time of all runs": None if seconds is None else duration(seconds),
+    }
+    made = {name: value for name, value in made.items() if value}
+    text = _markdown(results, table, about, made)
+    write_text(output_dir / TABLE_FILE, text)
+    drawn = pictures(experiment, numbers, results["headings"])
+    for name, svg in drawn.items():
+        with written_beside(output_dir / name) as beside:
+            beside.write_bytes(svg)
+    write_page(
+        output_dir / REPORT_FILE,
+        "experiment.html.jinja",
+        **results,
+        table_rows=table,
+        has_paper=any(each["paper"] for row in table.values() for each in row),
+        has_spread=any(
+            each["spread"] for row in table.values() for each in row
+        ),
+        about=about,
+        made=made,
+        duration=duration,
+        written=written,
+        pictures=list(drawn.values()),
+    )
+    return output_dir / REPORT_FILE
+
+
+def experiment_results(
+    experiment: Experiment, numbers: Numbers, facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The content of results.json: all numbers of the table and the page."""
+    stand_ins = facts.get("stand_ins", {})
+    headings = {column: column for column in experiment.columns}
+    for cell in experiment.cells:
+        if task := _stand_in(cell, stand_ins):
+            headings[cell.column] = f"{cell.column} (here {task})"
+    return {
+        "title": experiment.title,
+        "facts": dict(facts),
+        "rows": experiment.rows,
+        "columns": experiment.columns,
+        "headings": headings,
+        "reference": experiment.reference or experiment.rows[0],
+        "paper_rows": experiment.paper_rows,
+        "across": experiment.across,
+        "against": experiment.against,
+        "lower_is_better": list(experiment.lower_is_better),
+        "cells": [
+            _cell(cell, numbers.get((cell.row, cell.column)), stand_ins)
+            for cell in experiment.cells
+        ],
+        "comparisons": comparisons(experiment, numbers, stand_ins),
+        "notes": list(experiment.notes),
+    }
+
+
+def _cell(
+    cell: Cell, found: CellResult | None, stand_ins: Mapping[str, str]
+) -> dict[str, Any]:
+    values = found.values if found else ()
+    own = cell.run.task if isinstance(cell.run, Finetuning) else ""
+    other = _stand_in(cell, stand_ins)
+    return {
+        "row": cell.row,
+        "column": cell.column,
+        "values": list(values),
+        "mean": mean(values),
+        "standard_deviation": standard_deviation(values),
+        "num_seeds": len(values),
+        "degenerate": found.degenerate if found else 0,
+        "paper": cell.paper,
+        "score": cell.score,
+        "split": cell.split,
+        "factor": cell.factor,
+        "task": other or own,
+        "stands_in_for": own if other else "",
+        "folder": found.folder if found else "",
+        "command": found.command if found else "",
+        "seconds": found.seconds if found else None,
+    }
+
+
+def _table(results: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Row to its cells: our number and its spread, the paper's, the run."""
+    indices = {
+        (cell["row"], cell["column"]): index
+        for index, cell in enumerate(results["cells"])
+    }
+    factors = {cell["column"]: cell["factor"] for cell in results["cells"]}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in dict.fromkeys([*results["rows"], *results["paper_rows"]]):
+        found[row] = []
+        for column, factor in factors.items():
+            index = indices.get((row, column))
+            cell = {} if index is None else results["cells"][index]
+            paper = results["paper_rows"].get(row, {}).get(column)
+            found[row].append(
+                {
+                    "ours": written(cell.get("mean"), factor),
+                    "spread": written(cell.get("standard_deviation"), factor),
+                    "paper": written(cell.get("paper", paper), factor),
+                    "is_degenerate": cell.get("degenerate", 0) > 0,
+                    "index": index,
+                }
+            )
+    return found
+
+
+def _about(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
+    """Notes on how to read the table."""
+    cells = results["cells"]
+    lines = [
+        f"Column {column}: the task {task} is run in place of {own}, whose "
+        f"training data are missing; the paper's numbers are those of {own}."
+        for column, task, own in dict.fromkeys(
+            (cell["column"], cell["task"], cell["stands_in_for"])
+            for cell in cells
+        )
+        if own
+    ]
+    sizes = [
+        f"{paper} is {here}"
+        for paper, here in results["facts"].get("sizes", {}).items()
+        if paper != here
+    ]
+    if sizes:
+        lines.append(
+            "Models are smaller than the paper's; as layers/hidden size/heads "
+            f"{', '.join(sizes)} here."
+        )
+    if any(cell["num_seeds"] > 1 for cell in cells):
+        line = (
+            "The standard deviation is that of the sample (n - 1) over the "
+            "seeds of the fine-tuning."
+        )
+        if any(getattr(cell.run, "model", None) for cell in experiment.cells):
+            line += (
+                " Each model is pre-trained once, so the variation between "
+                "pre-trainings is not included."
+            )
+        lines.append(line)
+    degenerate = [
+        f"{cell['row']}, {cell['column']}: {cell['degenerate']} of "
+        f"{cell['num_seeds']}"
+        for cell in cells
+        if cell["degenerate"]
+    ]
+    if degenerate:
+        lines.append(
+            "\u2020 Seeds that are no better than the most frequent label: "
+            f"{'; '.join(degenerate)}."
+        )
+    return lines
+
+
+def _markdown(
+    results: Mapping[str, Any],
+    table: Mapping[str, Sequence[Mapping[str, Any]]],
+    about: Sequence[str],
+    made: Mapping[str, str],
+) -> str:
+    """The content of table.md."""
+
+    def escaped(text: Any) -> str:
+        return markdown(showable(str(text)))
+
+    def row_of(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    lines = [
+        f"# {escaped(results['title'])}",
+        "",
+        row_of(
+            [escaped(results["across"])]
+            + [escaped(name) for name in results["headings"].values()]
+        ),
+        f"|---|{'---:|' * len(results['columns'])}",
+    ]
+    for row, cells in table.items():
+        texts = [
+            (cell["ours"] or "\u2013")
+            + (f" \u00b1 {cell['spread']}" if cell["spread"] else "")
+            + (" \u2020" if cell["is_degenerate"] else "")
+            + (f"<br>paper {cell['paper']}" if cell["paper"] else "")
+            for cell in cells
+        ]
+        lines.append(row_of([escaped(row), *texts]))
+    if results["comparisons"]:
+        lines += [
+            "",
+            f"## Differences from {escaped(results['reference'])}",
+            "",
+            "| | | here | 95 % interval | n | paper |",
+            "|---|---|---:|---:|---:|---:|",
+        ]
+    for each in results["comparisons"]:
+        for column in each["columns"]:
+            numbers = [
+                written(number, column["factor"])
+                for number in (
+                    *(column["ours"], *(column["interval"] or (None, None))),
+                    column["paper"],
+                )
+            ]
+            lines.append(
+                row_of(
+                    [
+                        escaped(each["row"]),
+                        escaped(results["headings"][column["column"]]),
+                        numbers[0],
+                        f"{numbers[1]} to {numbers[2]}" if numbers[1] else "",
+                        " and ".join(map(str, column["num_seeds"])),
+                        numbers[3],
+                    ]
+                )
+            )
+    sections = {
+        "How to read it": about,
+        "Notes": results["notes"],
+        "How it was made": [f"{name}: {value}" for name, value in made.items()],
+    }
+    for title, items in sections.items():
+        if items:
+            lines += ["", f"## {title}", ""]
+            lines += [f"- {escaped(item)}" for item in items]
+    if command := results["facts"].get("command"):
+        # The fence is longer than any run of backticks in the command.
+        fence = "`" * max([3, *(1 + len(x) for x in re.findall("`+", command))])
+        lines += ["", fence, showable(command), fence]
+    return "\n".join(lines) + "\n"
+
+
+def pictures(
+    experiment: Experiment, numbers: Numbers, headings: Mapping[str, str]
+) -> dict[str, bytes]:
+    """The figures of an experiment as SVG, by file name.
+
+    The paper's numbers have panels of their own: at a small scale they are far
+    from ours, and the order of the rows is what is compared.
+
+    Args:
+      experiment: the experiment.
+      numbers: our results.
+      headings: column to its heading.
+    """
+    paper = {
+        (cell.row, cell.column): cell.paper
+        for cell in experiment.cells
+        if cell.paper is not None
+    }
+    for row, of in experiment.paper_rows.items():
+        paper |= {(row, name): value for name, value in of.items()}
+    rows = list(dict.fromkeys([*experiment.rows, *experiment.paper_rows]))
+    values = {key: each.values for key, each in numbers.items()}
+    ours = {key: mean(each) for key, each in values.items()}
+    spreads = {key: standard_deviation(each) for key, each in values.items()}
+    titles = {"here": ours, "in the paper": paper} if paper else {"here": ours}
+
+    def label(column: str, is_paper: bool) -> str:
+        name = column if is_paper else headings[column]
+        is_lower = column in experiment.lower_is_better
+        return f"{name}\n(lower is better)" if is_lower else name
+
+    def curve(
+        number: int, row: str, source: Mapping[Any, Any], columns: list[Any]
+    ) -> figures.Curve:
+        known = [
+            (across, key)
+            for across, column in columns
+            if source.get(key := (row, column)) is not None
+            and across is not None
+        ]
+        is_paper = source is paper
+        return figures.Curve(
+            row,
+            [across for across, _ in known],
+            [source[key] for _, key in known],
+            [0 if is_paper else spreads.get(key) or 0 for _, key in known],
+            color=number,
+            style="points"
+            if not experiment.across
+            else ("dashed" if is_paper else "marked"),
+        )
+
+    if experiment.across:
+        unit = ", x 100" if experiment.cells[0].factor == 100 else ""
+        steps = [(float(column), column) for column in experiment.columns]
+        panels = [
+            figures.Panel(
+                [curve(n, row, of, steps) for n, row in enumerate(rows)],
+                experiment.across,
+                experiment.cells[0].score.replace("_", " ") + unit,
+                title,
+                has_whole_steps=all(x.is_integer() for x, _ in steps),
+            )
+            for title, of in titles.items()
+        ]
+        return {"picture.svg": figures.curves(panels, (4.4, 3.6), len(panels))}
+    reference = experiment.reference or rows[0]
+    # Lines of panels of equal length.
+    columns = experiment.columns
+    length = math.ceil(
+        len(columns) / math.ceil(len(columns) / _PANELS_PER_LINE)
+    )
+    bars: list[figures.Bars | None] = []
+    for title, of in titles.items():
+        is_paper = of is paper
+        for column in columns:
+            keys = [(row, column) for row in rows]
+            level = of.get((reference, column))
+            bars.append(
+                figures.Bars(
+                    rows,
+                    [of.get(key) for key in keys],
+                    title=f"{label(column, is_paper)}\n{title}",
+                    spreads=[
+                        None if is_paper else spreads.get(k) for k in keys
+                    ],
+                    seeds=[() if is_paper else values.get(k, ()) for k in keys],
+                    levels={} if level is None else {reference: level},
+                    is_reversed=column in experiment.lower_is_better,
+                    color=int(is_paper),
+                )
+            )
+        bars += [None] * (-len(bars) % length)
+    found = {"picture.svg": figures.bars(bars, length, 1.9)}
+    if experiment.against and len(columns) > 1:
+        against = experiment.against
+        others = [column for column in columns if column != against]
+        panels = [
+            figures.Panel(
+                [
+                    curve(n, row, of, [(of.get((row, against)), column)])
+                    for n, row in enumerate(rows)
+                ],
+                label(against, of is paper),
+                label(column, of is paper),
+                title,
+                has_whole_steps=False,
+                is_reversed=against in experiment.lower_is_better,
+            )
+            for title, of in titles.items()
+            for column in others
+        ]
+        found["picture_against.svg"] = figures.curves(
+            panels, (3.3, 2.9), len(others)
+        )
+    return found

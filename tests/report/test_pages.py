@@ -1,0 +1,115 @@
+"""Pages that are rendered from plain numbers."""
+
+import math
+import pathlib
+import xml.etree.ElementTree as ET
+
+from bert_tf.finetuning.measured import Measured, write_measured_page
+from bert_tf.report import figures
+from bert_tf.report.render import markdown, number, percent, render
+from tests.finetuning.report_pages import Page
+
+
+def test_cells_are_plain_numbers() -> None:
+    """What a spreadsheet reads: no separators, no other minus, no dash."""
+    assert number(1234567) == "1234567"
+    assert number(1234.56) == "1235"
+    assert number(-0.123456) == "-0.1235"
+    assert number(3.0) == "3"
+    assert percent(0.12345) == "12.3"
+    assert number(None) == number(math.nan) == percent(math.inf) == ""
+
+
+def test_markdown_has_no_markup_of_values() -> None:
+    assert markdown("- a *b* | c\n# d") == r"\- a \*b\* \| c \# d"
+    assert markdown("12. -1 .5 1e-3") == r"12\. -1 .5 1e-3"
+
+
+def test_models_side_by_side(tmp_path: pathlib.Path) -> None:
+    models = {
+        "teacher": Measured({"f1": 0.9, "x_perplexity": 3.5}, 12.0, 2000, 8000),
+        "student": Measured(
+            {"f1": 0.8, "x_perplexity": 5.0}, 1234.5, 1000, 4000, {"f1": 0.01}
+        ),
+    }
+    path = tmp_path / "pruning.html"
+    write_measured_page(path, "T", "C", models, "f1", ["a/report.html"])
+    page = Page(path.read_text("utf-8"))
+    page.check()
+    (table,) = page.tables()
+    assert table[0][3:] == [
+        *("F1, standard deviation", "Rows per second", "Parameters", "MB")
+    ]
+    assert table[1:] == [
+        ["teacher", "90.00", "3.50", "", "12.0", "2000", "0.0"],
+        ["student", "80.00", "5.00", "1.00", "1234.5", "1000", "0.0"],
+    ]
+    assert "a/report.html" in [each["href"] for each in page.named("a")]
+    svg = path.with_suffix(".svg").read_bytes()
+    assert ET.fromstring(svg).tag.endswith("svg")
+
+
+def test_whole_steps_and_dark_mode(monkeypatch) -> None:
+    series = [{"seed": "", "steps": [1, 2], "values": [0.5, 0.25]}]
+    panel = figures.learning_panel("loss", series, [], {"chance": 0.7})
+    found = []
+    real = figures._draw_panel
+
+    def draw(axes, *given, **more):
+        real(axes, *given, **more)
+        axes.figure.draw_without_rendering()
+        found.append([x.get_text() for x in axes.get_xticklabels()])
+
+    monkeypatch.setattr(figures, "_draw_panel", draw)
+    svg = figures.curves([panel]).decode()
+    (ticks,) = found
+    assert all("." not in tick for tick in ticks)
+    assert len(set(ticks)) == len(ticks)
+    # Every color of the figure has a replacement on dark pages.
+    style, drawn = svg.split("</style>", 1)
+    for color in ("#0072b2", "#5f6b76", "#323f4b", "#e4e7eb", "#9aa5b1"):
+        assert f"stroke: {color}" in drawn or f"fill: {color}" in drawn
+        assert f'[style*="stroke: {color}"]' in style
+    assert "#ffffff" not in drawn
+    assert "#000000" not in drawn
+
+
+def test_a_pretraining() -> None:
+    source = render(
+        "pretraining.html.jinja",
+        title="BERT <pre-training>",
+        examples={"training": 12345, "held_out": 7},
+        facts={"init_from": "<b>", "sequences_per_second": 31.4},
+        tiles=["masked_lm_perplexity"],
+        scores=[
+            {
+                "name": "masked_lm_perplexity",
+                "training": None,
+                "held_out": 345.6,
+                "baseline": 999.5,
+            }
+        ],
+        curves=[
+            {
+                "name": "masked_lm_loss",
+                "training": [{"seed": "", "steps": [5], "values": [6.0]}],
+                "held_out": [],
+                "levels": {"token frequencies": 5.5},
+            }
+        ],
+        settings=[
+            {
+                "name": "learning_rate",
+                "value": 1e-3,
+                "default": 1e-4,
+                "help": "h",
+                "changed": True,
+            }
+        ],
+    )
+    page = Page(source)
+    page.check()
+    assert "12,345 training records, 7 held out records" in page.text
+    scores, settings = page.tables()
+    assert scores[1] == ["Masked LM perplexity", "", "345.6", "999.5"]
+    assert settings[1] == ["learning_rate", "0.001", "0.0001", "h"]
