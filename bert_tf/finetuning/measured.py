@@ -77,8 +77,11 @@ def write_measured_page(
         beside.write_bytes(svg)
     names = list(next(iter(models.values())).scores)
     spread = [n for n in names if any(n in m.spread for m in models.values())]
-    columns = [*map(words, names)]
-    columns += [f"{words(name)}, standard deviation" for name in spread]
+    columns = []
+    for name in names:
+        columns.append(words(name))
+        if name in spread:
+            columns.append(f"SD of {words(name)}")
 
     def scaled(numbers: Mapping[str, float], name: str) -> str:
         value = numbers.get(name)
@@ -92,8 +95,12 @@ def write_measured_page(
         columns=[*columns, "Rows per second", "Parameters", "MB"],
         rows={
             label: [
-                *(scaled(model.scores, name) for name in names),
-                *(scaled(model.spread, name) for name in spread),
+                *(
+                    scaled(numbers, name)
+                    for name in names
+                    for numbers in (model.scores, model.spread)
+                    if numbers is model.scores or name in spread
+                ),
                 plain(model.rows_per_second, 1),
                 model.parameters,
                 plain(model.bytes / 1e6, 1),

@@ -37,12 +37,13 @@ def test_models_side_by_side(tmp_path: pathlib.Path) -> None:
     page = Page(path.read_text("utf-8"))
     page.check()
     (table,) = page.tables()
-    assert table[0][3:] == [
-        *("F1, standard deviation", "Rows per second", "Parameters", "MB")
+    assert table[0] == [
+        *("Model", "F1", "SD of F1", "X perplexity"),
+        *("Rows per second", "Parameters", "MB"),
     ]
     assert table[1:] == [
-        ["teacher", "90.00", "3.50", "", "12.0", "2000", "0.0"],
-        ["student", "80.00", "5.00", "1.00", "1234.5", "1000", "0.0"],
+        ["teacher", "90.00", "", "3.50", "12.0", "2000", "0.0"],
+        ["student", "80.00", "1.00", "5.00", "1234.5", "1000", "0.0"],
     ]
     assert "a/report.html" in [each["href"] for each in page.named("a")]
     svg = path.with_suffix(".svg").read_bytes()
