@@ -1,8 +1,8 @@
-"""Doing the runs of a plan: several at once, on several machines, resumably.
+"""Executes the runs of a plan, concurrently and on several machines.
 
-Beside the folder of a run stand NAME.log, what its command printed; NAME.lock,
-which its command holds as long as it lives, even if this process is killed;
-and NAME.json, written when it has finished.
+Next to the folder of a run are NAME.log, the output of its command; NAME.lock,
+which the command holds while it runs, even if this process is killed; and
+NAME.json, written when the run is finished.
 """
 
 import contextlib
@@ -25,31 +25,30 @@ from bert_tf.memory.prediction import Workload
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 
-# Stands for the folder of all runs in the arguments of a run.
+# Placeholder for the folder of all runs in the arguments of a run.
 RUNS = "{runs_dir}"
-# What a command takes besides its steps: imports, reading, tracing, writing.
+# Imports, reading, tracing and writing of a command.
 OVERHEAD_SECONDS = 30.0
 _POLL_SECONDS = 0.5
 _SECONDS_BETWEEN_LINES = 60.0
-# Of a bar's last line in a log.
+# A progress bar in a log.
 _PERCENT = re.compile(r"(\w[\w ]*): +(\d+)%\|")
-_SEED = re.compile(r"^seed \d+, seed_(\d+) of (\d+)$", re.MULTILINE)
 _TAIL_BYTES = 4096
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """A command with a folder of its own.
+    """A command with its own folder.
 
     Attributes:
-      name: its folder below that of all runs.
+      name: its folder below the folder of all runs.
       tool: the command, a name in tools/.
-      arguments: its flags, where RUNS stands for the folder of all runs.
+      arguments: its flags; RUNS is replaced by the folder of all runs.
       needs: the names of the runs whose output it reads.
-      task: what it fine-tunes on; empty for other runs.
-      work: weights times tokens, about; 0 where it trains nothing.
-      size: bytes on the disk, about.
-      trial: a step of it, for a measurement; None where it trains nothing.
+      task: the task of a fine-tuning; empty for other runs.
+      work: estimated parameters times tokens; 0 without training.
+      size: estimated bytes on disk.
+      trial: a step for measuring; None without training.
     """
 
     name: str
@@ -62,17 +61,17 @@ class Run:
     trial: Workload | None = None
 
     def argument_list(self, runs_dir: pathlib.Path) -> list[str]:
-        """The flags with the folder of all runs put in."""
+        """The flags with the folder of all runs filled in."""
         return [a.replace(RUNS, str(runs_dir)) for a in self.arguments]
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The runs of an experiment in the order in which they may be done.
+    """The runs of an experiment in an order in which they can be executed.
 
     Attributes:
-      runs: by name; each stands behind those that it needs.
-      run_of: row and column to the name of the run behind the cell.
+      runs: by name; each comes after the runs that it needs.
+      run_of: row and column to the name of the run of the cell.
     """
 
     runs: Mapping[str, Run]
@@ -81,11 +80,11 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """What a finished run took.
+    """The record of a finished run.
 
     Attributes:
-      command: as one would type it.
-      seconds: of all its starts.
+      command: as a user types it.
+      seconds: total duration of all its starts.
     """
 
     command: str
@@ -93,7 +92,7 @@ class Finished:
 
 
 class RunFolders:
-    """The folder of all runs, and what it says of each.
+    """The folder of all runs.
 
     Args:
       path: the folder.
@@ -107,12 +106,12 @@ class RunFolders:
         return self.path / run.name
 
     def beside(self, run: Run, ending: str) -> pathlib.Path:
-        """A file beside the folder of a run."""
+        """A file next to the folder of a run."""
         folder = self.folder(run)
         return folder.with_name(folder.name + ending)
 
     def finished(self, run: Run) -> Finished | None:
-        """What a run took; None if it has not finished."""
+        """The record of a finished run; None if it is not finished."""
         path = self.beside(run, ".json")
         if not path.is_file():
             return None
@@ -121,22 +120,22 @@ class RunFolders:
             return Finished(str(values["command"]), float(values["seconds"]))
         except (KeyError, TypeError, ValueError):
             raise UserError(
-                f"{path}: is damaged; remove it, and the run is checked again."
+                f"{path}: is damaged; remove it and start again."
             ) from None
 
 
 class Runner:
-    """Does the runs of a plan that are not finished.
+    """Executes the unfinished runs of a plan.
 
-    Several machines may work on one plan: each takes runs that no other does.
+    Several machines may work on one plan: each run is taken by one of them.
 
     Args:
       plan: the runs.
-      folders: where they are.
-      program: the name of a tool to the words that start it.
-      shown_as: the name of a tool to what one types to start it.
-      workers: how many runs are done at a time here.
-      finished: is called after each run that has finished.
+      folders: their folders.
+      program: returns the command line that starts a tool.
+      shown_as: returns what a user types to start a tool.
+      workers: number of concurrent runs.
+      finished: called after each finished run.
     """
 
     def __init__(
@@ -164,11 +163,11 @@ class Runner:
         self._last_line = 0.0
 
     def run(self) -> None:
-        """Does all runs; returns when each has finished, here or elsewhere.
+        """Executes all runs; returns when each is finished, here or elsewhere.
 
         Raises:
-          UserError: a run failed; the others that were under way have ended.
-          RunStopped: SIGTERM; runs have saved their states.
+          UserError: a run failed; the other active runs have ended.
+          RunStopped: SIGTERM; the active runs have saved their states.
           KeyboardInterrupt: Ctrl-C, likewise.
         """
         total, done = len(self.plan.runs), len(self.plan.runs) - len(self.left)
@@ -189,7 +188,7 @@ class Runner:
         if self._stop is not None and self.left:
             line = (
                 f"stopped: {len(self.left)} of {total} runs are left; the same "
-                "command goes on with them."
+                "command resumes."
             )
             if self._stop == signal.SIGINT:
                 raise KeyboardInterrupt(line)
@@ -197,7 +196,7 @@ class Runner:
 
     @contextlib.contextmanager
     def _stopping(self) -> Iterator[None]:
-        """Passes SIGTERM and Ctrl-C on to the runs under way."""
+        """Forwards SIGTERM and Ctrl-C to the active runs."""
 
         def stop(number: int, frame: object) -> None:
             del frame
@@ -209,7 +208,7 @@ class Runner:
             yield
             return
         numbers = [signal.SIGTERM]
-        # Ignored in jobs that a shell starts in the background.
+        # Jobs that a shell starts in the background ignore SIGINT.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             numbers.append(signal.SIGINT)
         before = {number: signal.signal(number, stop) for number in numbers}
@@ -222,7 +221,7 @@ class Runner:
                 process.stop(signal.SIGTERM)
 
     def _start_some(self) -> None:
-        """Starts runs that can be started, up to the number of workers."""
+        """Starts runs whose needs are finished, up to the number of workers."""
         for name, run in list(self.left.items()):
             if len(self._processes) >= self.workers:
                 return
@@ -238,7 +237,7 @@ class Runner:
             lock = lock_now(self.folders.beside(run, ".lock"))
             if lock is None:
                 continue
-            # Perhaps until a moment ago somebody else had it.
+            # Another process may have finished it a moment ago.
             if self.folders.finished(run) is not None:
                 lock.close()
                 continue
@@ -253,7 +252,7 @@ class Runner:
             log(f"{self._counted()} started {name}")
 
     def _ended(self, name: str, process: "_Process") -> UserError | None:
-        """Takes note of a run that ended, well or not."""
+        """Handles a run that may have ended; returns the error if it failed."""
         code = process.popen.poll()
         if code is None:
             return None
@@ -267,7 +266,7 @@ class Runner:
         if self._stop is None and code:
             return UserError(
                 f"{name}: {process.last_error()} (exit code {code}); its log "
-                f"is {process.log_file}, and the same command goes on."
+                f"is {process.log_file}, and the same command resumes."
             )
         return None
 
@@ -281,7 +280,7 @@ class Runner:
         return f"[{total - len(self.left)}/{total}]"
 
     def _show(self) -> None:
-        """Says now and then what runs, what is left, and the time left."""
+        """Logs once a minute the active runs and the remaining time."""
         if time.monotonic() - self._last_line < _SECONDS_BETWEEN_LINES:
             return
         self._last_line = time.monotonic()
@@ -294,44 +293,42 @@ class Runner:
         left = self.seconds_left()
         time_left = "" if left is None else f", about {duration(left)} left"
         log(
-            f"{self._counted()} running: {running or 'elsewhere alone'}; "
+            f"{self._counted()} running: {running or 'only elsewhere'}; "
             f"{len(self.left) - len(self._processes)} to come{time_left}"
         )
 
     def seconds_left(self) -> float | None:
-        """By how fast runs of this plan were so far; None if none was."""
+        """Remaining time, from the speed of finished runs; None if unknown."""
         seconds = work = 0.0
         for run in self.plan.runs.values():
-            took = self.folders.finished(run)
-            if took is not None and run.work:
-                seconds += max(took.seconds - OVERHEAD_SECONDS, 1.0)
+            record = self.folders.finished(run)
+            if record is not None and run.work:
+                seconds += max(record.seconds - OVERHEAD_SECONDS, 1.0)
                 work += run.work
-        parts = {name: p.done() for name, p in self._processes.items()}
-        for name, process in self._processes.items():
-            run = self.plan.runs[name]
-            elapsed = process.seconds() - OVERHEAD_SECONDS
-            if parts[name] > 0.02 and elapsed > 0:
-                seconds += elapsed
-                work += parts[name] * run.work
         if not work:
             return None
+        elapsed = {name: p.seconds() for name, p in self._processes.items()}
         left = sum(
-            (OVERHEAD_SECONDS + run.work * seconds / work)
-            * (1 - parts.get(name, 0.0))
+            max(
+                OVERHEAD_SECONDS
+                + run.work * seconds / work
+                - elapsed.get(name, 0.0),
+                0.0,
+            )
             for name, run in self.left.items()
         )
         return left / max(self.workers, 1)
 
 
 class _Process:
-    """A run under way.
+    """An active run.
 
     Args:
       run: the run.
-      folders: where it is.
-      lock: its lock, held until it is closed here and the command has ended.
-      words: the words that start it.
-      shown: what one types to start it.
+      folders: the folder of all runs.
+      lock: its lock; also held by the command.
+      words: the command line.
+      shown: the command as a user types it.
     """
 
     def __init__(
@@ -361,27 +358,27 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log_file,
                 stderr=subprocess.STDOUT,
-                # It keeps the lock, also when this process is killed.
+                # The command keeps the lock if this process is killed.
                 pass_fds=(lock.fileno(),),
-                # Ctrl-C comes to it from here, once.
+                # Ctrl-C reaches it once, from this process.
                 start_new_session=True,
             )
 
     def seconds(self) -> float:
-        """Since its first start."""
+        """Seconds of all its starts."""
         return self._before + time.monotonic() - self._began
 
     def stop(self, number: int) -> None:
-        """Asks it to end."""
+        """Sends a signal."""
         with contextlib.suppress(ProcessLookupError):
             self.popen.send_signal(number)
 
     def note_seconds(self) -> None:
-        """Writes how long it took so far, for its next start."""
+        """Stores the duration so far, for its next start."""
         write_text(self._seconds_file, f"{self.seconds():.0f}\n")
 
     def note_finished(self) -> float:
-        """Writes that it has finished; the seconds that it took."""
+        """Stores that it is finished; returns its duration."""
         took = self.seconds()
         values = {"command": self._shown, "seconds": round(took, 1)}
         write_text(self._marker, json.dumps(values, indent=1) + "\n")
@@ -389,7 +386,7 @@ class _Process:
         return took
 
     def close(self) -> None:
-        """Gives the lock back, after the command has ended."""
+        """Releases the lock after the command has ended."""
         self._lock.close()
 
     def _tail(self) -> str:
@@ -400,32 +397,19 @@ class _Process:
             return file.read().decode(errors="replace")
 
     def last_error(self) -> str:
-        """The line that says why it failed."""
+        """The error line of its log."""
         lines = [x.strip() for x in self._tail().splitlines() if x.strip()]
         errors = [x for x in lines if x.startswith("error: ")]
         return (errors or lines or ["it failed"])[-1].removeprefix("error: ")
 
     def status(self) -> str:
-        """How far it is, by the last bar in its log."""
+        """Its progress, from the last progress bar in its log."""
         found = _PERCENT.findall(self._tail())
         return f"{found[-1][0]} {found[-1][1]} %" if found else "starting"
 
-    def done(self) -> float:
-        """What part of it is done, by its seeds and the bar of a training."""
-        text = self.log_file.read_text(encoding="utf-8", errors="replace")
-        # Of its last start.
-        text = text[text.rfind("\n$ ") + 1 :]
-        before, seeds, begin = 0, 1, 0
-        for seed in _SEED.finditer(text):
-            before, seeds = int(seed[1]) - 1, int(seed[2])
-            begin = seed.end()
-        bars = _PERCENT.findall(text, begin)
-        shares = [int(n) / 100 for title, n in bars if title == "training"]
-        return min((before + (shares or [0.0])[-1]) / seeds, 0.99)
-
 
 def duration(seconds: float) -> str:
-    """A time as one says it: 1 h 2 min, 2 min 5 s or 5 s."""
+    """A duration as text: 1 h 2 min, 2 min 5 s or 5 s."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -118,7 +118,3 @@ def run(data: pathlib.Path, output_dir: pathlib.Path, **changes) -> None:
         ),
         **given,
     )
-
-
-if __name__ == "__main__":
-    run(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))

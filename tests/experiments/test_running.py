@@ -12,18 +12,26 @@ import time
 import pytest
 
 from bert_tf.errors import RunStopped
+from bert_tf.experiments import running
 from bert_tf.experiments.running import (
     RUNS,
     Plan,
     Run,
     RunFolders,
     Runner,
-    _Process,
     duration,
 )
 from bert_tf.files import lock_now
 from tests.user_errors import error_of
 
+# In other processes.
+SCRIPT = """
+import pathlib, sys
+sys.path.insert(0, {root!r})
+from tests.experiments.test_running import *
+running._POLL_SECONDS = 0.02
+runner(plan_of({plan}), pathlib.Path({folder!r})).run()
+"""
 # A command that resumes: counts to --steps, and keeps the count in its folder.
 COUNT = textwrap.dedent(
     """
@@ -45,6 +53,18 @@ COUNT = textwrap.dedent(
         file.write(folder.name + "\\n")
     """
 )
+
+
+@pytest.fixture(autouse=True)
+def _quick_polls(monkeypatch) -> None:
+    monkeypatch.setattr(running, "_POLL_SECONDS", 0.02)
+
+
+def start(folder: pathlib.Path, plan: str) -> subprocess.Popen:
+    """Another process that does the same plan, given as Python."""
+    root = str(pathlib.Path.cwd())
+    script = SCRIPT.format(root=root, plan=plan, folder=str(folder))
+    return subprocess.Popen([sys.executable, "-c", script])
 
 
 def run(name: str, *needs: str, **flags: object) -> Run:
@@ -100,15 +120,10 @@ def test_what_a_run_needs_is_done_before(tmp_path, workers):
         == f"python -m count --output_dir={tmp_path}/first --steps=2"
     )
     assert marker["seconds"] > 0
-
-
-def test_finished_runs_are_skipped(tmp_path):
-    runner(plan_of(run("first", steps=1)), tmp_path).run()
-    runner(
-        plan_of(run("first", steps=1), run("second", "first", steps=1)),
-        tmp_path,
-    ).run()
-    assert order(tmp_path) == ["first", "second"]
+    # Finished runs are skipped.
+    more = Plan({**plan.runs, "more": run("more", "last", steps=1)}, {})
+    runner(more, tmp_path, workers).run()
+    assert order(tmp_path) == ["first", "middle", "last", "more"]
 
 
 def test_failure_is_one_line_and_others_end(tmp_path):
@@ -132,7 +147,7 @@ def test_a_damaged_marker_names_its_file(tmp_path):
 
 
 def test_sigterm_is_passed_on_and_the_rest_resumes(tmp_path):
-    plan = plan_of(run("first", steps=40, seconds=0.05), run("then", steps=1))
+    plan = plan_of(run("first", steps=40, seconds=0.02), run("then", steps=1))
     doing = runner(plan, tmp_path)
     show = doing._show
 
@@ -153,43 +168,27 @@ def test_sigterm_is_passed_on_and_the_rest_resumes(tmp_path):
 
 
 def test_a_killed_runner_leaves_its_run_the_lock(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import sys\n"
-        f"sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n"
-        "from tests.experiments.test_running import *\n"
-        "plan = plan_of(run('first', steps=30, seconds=0.1))\n"
-        f"runner(plan, pathlib.Path({str(tmp_path)!r})).run()\n"
-    )
-    process = subprocess.Popen([sys.executable, script])
+    process = start(tmp_path, "run('first', steps=30, seconds=0.05)")
     while not (tmp_path / "first" / "count").exists():
         assert process.poll() is None
         time.sleep(0.05)
     process.kill()
     process.wait()
-    # Its command goes on, and nobody else takes the run.
+    # Its command continues, and no other process takes the run.
     assert lock_now(tmp_path / "first.lock") is None
-    runner(plan_of(run("first", steps=30, seconds=0.1)), tmp_path).run()
+    runner(plan_of(run("first", steps=30, seconds=0.05)), tmp_path).run()
     rows = (tmp_path / "first" / "starts").read_text().splitlines()
     assert [int(row.split()[1]) for row in rows] == list(range(30))
 
 
 def test_two_machines_share_the_runs(tmp_path):
-    runs = [run(f"run{n}", steps=3, seconds=0.1) for n in range(4)]
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import sys\n"
-        f"sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n"
-        "from tests.experiments.test_running import *\n"
-        "runs = [run(f'run{n}', steps=3, seconds=0.1) for n in range(4)]\n"
-        f"runner(plan_of(*runs), pathlib.Path({str(tmp_path)!r})).run()\n"
-    )
-    processes = [subprocess.Popen([sys.executable, script]) for _ in range(2)]
+    plan = "*(run(f'run{n}', steps=3, seconds=0.05) for n in range(4))"
+    processes = [start(tmp_path, plan) for _ in range(2)]
     assert [process.wait() for process in processes] == [0, 0]
-    assert sorted(order(tmp_path)) == [each.name for each in runs]
+    assert sorted(order(tmp_path)) == [f"run{n}" for n in range(4)]
 
 
-def test_time_left_is_by_what_was_done(tmp_path):
+def test_time_left_is_estimated_from_finished_runs(tmp_path):
     plan = plan_of(*(run(f"run{n}", steps=1) for n in range(3)))
     doing = runner(plan, tmp_path)
     assert doing.seconds_left() is None
@@ -199,28 +198,3 @@ def test_time_left_is_by_what_was_done(tmp_path):
     assert runner(plan, tmp_path).seconds_left() == pytest.approx(260.0)
     assert duration(3725) == "1 h 2 min"
     assert duration(65) == "1 min 5 s"
-
-
-def test_part_that_is_done_counts_seeds(tmp_path):
-    log = (
-        "training: 100%|###| 9/9\n$ a\nseed 5, seed_1 of 4\n"
-        "training: 100%|###| 9/9\nseed 6, seed_2 of 4\n"
-    )
-    process = _Process(
-        run("a"),
-        RunFolders(tmp_path),
-        lock_now(tmp_path / "a.lock"),
-        [sys.executable, "-c", ""],
-        "a",
-    )
-    process.popen.wait()
-    for more, part in (
-        ("", 0.25),
-        ("training:  60%|###| 5/9\n", 0.4),
-        ("$ a\n", 0.0),
-        ("training:  50%|###| 5/9\n", 0.5),
-    ):
-        log += more
-        process.log_file.write_text(log)
-        assert process.done() == pytest.approx(part)
-    process.close()
