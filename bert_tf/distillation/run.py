@@ -1,5 +1,5 @@
-"""A distillation: the student's training, the same without a teacher, and both
-beside the teacher.
+"""Runs a distillation: trains the student with and without the teacher, and
+compares both with the teacher.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ from bert_tf.training.run_folder import has_trained, refuse_other_folders
 from bert_tf.training.step import EvaluationStep
 from bert_tf.training.strategies import make_strategy
 
-# In the folder of the distillation.
+# Subfolders of the distillation.
 STUDENT, UNDISTILLED = "student", "undistilled"
 _STUDENT_FILE = "student.json"
 _TIMED_BATCHES = 10
@@ -60,19 +60,19 @@ def distill_task(
     undistilled: bool = True,
     devices: Devices = DEFAULT_DEVICES,
 ) -> Distillation:
-    """Fine-tunes a student on a task as its teacher answers it.
+    """Fine-tunes a student on a task with the outputs of a teacher.
 
     Args:
       task: the task.
       recipe: of the student's training; names the teacher.
-      student: what the student is, unless the recipe has an `init_from`.
-      output_dir: becomes the student's model folder, as that of a fine-tuning,
-        with what `write_report` writes; what was begun there goes on.
-      undistilled: whether to train the same student without a teacher too.
-      devices: how to reach the devices of the recipe's strategy.
+      student: the architecture of the student, unless `init_from` names it.
+      output_dir: becomes the student's model folder, with the files of
+        `write_report`; an interrupted distillation resumes.
+      undistilled: whether to also train the student without a teacher.
+      devices: the devices of the recipe's strategy.
 
     Raises:
-      UserError: settings, data and models that do not fit each other.
+      UserError: settings, data and models do not fit each other.
     """
     output_dir = pathlib.Path(output_dir)
     recipe = _with_student(recipe, student, output_dir)
@@ -85,10 +85,10 @@ def distill_task(
     prepared = task.resolve(recipe)
     split, *_ = prepared.splits(prepared.dev_splits, recipe)
     dev = prepared.load(split, recipe)
-    places = _places(recipe, folders)
+    paths = _model_paths(recipe, folders)
     loaded = {
-        name: load_model(place, prepared, recipe.precision)
-        for name, place in places.items()
+        name: load_model(path, prepared, recipe.precision)
+        for name, path in paths.items()
     }
     models = [model for model, _, _ in loaded.values()]
     teacher, tokenizer, config = loaded["teacher"]
@@ -105,9 +105,9 @@ def distill_task(
     return _reported(
         f"{prepared.name}, {split}",
         prepared.main_metric,
-        places,
+        paths,
         scores,
-        dict(zip(places, speeds, strict=True)),
+        dict(zip(paths, speeds, strict=True)),
         output_dir,
     )
 
@@ -119,9 +119,9 @@ def distill_text(
     undistilled: bool = True,
     devices: Devices = DEFAULT_DEVICES,
 ) -> Distillation:
-    """Pre-trains a student on records as its teacher predicts their tokens.
+    """Pre-trains a student on records with the predictions of a teacher.
 
-    See `distill_task`; `output_dir` becomes a folder as that of a pre-training.
+    See `distill_task`; `output_dir` becomes the folder of a pre-training.
     """
     output_dir = pathlib.Path(output_dir)
     recipe = _with_student(recipe, student, output_dir)
@@ -130,7 +130,7 @@ def distill_text(
     for name, (of_one, folder) in folders.items():
         _announce(name, of_one)
         results[name] = run_pretraining(of_one, folder, devices)
-    places = _places(recipe, folders)
+    paths = _model_paths(recipe, folders)
     objective = load_objective(recipe.objective)
     traits = ObjectiveTraits.of(objective)
     task = traits.token_task
@@ -140,8 +140,8 @@ def distill_text(
     if records.num_held_out:
         batches = held_out_batches(records, size)
     models = {
-        name: load_pretrainer(load_checkpoint(place), recipe.precision)
-        for name, place in places.items()
+        name: load_pretrainer(load_checkpoint(path), recipe.precision)
+        for name, path in paths.items()
     }
     found = {name: dict(result.held_out) for name, result in results.items()}
     with reading_errors(records):
@@ -158,7 +158,7 @@ def distill_text(
         seconds = seconds_of([m.encoder for m in models.values()], few)
         num_batches = sum(1 for _ in few)
     scores: dict[str, _Scores] = {
-        name: (_of_tokens(found.get(name, {}), task), {}) for name in places
+        name: (_of_tokens(found.get(name, {}), task), {}) for name in paths
     }
     speeds = {
         name: size * num_batches / each
@@ -167,7 +167,7 @@ def distill_text(
     return _reported(
         "held-out records",
         f"{task}_accuracy",
-        places,
+        paths,
         scores,
         speeds,
         output_dir,
@@ -177,7 +177,7 @@ def distill_text(
 def _with_student(
     recipe: _Recipe, settings: StudentSettings, output_dir: pathlib.Path
 ) -> _Recipe:
-    """The recipe, which starts from the student; made where it is not yet."""
+    """The recipe that starts from the student, which is created if needed."""
     if not recipe.teacher:
         raise UserError("`teacher`: name the model to learn from.")
     if recipe.strategy == "multi_worker":
@@ -189,7 +189,7 @@ def _with_student(
     if recipe.init_from:
         if settings != StudentSettings():
             raise UserError(
-                f"`init_from`={recipe.init_from}: is the student already; "
+                f"`init_from`={recipe.init_from}: is already the student; "
                 "leave out `size`, `layers` and `architecture`."
             )
         return recipe
@@ -205,12 +205,12 @@ def _with_student(
     if made.exists() and read_json_object(made) == values:
         return recipe
     if made.exists():
-        # One that has learnt nothing yet makes way.
+        # A student that is not trained yet is replaced.
         if has_trained(output_dir):
             raise UserError(
                 f"`output_dir`={output_dir}: holds another student ({made}); "
                 "choose another folder, or the same teacher, seed and student "
-                "to go on."
+                "to resume."
             )
         shutil.rmtree(folder)
     teacher = load_checkpoint(recipe.teacher)
@@ -226,30 +226,30 @@ def _with_student(
 def _trainings(
     recipe: _Recipe, output_dir: pathlib.Path, undistilled: bool
 ) -> dict[str, tuple[_Recipe, pathlib.Path]]:
-    """Recipe and folder of each training of the student, by its name."""
+    """Recipe and folder of each training of the student, by name."""
     found = {STUDENT: (recipe, output_dir)}
     if undistilled:
-        alone = recipe.without_teacher()
-        found[UNDISTILLED] = alone, output_dir / UNDISTILLED
+        folder = output_dir / UNDISTILLED
+        found[UNDISTILLED] = recipe.without_teacher(), folder
     return found
 
 
 def _announce(name: str, recipe: TeacherSettings) -> None:
-    what = f"from {recipe.teacher}" if recipe.teacher else "without a teacher"
-    print(f"{name}: learns {what}", flush=True)
+    what = f"with {recipe.teacher}" if recipe.teacher else "without a teacher"
+    print(f"{name}: trains {what}", flush=True)
 
 
-def _places(
+def _model_paths(
     recipe: TeacherSettings,
     folders: Mapping[str, tuple[Any, pathlib.Path]],
 ) -> dict[str, str]:
-    """Where each of the models is, the teacher first."""
+    """The path of each model, the teacher first."""
     trained = {name: str(folder) for name, (_, folder) in folders.items()}
     return {"teacher": recipe.teacher} | trained
 
 
 def _of_tokens(numbers: Mapping[str, float], task: str) -> dict[str, float]:
-    """Accuracy and perplexity of held-out tokens, where there are any."""
+    """Accuracy and perplexity of held-out tokens; empty without records."""
     if f"{task}_loss" not in numbers:
         return {}
     return {
@@ -259,7 +259,7 @@ def _of_tokens(numbers: Mapping[str, float], task: str) -> dict[str, float]:
 
 
 def _over_seeds(results: Mapping[str, Any], split: str) -> _Scores:
-    """Scores of a fine-tuning, means of several seeds, and their spread."""
+    """Scores of a fine-tuning, or means over the seeds and their spread."""
     if "summary" not in results:
         return dict(results["dev"][split]), {}
     summary = results["summary"]
@@ -273,18 +273,18 @@ def _over_seeds(results: Mapping[str, Any], split: str) -> _Scores:
 def _reported(
     title: str,
     metric: str,
-    places: Mapping[str, Any],
+    paths: Mapping[str, Any],
     scores: Mapping[str, _Scores],
     speeds: Mapping[str, float],
     output_dir: pathlib.Path,
 ) -> Distillation:
-    """Writes and returns what came of it."""
+    """Measures the size of the models, writes and returns the report."""
     measured = {}
-    for name, place in places.items():
-        shapes = shapes_of_arrays(load_checkpoint(place).arrays).values()
+    for name, path in paths.items():
+        shapes = shapes_of_arrays(load_checkpoint(path).arrays).values()
         parameters = sum(map(math.prod, shapes))
-        # Of float32, in which model folders are.
         values, spread = scores[name]
+        # Model folders are float32.
         measured[name] = Measured(
             values, speeds[name], parameters, 4 * parameters, spread
         )

@@ -1,4 +1,4 @@
-"""The student of a distillation, before it has learnt anything."""
+"""Creates the untrained student of a distillation."""
 
 import dataclasses
 
@@ -27,16 +27,16 @@ _POSITIONS = "bert/embeddings/position_embeddings"
 def make_student(
     settings: StudentSettings, teacher: Checkpoint, seed: int
 ) -> Checkpoint:
-    """A student for a teacher, with the teacher's vocabulary.
+    """Creates a student with the vocabulary of its teacher.
 
     Args:
-      settings: how large it is.
-      teacher: what it is to learn from.
+      settings: its size, or the layers of the teacher that it copies.
+      teacher: the teacher.
       seed: of new weights.
 
     Raises:
-      UserError: the settings say nothing, layers that the teacher lacks, or an
-        architecture that the teacher's layers do not fit.
+      UserError: empty settings, layers that the teacher does not have, or an
+        architecture that does not fit the teacher's layers.
     """
     config = teacher.config
     kind = type(config)
@@ -68,10 +68,10 @@ def make_student(
 
 
 def _as_distilbert(checkpoint: Checkpoint) -> Checkpoint:
-    """A BERT as a DistilBERT, which computes the same of a first segment.
+    """Converts a BERT to a DistilBERT with the same output for segment 0.
 
-    The row of that segment is added to every position. The pooler, whose
-    activation is another one, is left out with the heads on it.
+    The embedding of segment 0 is added to every position embedding. The pooler,
+    which has another activation, and the heads on it are left out.
     """
     old, arrays = checkpoint.config, checkpoint.arrays
     config = DistilBertConfig(**{**vars(old), "type_vocab_size": 0})

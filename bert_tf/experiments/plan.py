@@ -350,7 +350,6 @@ class _Planner:
             tool="run_finetuning",
             arguments=tuple(self.words(flags, settings)),
             needs=needs,
-            task=name,
             work=finetuning_work(recipe, config, *tokens),
             size=finetuning_bytes(recipe, config),
             trial=Workload(

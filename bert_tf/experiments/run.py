@@ -259,7 +259,6 @@ def _result(cell: Cell, run: Run, folders: RunFolders) -> CellResult:
     return CellResult(
         values=tuple(value * cell.factor for value in values),
         degenerate=degenerate,
-        task=run.task,
         folder=str(folder),
         command=took.command if took is not None else "",
         seconds=took.seconds if took is not None else None,

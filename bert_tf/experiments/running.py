@@ -45,7 +45,6 @@ class Run:
       tool: the command, a name in tools/.
       arguments: its flags; RUNS is replaced by the folder of all runs.
       needs: the names of the runs whose output it reads.
-      task: the task of a fine-tuning; empty for other runs.
       work: estimated parameters times tokens; 0 without training.
       size: estimated bytes on disk.
       trial: a step for measuring; None without training.
@@ -55,7 +54,6 @@ class Run:
     tool: str
     arguments: tuple[str, ...]
     needs: tuple[str, ...] = ()
-    task: str = ""
     work: float = 0.0
     size: float = 0.0
     trial: Workload | None = None

@@ -33,7 +33,6 @@ class CellResult:
       values: the score of each seed, times the cell's factor; empty if the run
         is not finished.
       degenerate: number of seeds no better than the most frequent label.
-      task: the task that was run; empty for a pre-training.
       folder: the folder of the run.
       command: the command of the run.
       seconds: duration of the run; None if it is not finished.
@@ -41,7 +40,6 @@ class CellResult:
 
     values: tuple[float, ...]
     degenerate: int
-    task: str
     folder: str
     command: str
     seconds: float | None
@@ -49,37 +47,6 @@ class CellResult:
 
 # By row and column.
 Numbers = Mapping[tuple[str, str], CellResult]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Difference:
-    """The difference between a row and the reference row in a column.
-
-    Attributes:
-      column: its name.
-      stand_in: the task that is run in place of the column's; empty if none.
-      paper: difference of the paper's numbers; None if one is missing.
-      ours: difference of our means over the seeds.
-      standard_error: of `ours`; None if a row has a single value.
-      interval: 95 % confidence interval of `ours`; None as above.
-      p_value: of `ours` in Welch's t-test, two-sided; None as above.
-      num_seeds: number of values of the row and of the reference row.
-      factor: of the cells.
-      lower_is_better: whether a lower number is better.
-      is_degenerate: whether all seeds of both rows are degenerate.
-    """
-
-    column: str
-    stand_in: str
-    paper: float | None
-    ours: float
-    standard_error: float | None
-    interval: tuple[float, float] | None
-    p_value: float | None
-    num_seeds: tuple[int, int]
-    factor: float
-    lower_is_better: bool
-    is_degenerate: bool
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -122,14 +89,19 @@ def comparisons(
     """The differences between each row and the reference row.
 
     Returns:
-      For each other row "row", "reference", "columns" (the differences) and
-      "unfinished", the columns in which a run is not finished.
+      For each other row "row", "reference", "unfinished" (the columns in which
+      a run is not finished), and "columns", a dict for each finished column:
+      "column", "stand_in" (the task that is run in its place), "paper" (the
+      difference of the paper's numbers, or None), "num_seeds" of both rows,
+      "factor", "lower_is_better", "is_degenerate" (whether no seed of either
+      row is better than the most frequent label), and the values of `_welch`.
     """
     cells = {(cell.row, cell.column): cell for cell in experiment.cells}
     reference = experiment.reference or experiment.rows[0]
     found = []
     for row in experiment.rows:
-        differences, unfinished = [], []
+        columns: list[dict[str, Any]] = []
+        unfinished = []
         for column in experiment.columns:
             cell = cells.get((row, column))
             base = cells.get((reference, column))
@@ -140,29 +112,29 @@ def comparisons(
             if len(pair) < 2:
                 unfinished.append(column)
                 continue
-            has_paper = cell.paper is not None and base.paper is not None
-            differences.append(
-                Difference(
-                    column=column,
-                    stand_in=_stand_in(cell, stand_ins),
-                    paper=round(cell.paper - base.paper, _DECIMALS)
-                    if has_paper
-                    else None,
+            paper = None
+            if cell.paper is not None and base.paper is not None:
+                paper = round(cell.paper - base.paper, _DECIMALS)
+            columns.append(
+                {
+                    "column": column,
+                    "stand_in": _stand_in(cell, stand_ins),
+                    "paper": paper,
                     **_welch(*(each.values for each in pair)),
-                    num_seeds=(len(pair[0].values), len(pair[1].values)),
-                    factor=cell.factor,
-                    lower_is_better=column in experiment.lower_is_better,
-                    is_degenerate=all(
+                    "num_seeds": [len(each.values) for each in pair],
+                    "factor": cell.factor,
+                    "lower_is_better": column in experiment.lower_is_better,
+                    "is_degenerate": all(
                         each.degenerate == len(each.values) for each in pair
                     ),
-                )
+                }
             )
-        if differences or unfinished:
+        if columns or unfinished:
             found.append(
                 {
                     "row": row,
                     "reference": reference,
-                    "columns": list(map(dataclasses.asdict, differences)),
+                    "columns": columns,
                     "unfinished": unfinished,
                 }
             )
@@ -170,10 +142,12 @@ def comparisons(
 
 
 def _welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
-    """The difference of two means, with error, interval and p-value.
+    """Compares two means without assuming equal variances (Welch 1947).
 
-    Welch 1947: the variances may differ; the degrees of freedom are those of
-    Satterthwaite 1946.
+    Returns:
+      "ours", the difference; "standard_error", the 95 % confidence "interval"
+      and the two-sided "p_value" with the degrees of freedom of Satterthwaite
+      1946, which are None if one of the two has a single value.
     """
     ours = statistics.fmean(first) - statistics.fmean(second)
     found: dict[str, Any] = {"ours": round(ours, _DECIMALS)}
@@ -190,7 +164,7 @@ def _welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
         reach = error * _critical_value(degrees)
     return found | {
         "standard_error": round(error, _DECIMALS),
-        "interval": tuple(round(ours + x, _DECIMALS) for x in (-reach, reach)),
+        "interval": [round(ours + x, _DECIMALS) for x in (-reach, reach)],
         "p_value": round(p_value, _DECIMALS),
     }
 
