@@ -238,7 +238,7 @@ def write_report(
     about = _about(experiment, results)
     seconds = results["facts"].get("seconds")
     versions = results["facts"].get("versions", {}).items()
-    made = {
+    made: dict[str, Any] = {
         "Scale": ": ".join(
             filter(None, map(facts.get, ("scale", "scale_description")))
         ),
@@ -494,13 +494,15 @@ def pictures(
         for cell in experiment.cells
         if cell.paper is not None
     }
-    for row, of in experiment.paper_rows.items():
-        paper |= {(row, name): value for name, value in of.items()}
+    for row, numbers_of_row in experiment.paper_rows.items():
+        paper |= {(row, name): x for name, x in numbers_of_row.items()}
     rows = list(dict.fromkeys([*experiment.rows, *experiment.paper_rows]))
     values = {key: each.values for key, each in numbers.items()}
     ours = {key: mean(each) for key, each in values.items()}
     spreads = {key: standard_deviation(each) for key, each in values.items()}
-    titles = {"here": ours, "in the paper": paper} if paper else {"here": ours}
+    titles: dict[str, Mapping[tuple[str, str], float | None]] = {"here": ours}
+    if paper:
+        titles["in the paper"] = paper
 
     def label(column: str, is_paper: bool) -> str:
         name = column if is_paper else headings[column]
@@ -511,10 +513,9 @@ def pictures(
         number: int, row: str, source: Mapping[Any, Any], columns: list[Any]
     ) -> figures.Curve:
         known = [
-            (across, key)
+            (across, (row, column))
             for across, column in columns
-            if source.get(key := (row, column)) is not None
-            and across is not None
+            if source.get((row, column)) is not None and across is not None
         ]
         is_paper = source is paper
         return figures.Curve(

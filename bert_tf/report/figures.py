@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf.files import written_beside
 from bert_tf.libraries import import_matplotlib, require_extra
+from bert_tf.report.statistics import curve_points
 from bert_tf.report.texts import in_words, showable
 
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ _DARK_RULES = "".join(
 _DARK_STYLE = (
     f"<style>@media (prefers-color-scheme:dark){{{_DARK_RULES}}}</style>"
 )
+_LOOKS: Mapping[str, Mapping[str, Any]] = {
+    "line": {"linewidth": 1.2},
+    "held_out": {"marker": "o", "markersize": 3},
+    "marked": {},
+    "dashed": {"linestyle": "--"},
+    "points": {"linestyle": ""},
+}
 _RC: dict[Any, Any] = {
     "font.size": 9.5,
     "text.color": _INK,
@@ -78,7 +86,7 @@ class Curve(NamedTuple):
       values: the y values, as many.
       spreads: half the height of the error band at each x; empty for none.
       color: index into the color cycle.
-      style: "line", "held_out" (with marks), "dashed", or "points".
+      style: a key of `_LOOKS`.
       is_pale: whether the curve is drawn paler than the others.
     """
 
@@ -273,14 +281,10 @@ def write_learning_curve(
     png = io.BytesIO()
     with drawing(png, size, columns=len(names), file_format="png") as (line,):
         for axes, name in zip(line, names, strict=True):
-            series = []
-            for key in (name, f"eval_{name}"):
-                found = [row for row in rows if key in row]
-                steps = [row["step"] for row in found]
-                values = [row[key] for row in found]
-                one = {"seed": "", "steps": steps, "values": values}
-                series.append([one] if found else [])
-            panel = learning_panel("", *series, levels.get(name, {}))
+            training, held_out = (
+                curve_points({"": rows}, key) for key in (name, f"eval_{name}")
+            )
+            panel = learning_panel("", training, held_out, levels.get(name, {}))
             _draw_panel(axes, panel._replace(title=in_words(name)))
         line[0].figure.suptitle(heading, fontsize=11)
     with written_beside(path) as beside:
@@ -293,13 +297,9 @@ def _draw_panel(axes: "Axes", panel: Panel, has_legend: bool = True) -> None:
     for curve in panel.curves:
         color = _CYCLE[curve.color % len(_CYCLE)]
         marker = _MARKERS[curve.color % len(_MARKERS)]
-        look: dict[str, Any] = {
-            "line": {"linewidth": 1.2},
-            "held_out": {"marker": "o", "markersize": 3},
-            "marked": {"marker": marker, "markersize": 5},
-            "dashed": {"marker": marker, "markersize": 5, "linestyle": "--"},
-            "points": {"marker": marker, "markersize": 5, "linestyle": ""},
-        }[curve.style]
+        look = dict(_LOOKS[curve.style])
+        if curve.style in ("marked", "dashed", "points"):
+            look |= {"marker": marker, "markersize": 5}
         if curve.style == "line" and len(curve.across) < 3:
             # One or two points are too few to be seen as a line.
             look["marker"] = "."
@@ -373,7 +373,7 @@ def _draw_levels(axes: "Axes", levels: Mapping[str, float]) -> None:
 
 def _legend_below(grid: Any) -> None:
     """Draws one legend of all axes below the figure, each label once."""
-    entries = {}
+    entries: dict[str, Any] = {}
     for axes in grid.flat:
         for handle, label in zip(
             *axes.get_legend_handles_labels(), strict=True

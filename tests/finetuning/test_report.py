@@ -61,7 +61,7 @@ def test_page_is_complete_and_needs_nothing(reports, name):
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path, reports):
-    names = ("two", "regression", "questions")
+    names = ("two", "regression")
     # A process of its own, so that nothing is left over from the first time.
     code = (
         "import pathlib, sys; from tests.finetuning.test_report import *; "
@@ -145,8 +145,87 @@ def test_what_the_data_doctor_found(tmp_path, reports):
     assert "Data doctor data of it: train: 3 rows [UNK]: 1 %" in (
         text_of(reports["tags"])
     )
-    page = write_report(changed(RUNS["three"], doctor={}), tmp_path)
+    page = write_report(changed(RUNS["tags"], doctor={}), tmp_path)
     assert "Data doctor" not in text_of(page)
+
+
+def test_mistakes_of_each_family(reports):
+    choices = text_of(reports["choices"])
+    for part in (
+        "Predicted 1 at 62.5 % True 3 , given 12.5 % line 3, id 1",
+        "context 1 Every choice begins: She 12.5 % choice 1 0",
+        "predicted 62.5 % choice 1 1",
+        "true 12.5 % choice 1 3",
+    ):
+        assert part in choices
+    # The first row, which is correct, is not among them.
+    assert "choice 0 0" not in choices
+    page = Page(reports["questions"].read_text(encoding="utf-8"))
+    for part in (
+        "has an answer 2 2 50.0 83.3",
+        "no answer 2 1 50.0 50.0",
+        "threshold of this model, -0.5",
+        "Predicted 1901 True no answer F1 0.0 Null odds -1",
+        "Predicted Lovell sailed True Ada Lovell , Lovell F1 66.7",
+        "Best answers: Lovell sailed at 50.0 %, Lovell at 25.0 %",
+        "Best answers: 1901 at 62.5 %, no answer at 25.0 %",
+        # Ada is in one answer, Lovell in all three, sailed in the predicted.
+        "true Ada true predicted Lovell sailed from Hull to Oslo",
+    ):
+        assert part in page.text
+    styles = [each["class"] for each in page.named("mark")]
+    assert styles == ["given", "gold", "gold given", "given"]
+    assert "null odds" not in text_of(reports["plain_questions"]).lower()
+    tags = text_of(reports["tags"])
+    for part in (
+        "Errors on 4 entities in 10 words",
+        "Missed 1 25.0",
+        "Predicted where there is none 1",
+        "True LOC, not found New York calls LOC, not found Hull",
+        "Predicted New LOC, wrong York PER, wrong calls Hull",
+        "True PER Ada Lovell saw LOC, not found Oslo .",
+        "Predicted PER Ada Lovell saw ORG, wrong Oslo .",
+    ):
+        assert part in tags
+
+
+def test_pages_of_extreme_runs(tmp_path):
+    def page_of(run: report_runs.Run, name: str) -> tuple[pathlib.Path, str]:
+        (tmp_path / name).mkdir()
+        page = write_report(run, tmp_path / name)
+        return page, text_of(page)
+
+    page, text = page_of(report_runs.regression_run(4500), "points")
+    scatter = numbers_of(page)["predictions"]["scatter"]
+    assert (scatter["every"], len(scatter["predicted"])) == (3, 1500)
+    assert "One row in 3 is drawn." in text
+    assert page.stat().st_size < 500_000
+    texts = {"text_a": "yes", "text_b": None, "identifier": "x"}
+    lines = [
+        {
+            **texts,
+            "row": row,
+            "label": "ab"[row % 2],
+            "prediction": "ab"[row % 2],
+        }
+        | {"probabilities": [float("ab"[row % 2] == x) for x in "abc"]}
+        for row in range(4)
+    ]
+    results = report_runs.results_of("MRPC", ["a", "b", "c"], {"f1": 1.0})
+    page, text = page_of(report_runs.finished(results, lines), "correct")
+    assert "None in 4 rows." in text
+    assert "there are no rows to take a share of" in text
+    found = numbers_of(page)["predictions"]
+    assert found["per_label"][2]["precision"] is None
+    assert found["calibration"]["expected_calibration_error"] == 0
+    _, text = page_of(report_runs.tag_run(report_runs.TAGS[2:]), "none")
+    assert "There is no entity in 1 sentences, and none was predicted." in text
+    tags = [f"B-T{number:02}" for number in range(40)]
+    line = {"row": 1, "words": ["w"] * 40, "tags": tags}
+    line["predictions"] = [*tags[1:], tags[0]]
+    page, text = page_of(report_runs.tag_run([line]), "many")
+    assert numbers_of(page)["predictions"]["confusion_matrix"]["pooled"] == 12
+    assert "12 other types" in text
 
 
 def test_long_curves_become_block_means():
