@@ -87,7 +87,8 @@ _STRATEGY = flags.DEFINE_string(
 def main() -> None:
     """Loads the experiment and computes it."""
     from bert_tf.experiments.plan import Sources
-    from bert_tf.experiments.run import Commands, run_experiment
+    from bert_tf.experiments.run import run_experiment
+    from bert_tf.experiments.running import Commands
 
     command_line.name_arguments({"inputs": "--corpus"})
     name = command_line.required(_EXPERIMENT)

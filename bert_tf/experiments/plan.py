@@ -6,6 +6,7 @@ another folder.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import pathlib
@@ -30,7 +31,7 @@ from bert_tf.experiments.experiment import (
     Finetuning,
     Pretraining,
 )
-from bert_tf.experiments.running import RUNS, Plan, Run
+from bert_tf.experiments.running import RUNS, Plan, Run, Words
 from bert_tf.experiments.scales import Scale
 from bert_tf.families.recipe import (
     ChoiceRecipe,
@@ -54,8 +55,6 @@ from bert_tf.progress import log
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.vocabulary import VOCABULARY_FILE
 
-# Converts flags and settings to command line arguments.
-Words = Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]
 # Subfolder of data_dir with the files of a family; a user's files are in it.
 _FOLDERS: Mapping[type[FinetuningRecipe], str] = {
     UserTableRecipe: "",
@@ -153,31 +152,29 @@ def make_plan(
     return Plan({run.name: run for run in runs}, run_of)
 
 
+@dataclasses.dataclass
 class _Planner:
     """Collects the runs, each once.
 
     Attributes:
       runs: by name.
       scored: name of a fine-tuning to its task and the splits that it scores.
+      splits_read: recipe to the examples and tokens of each split.
+      kept_every: name of a pre-training to the interval of its kept models.
     """
 
-    def __init__(
-        self,
-        scale: Scale,
-        sources: Sources,
-        load_task: Callable[[str], TaskTemplate],
-        words: Words,
-    ) -> None:
-        self.scale = scale
-        self.sources = sources
-        self.load_task = load_task
-        self.words = words
-        self.runs: dict[str, Run] = {}
-        self.scored: dict[str, tuple[Task, tuple[str, ...]]] = {}
-        self._corpus: list[tuple[str, int]] = []
-        self._read: dict[FinetuningRecipe, dict[str, tuple[int, float]]] = {}
-        self._kept_every: dict[str, int] = {}
-        self._given: BertConfig | None = None
+    scale: Scale
+    sources: Sources
+    load_task: Callable[[str], TaskTemplate]
+    words: Words
+    runs: dict[str, Run] = dataclasses.field(default_factory=dict)
+    scored: dict[str, tuple[Task, tuple[str, ...]]] = dataclasses.field(
+        default_factory=dict
+    )
+    splits_read: dict[FinetuningRecipe, dict[str, tuple[int, float]]] = (
+        dataclasses.field(default_factory=dict)
+    )
+    kept_every: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def _add(self, run: Run, identity: Any = None) -> str:
         """Adds a run and returns its name, which ends in a digest.
@@ -198,12 +195,11 @@ class _Planner:
         )
         return name
 
+    @functools.cached_property
     def _corpus_files(self) -> list[tuple[str, int]]:
         """Paths and sizes of the files of the corpus."""
-        if not self._corpus:
-            found = parse_inputs(self.sources.corpus, RecordsRecipe())
-            self._corpus = [(file.path, file.size()) for file in found]
-        return self._corpus
+        files = parse_inputs(self.sources.corpus, RecordsRecipe())
+        return [(file.path, file.size()) for file in files]
 
     def _vocabulary(self) -> str:
         """Adds the run that trains the vocabulary."""
@@ -217,13 +213,12 @@ class _Planner:
             arguments=tuple(self.words(flags, {})),
             size=1e6,
         )
-        return self._add(run, self._corpus_files())
+        return self._add(run, self._corpus_files)
 
     def _records(self, settings: Mapping[str, Any]) -> str:
         """Adds the run that creates records."""
         vocabulary = self._vocabulary()
         RecordsRecipe.from_dict(settings, "the experiment's records")
-        files = self._corpus_files()
         flags = {
             "input": self.sources.corpus,
             "vocab_file": f"{RUNS}/{vocabulary}/{VOCABULARY_FILE}",
@@ -235,9 +230,9 @@ class _Planner:
             arguments=tuple(self.words(flags, {})),
             needs=(vocabulary,),
             # Measured: records are about as large as the text.
-            size=1.1 * sum(size for _, size in files),
+            size=1.1 * sum(size for _, size in self._corpus_files),
         )
-        return self._add(run, files)
+        return self._add(run, self._corpus_files)
 
     def pretraining(self, spec: Pretraining) -> str:
         """Adds the run of a pre-training."""
@@ -294,7 +289,7 @@ class _Planner:
             ),
         )
         name = self._add(run)
-        self._kept_every[name] = steps
+        self.kept_every[name] = steps
         return name
 
     def _config(self, spec: Pretraining) -> BertConfig:
@@ -372,14 +367,14 @@ class _Planner:
         """The label, folder, runs needed and config of the initial model."""
         model = spec.model
         if model is None:
-            return "given", self.sources.init_from, (), self._given_config()
+            return "given", self.sources.init_from, (), self._given_config
         pretraining = (
             model.pretraining if isinstance(model, AfterSteps) else model
         )
         run = self.pretraining(pretraining)
         steps = ""
         if isinstance(model, AfterSteps):
-            steps = f"/models/step-{self._kept_every[run] * model.part:08d}"
+            steps = f"/models/step-{self.kept_every[run] * model.part:08d}"
         label = pathlib.PurePath(run).name.rpartition("-")[0]
         return (
             label + steps.replace("/models/", "-"),
@@ -388,6 +383,7 @@ class _Planner:
             self._config(pretraining),
         )
 
+    @functools.cached_property
     def _given_config(self) -> BertConfig:
         """The config of the model that `init_from` names."""
         source = self.sources.init_from
@@ -396,19 +392,15 @@ class _Planner:
                 "`init_from`: this experiment fine-tunes a given model; name "
                 "a folder, hf://organisation/name or keras_hub://preset."
             )
-        if self._given is None:
-            self._given = config = load_checkpoint(source).config
-            size = f"{config.num_hidden_layers}/{config.hidden_size}"
-            if not self.scale.any_checkpoint and size not in (
-                "12/768",
-                "24/1024",
-            ):
-                raise UserError(
-                    f"`init_from`={source}: has {size} layers and hidden size, "
-                    "and the paper's numbers are of 12/768 and 24/1024; choose "
-                    "another model, or another `scale`."
-                )
-        return self._given
+        config = load_checkpoint(source).config
+        size = f"{config.num_hidden_layers}/{config.hidden_size}"
+        if not self.scale.any_checkpoint and size not in ("12/768", "24/1024"):
+            raise UserError(
+                f"`init_from`={source}: has {size} layers and hidden size, and "
+                "the paper's numbers are of 12/768 and 24/1024; choose another "
+                "model, or another `scale`."
+            )
+        return config
 
     def _read_splits(
         self, name: str, task: Task, recipe: FinetuningRecipe
@@ -421,7 +413,7 @@ class _Planner:
             if field.name not in _DATA_SETTINGS
         }
         of_data = dataclasses.replace(recipe, **neutral)
-        if of_data not in self._read:
+        if of_data not in self.splits_read:
             found = {}
             try:
                 splits = task.splits(task.dev_splits, of_data)
@@ -437,5 +429,5 @@ class _Planner:
                     f"{name}: {why}; `stand_in`={name}:OTHER runs another task "
                     "in its place."
                 ) from None
-            self._read[of_data] = found
-        return self._read[of_data]
+            self.splits_read[of_data] = found
+        return self.splits_read[of_data]

@@ -15,9 +15,10 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.experiments.estimates import measured_rates
 from bert_tf.experiments.experiment import Cell, Experiment, Pretraining
-from bert_tf.experiments.plan import Sources, Words, make_plan
+from bert_tf.experiments.plan import Sources, make_plan
 from bert_tf.experiments.running import (
     OVERHEAD_SECONDS,
+    Commands,
     Plan,
     Run,
     RunFolders,
@@ -41,23 +42,6 @@ from bert_tf.report.render import REPORT_FILE
 from bert_tf.training.history import errors_become_warnings
 
 _EXPERIMENT_FILE = "experiment.json"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Commands:
-    """How the commands of the runs are started.
-
-    Attributes:
-      program: returns the command line that starts a tool.
-      shown_as: returns what a user types to start a tool.
-      words: converts flags and settings to command line arguments.
-      this: the command of the experiment, as a user types it.
-    """
-
-    program: Callable[[str], Sequence[str]]
-    shown_as: Callable[[str], str]
-    words: Words
-    this: str
 
 
 def run_experiment(
@@ -138,10 +122,7 @@ def run_experiment(
             facts["seconds"] = round(seconds)
             write_report(experiment, numbers, facts, output_dir)
 
-    runner = Runner(
-        plan, folders, commands.program, commands.shown_as, workers, write
-    )
-    runner.run()
+    Runner(plan, folders, commands, workers, write).run()
     write()
     print((output_dir / TABLE_FILE).read_text(encoding="utf-8"))
     print(f"the report is {output_dir / REPORT_FILE}", flush=True)

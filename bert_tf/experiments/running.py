@@ -17,7 +17,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO
+from typing import IO, Any
 
 from bert_tf.errors import RunStopped, UserError
 from bert_tf.files import lock_now, write_text
@@ -25,6 +25,8 @@ from bert_tf.memory.prediction import Workload
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 
+# Converts flags and settings to command line arguments.
+Words = Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]
 # Placeholder for the folder of all runs in the arguments of a run.
 RUNS = "{runs_dir}"
 # Imports, reading, tracing and writing of a command.
@@ -122,6 +124,23 @@ class RunFolders:
             ) from None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Commands:
+    """How the commands of the runs are started.
+
+    Attributes:
+      program: returns the command line that starts a tool.
+      shown_as: returns what a user types to start a tool.
+      words: converts flags and settings to command line arguments.
+      this: the command of the experiment, as a user types it.
+    """
+
+    program: Callable[[str], Sequence[str]]
+    shown_as: Callable[[str], str]
+    words: Words
+    this: str
+
+
 class Runner:
     """Executes the unfinished runs of a plan.
 
@@ -130,8 +149,7 @@ class Runner:
     Args:
       plan: the runs.
       folders: their folders.
-      program: returns the command line that starts a tool.
-      shown_as: returns what a user types to start a tool.
+      commands: how they are started.
       workers: number of concurrent runs.
       finished: called after each finished run.
     """
@@ -140,15 +158,13 @@ class Runner:
         self,
         plan: Plan,
         folders: RunFolders,
-        program: Callable[[str], Sequence[str]],
-        shown_as: Callable[[str], str],
+        commands: Commands,
         workers: int,
         finished: Callable[[], None],
     ) -> None:
         self.plan = plan
         self.folders = folders
-        self.program = program
-        self.shown_as = shown_as
+        self.commands = commands
         self.workers = workers
         self.finished = finished
         self.left = {
@@ -244,8 +260,8 @@ class Runner:
                 run,
                 self.folders,
                 lock,
-                [*self.program(run.tool), *arguments],
-                f"{self.shown_as(run.tool)} {shlex.join(arguments)}",
+                [*self.commands.program(run.tool), *arguments],
+                f"{self.commands.shown_as(run.tool)} {shlex.join(arguments)}",
             )
             log(f"{self._counted()} started {name}")
 

@@ -6,7 +6,8 @@ import sys
 
 from bert_tf.experiments import Cell, Experiment, Finetuning, Pretraining
 from bert_tf.experiments.plan import Sources
-from bert_tf.experiments.run import Commands, run_experiment
+from bert_tf.experiments.run import run_experiment
+from bert_tf.experiments.running import Commands
 from bert_tf.experiments.scales import SCALES, Scale
 from tools.command_line import words
 from tools.task_files import load_task

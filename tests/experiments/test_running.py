@@ -91,8 +91,12 @@ def runner(
     return Runner(
         plan,
         RunFolders(folder),
-        lambda tool: [sys.executable, "-c", COUNT],
-        lambda tool: f"python -m {tool}",
+        running.Commands(
+            program=lambda tool: [sys.executable, "-c", COUNT],
+            shown_as=lambda tool: f"python -m {tool}",
+            words=lambda flags, settings: [],
+            this="",
+        ),
         workers,
         finished,
     )
