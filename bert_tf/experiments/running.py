@@ -17,7 +17,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from bert_tf.errors import RunStopped, UserError
 from bert_tf.files import lock_now, write_text
@@ -60,10 +60,6 @@ class Run:
     size: float = 0.0
     trial: Workload | None = None
 
-    def argument_list(self, runs_dir: pathlib.Path) -> list[str]:
-        """The flags with the folder of all runs filled in."""
-        return [a.replace(RUNS, str(runs_dir)) for a in self.arguments]
-
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -78,14 +74,8 @@ class Plan:
     run_of: Mapping[tuple[str, str], str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Finished:
-    """The record of a finished run.
-
-    Attributes:
-      command: as a user types it.
-      seconds: total duration of all its starts.
-    """
+class Finished(NamedTuple):
+    """The command of a finished run and the duration of all its starts."""
 
     command: str
     seconds: float
@@ -105,14 +95,14 @@ class RunFolders:
         """The folder of a run."""
         return self.path / run.name
 
-    def beside(self, run: Run, ending: str) -> pathlib.Path:
+    def sibling(self, run: Run, suffix: str) -> pathlib.Path:
         """A file next to the folder of a run."""
         folder = self.folder(run)
-        return folder.with_name(folder.name + ending)
+        return folder.with_name(folder.name + suffix)
 
     def finished(self, run: Run) -> Finished | None:
         """The record of a finished run; None if it is not finished."""
-        path = self.beside(run, ".json")
+        path = self.sibling(run, ".json")
         if not path.is_file():
             return None
         values = read_json_object(path)
@@ -248,14 +238,15 @@ class Runner:
                 continue
             folder = self.folders.folder(run)
             folder.parent.mkdir(parents=True, exist_ok=True)
-            lock = lock_now(self.folders.beside(run, ".lock"))
+            lock = lock_now(self.folders.sibling(run, ".lock"))
             if lock is None:
                 continue
             # Another process may have finished it a moment ago.
             if self.folders.finished(run) is not None:
                 lock.close()
                 continue
-            arguments = run.argument_list(self.folders.path)
+            runs_dir = str(self.folders.path)
+            arguments = [a.replace(RUNS, runs_dir) for a in run.arguments]
             self._processes[name] = _Process(
                 run,
                 self.folders,
@@ -276,7 +267,7 @@ class Runner:
         else:
             took = process.note_finished()
             self._has_finished(name, f"finished in {duration(took)}")
-        process.close()
+        process.lock.close()
         if self._stop is None and code:
             return UserError(
                 f"{name}: {process.last_error()} (exit code {code}); its log "
@@ -353,10 +344,10 @@ class _Process:
         words: Sequence[str],
         shown: str,
     ) -> None:
-        self.log_file = folders.beside(run, ".log")
-        self._marker = folders.beside(run, ".json")
-        self._seconds_file = folders.beside(run, ".seconds")
-        self._lock = lock
+        self.log_file = folders.sibling(run, ".log")
+        self._marker = folders.sibling(run, ".json")
+        self._seconds_file = folders.sibling(run, ".seconds")
+        self.lock = lock
         self._shown = shown
         self._before = 0.0
         if self._seconds_file.is_file():
@@ -398,10 +389,6 @@ class _Process:
         write_text(self._marker, json.dumps(values, indent=1) + "\n")
         self._seconds_file.unlink(missing_ok=True)
         return took
-
-    def close(self) -> None:
-        """Releases the lock after the command has ended."""
-        self._lock.close()
 
     def _tail(self) -> str:
         """The last lines of its log."""
