@@ -292,7 +292,7 @@ def write_learning_curve(
 
 
 def _draw_panel(axes: "Axes", panel: Panel, has_legend: bool = True) -> None:
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+    from matplotlib.ticker import StrMethodFormatter
 
     for curve in panel.curves:
         color = _CYCLE[curve.color % len(_CYCLE)]
@@ -337,7 +337,7 @@ def _draw_panel(axes: "Axes", panel: Panel, has_legend: bool = True) -> None:
         )
     _draw_levels(axes, panel.levels)
     if panel.has_whole_steps:
-        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     if panel.is_reversed:
         axes.invert_xaxis()
@@ -525,6 +525,7 @@ def reliability(bins: Sequence[Mapping[str, Any]], event: str) -> bytes:
             color=_GREY,
         )
         lower.set_ylabel("count")
+        lower.yaxis.get_major_locator().set_params(integer=True)
         lower.set_xlabel(event)
         for axes in (upper, lower):
             axes.set_xlim(0, 1)
@@ -539,13 +540,14 @@ def true_and_predicted(
     with drawing(svg := io.BytesIO(), (4.8, 4.2)) as ((axes,),):
         low, high = min(*true, *predicted), max(*true, *predicted)
         axes.plot([low, high], [low, high], "--", color=ORANGE, label="perfect")
-        # Thousands of marks as one image keep the file small.
+        # Thousands of marks as one image keep the file small; its color is the
+        # same in light and dark mode.
         axes.scatter(
             true,
             predicted,
             s=12,
-            alpha=0.4,
-            color=BLUE,
+            alpha=0.45,
+            color="#2f8ccb",
             linewidths=0,
             rasterized=len(true) > 500,
         )
@@ -587,6 +589,7 @@ def histogram(
                 )
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
+        axes.yaxis.get_major_locator().set_params(integer=True)
         axes.legend(loc="best")
     return svg.getvalue()
 
