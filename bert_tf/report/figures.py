@@ -337,7 +337,7 @@ def _draw_panel(axes: "Axes", panel: Panel, has_legend: bool = True) -> None:
         )
     _draw_levels(axes, panel.levels)
     if panel.has_whole_steps:
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="x", integer=True)
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     if panel.is_reversed:
         axes.invert_xaxis()
@@ -525,7 +525,7 @@ def reliability(bins: Sequence[Mapping[str, Any]], event: str) -> bytes:
             color=_GREY,
         )
         lower.set_ylabel("count")
-        lower.yaxis.get_major_locator().set_params(integer=True)
+        lower.locator_params(axis="y", integer=True)
         lower.set_xlabel(event)
         for axes in (upper, lower):
             axes.set_xlim(0, 1)
@@ -589,7 +589,7 @@ def histogram(
                 )
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
-        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="y", integer=True)
         axes.legend(loc="best")
     return svg.getvalue()
 
