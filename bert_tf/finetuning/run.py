@@ -32,10 +32,9 @@ from bert_tf.finetuning.setup import (
     prepare_training,
 )
 from bert_tf.finetuning.training import train_once
-from bert_tf.report.figures import LEARNING_CURVE
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
-from bert_tf.training.history import write_numbers
+from bert_tf.training.history import LEARNING_CURVE, write_numbers
 from bert_tf.training.run_folder import (
     LOCK_FILE,
     RunFolders,

@@ -35,8 +35,8 @@ from bert_tf.finetuning.setup import (
     lr_multipliers,
     open_teacher,
 )
-from bert_tf.report.figures import LEARNING_CURVE, write_learning_curve
 from bert_tf.training.history import (
+    LEARNING_CURVE,
     History,
     errors_become_warnings,
     write_numbers,
@@ -301,6 +301,9 @@ def _write_results(
         results["lower_is_better"] = list(task.lower_is_better)
     write_numbers(output_dir / RESULTS_FILE, results)
     with errors_become_warnings("the learning curve", output_dir):
+        # Imported here to keep the start of a run short.
+        from bert_tf.report.figures import write_learning_curve
+
         # Fonts have no lone surrogates, which encode names that are not UTF-8.
         model = pathlib.Path(recipe.init_from).name
         model = model.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -14,12 +14,13 @@ from bert_tf.pretraining.objective import ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.dataset import held_out_batches, training_batches
 from bert_tf.records.folder import RecordFolder
-from bert_tf.report.figures import LEARNING_CURVE, write_learning_curve
+from bert_tf.report.figures import write_learning_curve
 from bert_tf.report.render import REPORT_FILE, write_page
 from bert_tf.report.statistics import curve_points, setting_rows
 from bert_tf.report.texts import in_words
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.training.history import (
+    LEARNING_CURVE,
     History,
     errors_become_warnings,
     finite_values,

@@ -17,7 +17,6 @@ from bert_tf.report.texts import in_words, showable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LEARNING_CURVE = "learning_curve.png"
 # Okabe and Ito 2008, "Color universal design", for color-blind readers too.
 # Their yellow is left out: it is too pale for a line.
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#007a5a"

@@ -15,6 +15,7 @@ from bert_tf.foreign_files import demand_regular
 from bert_tf.progress import log
 
 HISTORY_FILE = "history.jsonl"
+LEARNING_CURVE = "learning_curve.png"
 
 
 @contextlib.contextmanager
