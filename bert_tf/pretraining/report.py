@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import pathlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,15 +168,6 @@ def report(
             f"{task}{_ACCURACY}": {"most frequent token": baseline.accuracy},
         }
     model = f"{config.num_hidden_layers} layers of {config.hidden_size}"
-    with errors_become_warnings("the learning curve", output_dir):
-        write_learning_curve(
-            output_dir / LEARNING_CURVE,
-            history.rows,
-            names,
-            levels,
-            f"BERT pre-training, {model}",
-        )
-        print(f"the curves are in {output_dir / LEARNING_CURVE}", flush=True)
     scores = _of_objective(held_out) if held_out else {}
     by_frequency = {}
     if f"{task}{_LOSS}" in scores:
@@ -189,38 +180,26 @@ def report(
     scores = finite_values(scores)
     settings = setting_rows(recipe.to_dict(), type(recipe))
     num_rows = {"training": folder.num_records, _HELD_OUT: folder.num_held_out}
-    with errors_become_warnings("the report", output_dir):
-        rows = finite_values(history.rows)
-        page: dict[str, Any] = {
-            "title": f"BERT pre-training, {model}",
-            "examples": num_rows,
-            "facts": {
-                "init_from": recipe.init_from,
-                "sequences_per_second": speed,
-            },
-            "tiles": [f"{task}_perplexity", f"{task}{_ACCURACY}"],
-            "scores": [
-                {
-                    "name": name,
-                    "training": finite_values(training.get(name)),
-                    "held_out": scores.get(name),
-                    "baseline": by_frequency.get(name),
-                }
-                for name in dict.fromkeys((*scores, *training))
-            ],
-            "curves": [
-                {
-                    "name": name,
-                    "training": curve_points({"": rows}, name),
-                    "held_out": curve_points({"": rows}, f"eval_{name}"),
-                    "levels": levels.get(name, {}),
-                }
-                for name in names
-            ],
-            "settings": settings,
-        }
-        write_page(output_dir / REPORT_FILE, "pretraining.html.jinja", **page)
-        print(f"the report is {output_dir / REPORT_FILE}", flush=True)
+    title = f"BERT pre-training, {model}"
+    page: dict[str, Any] = {
+        "examples": num_rows,
+        "facts": {
+            "init_from": recipe.init_from,
+            "sequences_per_second": speed,
+        },
+        "tiles": [f"{task}_perplexity", f"{task}{_ACCURACY}"],
+        "scores": [
+            {
+                "name": name,
+                "training": finite_values(training.get(name)),
+                "held_out": scores.get(name),
+                "baseline": by_frequency.get(name),
+            }
+            for name in dict.fromkeys((*scores, *training))
+        ],
+        "settings": settings,
+    }
+    _draw(output_dir, history, names, levels, title, page)
     with errors_become_warnings("the model card", output_dir):
         ModelCard(
             summary=f"BERT of {model}, pre-trained with "
@@ -237,6 +216,37 @@ def report(
             settings={x["name"]: x["value"] for x in settings if x["changed"]},
         ).write(output_dir)
     return PretrainingResult(held_out, baseline, speed)
+
+
+def _draw(
+    output_dir: pathlib.Path,
+    history: History,
+    names: Sequence[str],
+    levels: Mapping[str, Mapping[str, float]],
+    title: str,
+    page: Mapping[str, Any],
+) -> None:
+    """Writes learning_curve.png and report.html."""
+    with errors_become_warnings("the learning curve", output_dir):
+        path = output_dir / LEARNING_CURVE
+        write_learning_curve(path, history.rows, names, levels, title)
+        print(f"the curves are in {path}", flush=True)
+    with errors_become_warnings("the report", output_dir):
+        rows = {"": finite_values(history.rows)}
+        curves = [
+            {
+                "name": name,
+                "training": curve_points(rows, name),
+                "held_out": curve_points(rows, f"eval_{name}"),
+                "levels": levels.get(name, {}),
+            }
+            for name in names
+        ]
+        path = output_dir / REPORT_FILE
+        write_page(
+            path, "pretraining.html.jinja", title=title, curves=curves, **page
+        )
+        print(f"the report is {path}", flush=True)
 
 
 def perplexity(loss: float) -> float:

@@ -100,7 +100,7 @@ def test_spread_over_a_machine_the_run_is_the_same(recipe, single, tmp_path):
 def test_two_workers_run_the_same(two_workers, single):
     assert_same_start(two_workers, single)
     names = {path.name for path in two_workers.iterdir()}
-    curve = {"learning_curve.png"}
+    curve = {"learning_curve.png", "report.html"}
     assert names - curve == {path.name for path in single.iterdir()}
 
 
