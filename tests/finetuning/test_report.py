@@ -5,17 +5,24 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.families.recipe import FeatureRecipe, FinetuningRecipe
+from bert_tf.families.recipe import (
+    FeatureRecipe,
+    FinetuningRecipe,
+    UserTableRecipe,
+)
 from bert_tf.finetuning import report_files
 from bert_tf.report.statistics import curve_points, setting_rows
 from tests.finetuning import report_runs
 from tests.finetuning.report_pages import HOSTILE, Page, numbers_of, text_of
 from tests.finetuning.report_runs import write_report
+from tests.sharing.cards import read_card, table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TOPICS = [f"topic {n}" for n in range(20)]
@@ -247,6 +254,21 @@ def test_settings_that_differ_come_first():
     assert [row["name"] for row in rows if row["changed"]] == ["lstm_units"]
     assert rows[0]["default"] == 768
     assert all(row["help"] for row in rows)
+
+
+def test_the_card_lists_only_changed_settings(tmp_path):
+    """Those that differ from the defaults of the run's own recipe."""
+    recipe = UserTableRecipe(task="sentence", text_columns="review")
+    run = changed(RUNS["three"], recipe=recipe.to_dict())
+    run = dataclasses.replace(run, recipe=recipe.to_dict())
+    report_runs.write_files(run, tmp_path)
+    task: Any = types.SimpleNamespace(
+        name="sentence", head="", defaults={}, hub_data_set=""
+    )
+    config: Any = types.SimpleNamespace(pipeline_tag="text-classification")
+    report_files.write_card(tmp_path, task, config, UserTableRecipe)
+    _, _, *rows = table(read_card(tmp_path), "Training")
+    assert sorted(rows) == [["task", "sentence"], ["text\\_columns", "review"]]
 
 
 def test_numbers_that_are_not_finite_are_gaps(tmp_path):
