@@ -7,7 +7,7 @@ import json
 import math
 import pathlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from bert_tf.checkpoints import load_checkpoint, save_checkpoint
@@ -37,7 +37,7 @@ from bert_tf.records.dataset import (
     reading_errors,
     training_batches,
 )
-from bert_tf.teacher_settings import StudentSettings, TeacherSettings
+from bert_tf.teacher_settings import StudentSettings
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.run_folder import has_trained, refuse_other_folders
 from bert_tf.training.step import EvaluationStep
@@ -76,16 +76,17 @@ def distill_task(
     """
     output_dir = pathlib.Path(output_dir)
     recipe = _with_student(recipe, student, output_dir)
-    folders = _trainings(recipe, output_dir, undistilled)
-    results = {}
-    for name, (of_one, folder) in folders.items():
-        _announce(name, of_one)
-        done = run_finetuning(task, of_one, folder, ("train",), devices)
-        results[name] = done["train"]
+    paths, results = _train(
+        recipe,
+        output_dir,
+        undistilled,
+        lambda each, folder: run_finetuning(
+            task, each, folder, ("train",), devices
+        )["train"],
+    )
     prepared = task.resolve(recipe)
     split, *_ = prepared.splits(prepared.dev_splits, recipe)
     dev = prepared.load(split, recipe)
-    paths = _model_paths(recipe, folders)
     loaded = {
         name: load_model(path, prepared, recipe.precision)
         for name, path in paths.items()
@@ -125,12 +126,12 @@ def distill_text(
     """
     output_dir = pathlib.Path(output_dir)
     recipe = _with_student(recipe, student, output_dir)
-    folders = _trainings(recipe, output_dir, undistilled)
-    results = {}
-    for name, (of_one, folder) in folders.items():
-        _announce(name, of_one)
-        results[name] = run_pretraining(of_one, folder, devices)
-    paths = _model_paths(recipe, folders)
+    paths, results = _train(
+        recipe,
+        output_dir,
+        undistilled,
+        lambda each, folder: run_pretraining(each, folder, devices),
+    )
     objective = load_objective(recipe.objective)
     traits = ObjectiveTraits.of(objective)
     task = traits.token_task
@@ -223,29 +224,28 @@ def _with_student(
     return recipe
 
 
-def _trainings(
-    recipe: _Recipe, output_dir: pathlib.Path, undistilled: bool
-) -> dict[str, tuple[_Recipe, pathlib.Path]]:
-    """Recipe and folder of each training of the student, by name."""
-    found = {STUDENT: (recipe, output_dir)}
+def _train(
+    recipe: _Recipe,
+    output_dir: pathlib.Path,
+    undistilled: bool,
+    train: Callable[[_Recipe, pathlib.Path], Any],
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Trains the student with the teacher and, if asked for, without.
+
+    Returns:
+      The path of each model by name, the teacher first, and the result of each
+      training.
+    """
+    paths, results = {"teacher": recipe.teacher}, {}
+    runs = [(STUDENT, recipe, output_dir)]
     if undistilled:
         folder = output_dir / UNDISTILLED
-        found[UNDISTILLED] = recipe.without_teacher(), folder
-    return found
-
-
-def _announce(name: str, recipe: TeacherSettings) -> None:
-    what = f"with {recipe.teacher}" if recipe.teacher else "without a teacher"
-    print(f"{name}: trains {what}", flush=True)
-
-
-def _model_paths(
-    recipe: TeacherSettings,
-    folders: Mapping[str, tuple[Any, pathlib.Path]],
-) -> dict[str, str]:
-    """The path of each model, the teacher first."""
-    trained = {name: str(folder) for name, (_, folder) in folders.items()}
-    return {"teacher": recipe.teacher} | trained
+        runs.append((UNDISTILLED, recipe.without_teacher(), folder))
+    for name, each, folder in runs:
+        how = f"with {each.teacher}" if each.teacher else "without a teacher"
+        print(f"{name}: trains {how}", flush=True)
+        paths[name], results[name] = str(folder), train(each, folder)
+    return paths, results
 
 
 def _of_tokens(numbers: Mapping[str, float], task: str) -> dict[str, float]:
