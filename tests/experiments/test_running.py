@@ -112,18 +112,16 @@ def test_what_a_run_needs_is_done_before(tmp_path, workers):
     plan = plan_of(
         run("last", "middle", "first", steps=1),
         run("middle", "first", steps=1),
-        run("first", steps=2),
+        run("first", steps=2, seconds=0.1),
     )
     calls: list[int] = []
     runner(plan, tmp_path, workers, lambda: calls.append(1)).run()
     assert order(tmp_path) == ["first", "middle", "last"]
     assert len(calls) == 3
     marker = json.loads((tmp_path / "first.json").read_text())
-    assert (
-        marker["command"]
-        == f"python -m count --output_dir={tmp_path}/first --steps=2"
-    )
-    assert marker["seconds"] > 0
+    flags = f"--output_dir={tmp_path}/first --steps=2 --seconds=0.1"
+    assert marker["command"] == f"python -m count {flags}"
+    assert marker["seconds"] >= 0.2
     # Finished runs are skipped.
     more = Plan({**plan.runs, "more": run("more", "last", steps=1)}, {})
     runner(more, tmp_path, workers).run()
