@@ -15,7 +15,6 @@ from bert_tf.families.pretrained.settings import (
 )
 from bert_tf.families.sentence_vectors import SHORTEST
 from bert_tf.inference.vectors import Extractor
-from bert_tf.progress import log
 from bert_tf.text.given_texts import Text, members
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -85,23 +84,12 @@ class Embedder:
 
     def stream(self, texts: Iterable[Text]) -> Iterator[np.ndarray]:
         """Yields the embeddings of consecutive texts, float32 [R, D]."""
-        num_texts = num_truncated = 0
         for chunk in self.extractor.chunks(members(texts, "`texts`")):
-            num_texts += len(chunk.vectors)
-            num_truncated += chunk.num_truncated
             vectors = chunk.vectors[:, 0]
             if self.normalize:
                 norms = np.linalg.norm(vectors, axis=1, keepdims=True)
                 vectors = vectors / np.maximum(norms, SHORTEST)
             yield vectors
-        if num_truncated:
-            log(
-                truncation_line(
-                    num_truncated,
-                    num_texts,
-                    self.extractor.model.max_seq_length,
-                )
-            )
 
 
 def embed(
@@ -167,13 +155,3 @@ def embed(
         prompt_name,
     )
     return embedder(texts)
-
-
-def truncation_line(
-    num_truncated: int, num_texts: int, max_seq_length: int
-) -> str:
-    """Returns a line that counts the truncated texts."""
-    return (
-        f"{num_truncated:,} of {num_texts:,} texts have more than "
-        f"{max_seq_length} tokens and are truncated (max_seq_length)."
-    )

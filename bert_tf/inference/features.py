@@ -27,7 +27,6 @@ from bert_tf.files import (
     whole_text,
     written_beside,
 )
-from bert_tf.inference.embed import truncation_line
 from bert_tf.inference.vectors import NOWHERE, Chunk, Extractor, Tokens
 from bert_tf.progress import Progress, log
 from bert_tf.text.given_texts import Text
@@ -165,14 +164,12 @@ def extract_features(
     extractor = Extractor.from_checkpoint(model, settings, precision)
     source = _Source(lines())
     vocabulary = extractor.model.tokenizer.vocabulary
-    num_truncated = 0
     with (
         _writer(output, settings.layers, vocabulary) as writer,
         Progress("extracting", total, 0, " texts") as progress,
     ):
         for chunk in extractor.chunks(source, progress.update):
             writer.add(source.placed(chunk))
-            num_truncated += chunk.num_truncated
         if not source.num_texts:
             names = ",".join(map(str, inputs))
             raise UserError(f"`inputs`={names}: has no text.")
@@ -180,12 +177,6 @@ def extract_features(
         log(
             f"{source.num_empty:,} of {source.num_texts:,} lines are empty; "
             "their rows have only special tokens."
-        )
-    if num_truncated:
-        log(
-            truncation_line(
-                num_truncated, source.num_texts, extractor.model.max_seq_length
-            )
         )
     return source.summary(output, extractor)
 

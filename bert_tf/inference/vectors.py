@@ -26,6 +26,7 @@ from bert_tf.families.pretrained.settings import (
 from bert_tf.families.rows import batches_by_length
 from bert_tf.families.text_model import encoder_of
 from bert_tf.features import ENCODER_INPUTS, INPUT_IDS, SEGMENT_IDS
+from bert_tf.progress import log
 from bert_tf.side_by_side import side_by_side
 from bert_tf.text.given_texts import Parts, Text, text_parts
 from bert_tf.text.layout import (
@@ -169,6 +170,8 @@ class Extractor:
     ) -> Iterator[Chunk]:
         """Yields the vectors of consecutive texts, in constant memory.
 
+        A log line counts the truncated texts.
+
         Args:
           texts: strings or pairs of strings.
           computed: called after each batch with its number of texts.
@@ -176,7 +179,7 @@ class Extractor:
         Raises:
           UserError: a text is no string or pair, or a vector is not finite.
         """
-        number = 0
+        number = total = 0
         for group in self._groups(texts):
             with tf.device(HOST):
                 rows, tokens, num_truncated = self._rows(group, number)
@@ -184,6 +187,13 @@ class Extractor:
             vectors = self._vectors(rows, starts, number, computed)
             yield Chunk(starts, vectors, tokens, num_truncated)
             number += len(group)
+            total += num_truncated
+        if total:
+            log(
+                f"{total:,} of {number:,} texts have more than "
+                f"{self.model.max_seq_length} tokens and are truncated "
+                "(max_seq_length)."
+            )
 
     def _groups(self, texts: Iterable[Text]) -> Iterator[list[Parts]]:
         by_token = self.settings.pooling == PER_TOKEN
