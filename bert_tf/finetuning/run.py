@@ -213,18 +213,16 @@ def _load_finished(
                 other, task, recipe.precision, unpadded, config.labels
             )
             models.append(member)
+            fault = ""
             if own_tokenizer.data != tokenizer.data:
+                fault = "another vocabulary"
+            elif own_config != config:
+                fault = "other labels or lengths"
+            if fault:
                 raise UserError(
-                    f"`ensemble`={recipe.ensemble}: {other} has another "
-                    f"vocabulary than {folder}; only models of one vocabulary "
-                    "can be averaged."
-                )
-            if own_config != config:
-                raise UserError(
-                    f"`ensemble`={recipe.ensemble}: {other} was trained with "
-                    f"other labels or lengths than {folder} (see their "
-                    f"{TASK_FILE}); only models that are alike in them can be "
-                    "averaged."
+                    f"`ensemble`={recipe.ensemble}: {other} has {fault} than "
+                    f"{folder} (see their {TASK_FILE}), so their outputs "
+                    "cannot be averaged."
                 )
     predictor = Predictor(models, strategy, recipe.eval_batch_size)
     scorer = Scorer(task, config, tokenizer, predictor)
