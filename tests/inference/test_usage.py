@@ -43,70 +43,45 @@ def use(tmp_path, tokenizer):
     return usage
 
 
+USED = {"task": TASKS[0], "labels": ("bad", "fair", "good"), "num_outputs": 3}
+USED |= {"label_kind": "classes", "num_texts": 1, "max_seq_length": 50}
+SPANS = {"with_null": False, "max_seq_length": 50, "max_query_length": 23}
+NAMES = {"id2label": None, "num_labels": 3}
+ONE_LABEL = {"problem_type": "single_label_classification"}
+OF_PAIRS = {"task": "text-pair multi_label classification", "threshold": 0.2}
+SEVERAL_OF_PAIRS = {"label_kind": "multi_label", "num_texts": 2}
+
+
 @pytest.mark.parametrize(
     ("name", "config", "options", "expected"),
     [
+        (CLASSES, {}, {}, USED | {"long_inputs": "cut"}),
         (
-            CLASSES,
-            {},
-            {},
-            {
-                "task": "text_classification",
-                "labels": ("bad", "fair", "good"),
-                "label_kind": "classes",
-                "num_outputs": 3,
-                "num_texts": 1,
-                "max_seq_length": 50,
-                "long_inputs": "cut",
-            },
-        ),
-        (
-            CLASSES,
-            {"id2label": None, "num_labels": 3},
-            {"labels": ["a", "b", "c"], "max_seq_length": 60},
+            *(
+                CLASSES,
+                NAMES,
+                {"labels": ["a", "b", "c"], "max_seq_length": 60},
+            ),
             {"labels": ("a", "b", "c"), "max_seq_length": 60},
         ),
         (
-            CLASSES,
-            {"id2label": None, "num_labels": 3},
-            {"task": "text-pair multi_label classification", "threshold": 0.2},
-            {
-                "labels": ("LABEL_0", "LABEL_1", "LABEL_2"),
-                "label_kind": "multi_label",
-                "num_texts": 2,
-                "threshold": 0.2,
-            },
+            *(CLASSES, NAMES, OF_PAIRS),
+            SEVERAL_OF_PAIRS | {"labels": NAMELESS[:3], "threshold": 0.2},
         ),
         (SEVERAL, {}, {}, {"label_kind": "multi_label", "threshold": 0.5}),
         (NUMBER, {}, {}, {"label_kind": "regression", "labels": ()}),
         (
-            NUMBER,
-            {"problem_type": "single_label_classification"},
-            {},
+            *(NUMBER, ONE_LABEL, {}),
             {"label_kind": "multi_label", "labels": ("LABEL_0",)},
         ),
         (
-            NUMBER,
-            {},
-            {"task": "text_pair_multi_label_classification"},
-            {"label_kind": "multi_label", "num_texts": 2},
+            *(NUMBER, {}, {"task": "text_pair_multi_label_classification"}),
+            SEVERAL_OF_PAIRS,
         ),
         (WORDS, {}, {}, {"task": "token_classification", "labels": TAGS}),
+        (ANSWERS, {}, {}, SPANS | {"doc_stride": 16}),
         (
-            ANSWERS,
-            {},
-            {},
-            {
-                "with_null": False,
-                "max_seq_length": 50,
-                "max_query_length": 23,
-                "doc_stride": 16,
-            },
-        ),
-        (
-            ANSWERS,
-            {},
-            {"threshold": -1.5},
+            *(ANSWERS, {}, {"threshold": -1.5}),
             {"with_null": True, "null_threshold": -1.5},
         ),
         (CHOICES, {}, {"task": "multiple choice"}, {"has_start": False}),
