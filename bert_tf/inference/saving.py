@@ -44,7 +44,6 @@ def write_saved_model(
     output_dir: str | os.PathLike,
     version: int | None = None,
     recipe: Mapping[str, Any] | None = None,
-    requests: Sequence[Request] | None = None,
     training: Mapping[str, Any] | None = None,
     fresh: FreshProcess | None = None,
 ) -> pathlib.Path:
@@ -54,7 +53,7 @@ def write_saved_model(
       served: the model.
       output_dir: the folder of all versions.
       version: number of the version; None is the highest plus one.
-      recipe, requests, training, fresh: see `write_version`.
+      recipe, training, fresh: see `write_version`.
 
     Returns:
       The folder of the version.
@@ -64,7 +63,7 @@ def write_saved_model(
     """
     output_dir = pathlib.Path(output_dir)
     folder = output_dir / str(_version(output_dir, version))
-    write_version(served, folder, recipe, requests, training, fresh=fresh)
+    write_version(served, folder, recipe, training, fresh=fresh)
     return folder
 
 
@@ -72,7 +71,6 @@ def write_version(
     served: TextModel,
     folder: pathlib.Path,
     recipe: Mapping[str, Any] | None = None,
-    requests: Sequence[Request] | None = None,
     training: Mapping[str, Any] | None = None,
     argument: str = "output_dir",
     fresh: FreshProcess | None = None,
@@ -89,8 +87,6 @@ def write_version(
       folder: the new folder of the version.
       recipe: settings of the model's training, if any; of paths, only the file
         names are written.
-      requests: requests for the check and the warm-up; None uses those of
-        `served`.
       training: entries of model.json besides `describe_model`; see
         `describe_training`.
       argument: argument that names the folder, for errors.
@@ -100,7 +96,7 @@ def write_version(
       UserError: the folder is not empty, or the written model computes other
         outputs; nothing is left in this case.
     """
-    requests = served.all_requests() if requests is None else list(requests)
+    requests = served.all_requests()
     with (
         new_folder(folder, argument) as beside,
         contextlib.nullcontext(fresh) if fresh else FreshProcess() as fresh,

@@ -75,6 +75,7 @@ def test_another_answer_leaves_nothing(tmp_path, monkeypatch):
     served.signatures = lambda: functions
     request = Request("serving_default", {"text": string_array(["the ferry"])})
     score = functions["serving_default"](**request.inputs)["score"].numpy()
+    served.requests = lambda: [request]
     fresh = FreshStandIn()
     monkeypatch.setattr(saving, "save", _stand_in)
     for answer, message in (
@@ -85,9 +86,7 @@ def test_another_answer_leaves_nothing(tmp_path, monkeypatch):
     ):
         fresh.given = {name: saving.pack(v) for name, v in answer.items()}
         with pytest.raises(UserError, match=message):
-            write_saved_model(
-                served, tmp_path / "new", requests=[request], fresh=fresh
-            )
+            write_saved_model(served, tmp_path / "new", fresh=fresh)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -105,9 +104,7 @@ def test_a_full_disk_leaves_nothing(written, tmp_path, monkeypatch):
     if written == "the warm-up":
         monkeypatch.setattr(saving, "save", _stand_in)
     with pytest.raises(OSError, match="No space left") as caught:
-        write_saved_model(
-            served, path.parent, requests=[], fresh=FreshStandIn()
-        )
+        write_saved_model(served, path.parent, fresh=FreshStandIn())
     assert str(caught.value) == f"[Errno 28] No space left on device: '{path}'"
     assert list(tmp_path.iterdir()) == []
 
