@@ -124,8 +124,11 @@ def run_experiment(
 
     Runner(plan, folders, commands, workers, write).run()
     write()
-    print((output_dir / TABLE_FILE).read_text(encoding="utf-8"))
-    print(f"the report is {output_dir / REPORT_FILE}", flush=True)
+    table = output_dir / TABLE_FILE
+    # Missing where the libraries of the report are, which is a warning.
+    if table.is_file():
+        print(table.read_text(encoding="utf-8"))
+        print(f"the report is {output_dir / REPORT_FILE}", flush=True)
 
 
 def _refuse_others(

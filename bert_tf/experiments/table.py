@@ -11,10 +11,9 @@ from typing import Any
 from bert_tf.experiments.experiment import Cell, Experiment, Finetuning
 from bert_tf.experiments.running import duration
 from bert_tf.families.model_folder import RESULTS_FILE
-from bert_tf.files import write_text, written_beside
+from bert_tf.files import written_beside
 from bert_tf.report import figures
-from bert_tf.report.render import REPORT_FILE, markdown, write_page
-from bert_tf.report.texts import showable
+from bert_tf.report.render import REPORT_FILE, write_page
 from bert_tf.training.history import finite_values, write_numbers
 
 TABLE_FILE = "table.md"
@@ -228,8 +227,8 @@ def write_report(
       The path of report.html.
 
     Raises:
-      UserError: the libraries of figures and pages are not installed; files
-        that do not need them are written first.
+      UserError: the libraries of figures and pages are not installed;
+        results.json is written first.
     """
     results = experiment_results(experiment, numbers, facts)
     write_numbers(output_dir / RESULTS_FILE, results)
@@ -247,27 +246,27 @@ def write_report(
         "Time of all runs": None if seconds is None else duration(seconds),
     }
     made = {name: value for name, value in made.items() if value}
-    text = _markdown(results, table, about, made)
-    write_text(output_dir / TABLE_FILE, text)
+    # The fence is longer than any run of backticks in the command.
+    runs = re.findall("`+", str(facts.get("command", "")))
+    shown: dict[str, Any] = {
+        **results,
+        "table_rows": table,
+        "has_paper": any(x["paper"] for row in table.values() for x in row),
+        "has_spread": any(x["spread"] for row in table.values() for x in row),
+        "about": about,
+        "made": made,
+        "made_lines": [f"{name}: {value}" for name, value in made.items()],
+        "fence": "`" * max([3, *(1 + len(run) for run in runs)]),
+        "duration": duration,
+        "written": written,
+    }
+    write_page(output_dir / TABLE_FILE, "experiment.md.jinja", **shown)
     drawn = pictures(experiment, numbers, results["headings"])
     for name, svg in drawn.items():
         with written_beside(output_dir / name) as beside:
             beside.write_bytes(svg)
-    write_page(
-        output_dir / REPORT_FILE,
-        "experiment.html.jinja",
-        **results,
-        table_rows=table,
-        has_paper=any(each["paper"] for row in table.values() for each in row),
-        has_spread=any(
-            each["spread"] for row in table.values() for each in row
-        ),
-        about=about,
-        made=made,
-        duration=duration,
-        written=written,
-        pictures=list(drawn.values()),
-    )
+    shown["pictures"] = list(drawn.values())
+    write_page(output_dir / REPORT_FILE, "experiment.html.jinja", **shown)
     return output_dir / REPORT_FILE
 
 
@@ -397,83 +396,6 @@ def _about(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
             f"{'; '.join(degenerate)}."
         )
     return lines
-
-
-def _markdown(
-    results: Mapping[str, Any],
-    table: Mapping[str, Sequence[Mapping[str, Any]]],
-    about: Sequence[str],
-    made: Mapping[str, str],
-) -> str:
-    """The content of table.md."""
-
-    def escaped(text: Any) -> str:
-        return markdown(showable(str(text)))
-
-    def row_of(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cells)} |"
-
-    lines = [
-        f"# {escaped(results['title'])}",
-        "",
-        row_of(
-            [escaped(results["across"])]
-            + [escaped(name) for name in results["headings"].values()]
-        ),
-        f"|---|{'---:|' * len(results['columns'])}",
-    ]
-    for row, cells in table.items():
-        texts = [
-            (cell["ours"] or "\u2013")
-            + (f" \u00b1 {cell['spread']}" if cell["spread"] else "")
-            + (" \u2020" if cell["is_degenerate"] else "")
-            + (f"<br>paper {cell['paper']}" if cell["paper"] else "")
-            for cell in cells
-        ]
-        lines.append(row_of([escaped(row), *texts]))
-    if results["comparisons"]:
-        lines += [
-            "",
-            f"## Differences from {escaped(results['reference'])}",
-            "",
-            "| | | here | 95 % interval | n | paper |",
-            "|---|---|---:|---:|---:|---:|",
-        ]
-    for each in results["comparisons"]:
-        for column in each["columns"]:
-            numbers = [
-                written(number, column["factor"])
-                for number in (
-                    *(column["ours"], *(column["interval"] or (None, None))),
-                    column["paper"],
-                )
-            ]
-            lines.append(
-                row_of(
-                    [
-                        escaped(each["row"]),
-                        escaped(results["headings"][column["column"]]),
-                        numbers[0],
-                        f"{numbers[1]} to {numbers[2]}" if numbers[1] else "",
-                        " and ".join(map(str, column["num_seeds"])),
-                        numbers[3],
-                    ]
-                )
-            )
-    sections = {
-        "How to read it": about,
-        "Notes": results["notes"],
-        "How it was made": [f"{name}: {value}" for name, value in made.items()],
-    }
-    for title, items in sections.items():
-        if items:
-            lines += ["", f"## {title}", ""]
-            lines += [f"- {escaped(item)}" for item in items]
-    if command := results["facts"].get("command"):
-        # The fence is longer than any run of backticks in the command.
-        fence = "`" * max([3, *(1 + len(x) for x in re.findall("`+", command))])
-        lines += ["", fence, showable(command), fence]
-    return "\n".join(lines) + "\n"
 
 
 def pictures(
