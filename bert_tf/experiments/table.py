@@ -422,9 +422,9 @@ def pictures(
     values = {key: each.values for key, each in numbers.items()}
     ours = {key: mean(each) for key, each in values.items()}
     spreads = {key: standard_deviation(each) for key, each in values.items()}
-    titles: dict[str, Mapping[tuple[str, str], float | None]] = {"here": ours}
+    titles: dict[str, Mapping[tuple[str, str], float | None]] = {"": ours}
     if paper:
-        titles["in the paper"] = paper
+        titles = {"here": ours, "in the paper": paper}
 
     def label(column: str, is_paper: bool) -> str:
         name = column if is_paper else headings[column]
@@ -481,7 +481,7 @@ def pictures(
                 figures.Bars(
                     rows,
                     [of.get(key) for key in keys],
-                    title=f"{label(column, is_paper)}\n{title}",
+                    title=f"{label(column, is_paper)}\n{title}".strip(),
                     spreads=[
                         None if is_paper else spreads.get(k) for k in keys
                     ],

@@ -110,7 +110,7 @@ def test_a_pretraining() -> None:
     )
     page = Page(source)
     page.check()
-    assert "12,345 training records, 7 held out records" in page.text
+    assert "12,345 training records, 7 held-out records" in page.text
     scores, settings = page.tables()
     assert scores[1] == ["Masked LM perplexity", "", "345.6", "999.5"]
     assert settings[1] == ["learning_rate", "0.001", "0.0001", "h"]
