@@ -81,7 +81,7 @@ def test_mistakes_of_text(pretrained, recipe, tmp_path) -> None:
     assert "give the student: `size`, `layers`" in line()
     assert "no layer of the teacher, whose layers are 0 to 1." in line("0,7")
     start = {"init_from": str(pretrained)}
-    assert "is the student already; leave out" in line("0", **start)
+    assert "is already the student; leave out" in line("0", **start)
     # Another vocabulary, and no masked LM head.
     other = model_folder(tmp_path / "other")
     other_words = line(teacher=str(other), **start)

@@ -117,7 +117,7 @@ def test_what_is_refused_before_anything_is_asked(folder, tmp_path) -> None:
     path = tmp_path / "adapter" / "adapter_config.json"
     path.write_text('{"base_model_name_or_path": "/home/me/base"}')
     line = error_of(push_model, path.parent, tmp_path / "copy")
-    assert "is an adapter of /home/me/base, which others do not" in line
+    assert "is an adapter of /home/me/base, which is not on" in line
     assert not (tmp_path / "copy").exists()
 
 
