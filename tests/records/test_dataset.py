@@ -27,6 +27,7 @@ from bert_tf.records.dataset import (
     reading_errors,
     training_batches,
 )
+from bert_tf.records.record_file import RecordFile
 from bert_tf.sharding import WHOLE, Shard
 
 KINDS = {
@@ -72,6 +73,12 @@ def restored(batch: Batch) -> list[tuple[int, ...]]:
     return rows
 
 
+def written(files: Iterable[RecordFile]) -> list[tuple[float, ...]]:
+    """The sequences of record files, with segments and label."""
+    rows = (row for file in files for row in parsed(file.path))
+    return [sequence for row in rows for sequence in sequences_of(row)]
+
+
 def test_batches_have_the_names_shapes_and_dtypes_of_the_table(
     folder: RecordFolder,
 ) -> None:
@@ -108,14 +115,9 @@ def test_an_epoch_holds_every_record_once_with_new_masks(
     assert sorted(first) == sorted(second)
     if folder.static:
         return
-    written = [
-        sequence
-        for file in folder.training_files
-        for row in parsed(file.path)
-        for sequence in sequences_of(row)
-    ]
-    assert sorted(first) == sorted(written)
-    assert first != written
+    in_files = written(folder.training_files)
+    assert sorted(first) == sorted(in_files)
+    assert first != in_files
     masks: dict[tuple[int, ...], set[bytes]] = {}
     for batch in batches:
         if len(rows := restored(batch)) == 1 and len(rows[0]) > 30:
@@ -171,6 +173,7 @@ def test_held_out_records_come_once_with_the_same_masks(
         assert not any(values.any() for values in padding.values())
         everything.append({name: v[:count] for name, v in whole.items()})
     assert equal(everything[:1], everything[1:])
+    assert restored(everything[0]) == written(folder.held_out_files)
 
 
 def test_workers_read_their_own_parts_of_the_same_batches(
