@@ -172,7 +172,7 @@ def examine(
         for name, split in splits.items()
     }
     count, pair = _duplicates(rows[train])
-    share = count / len(rows[train])
+    share = count / max(len(rows[train]), 1)
     repeated = {f"{unit}s": count, "share": share, "first": pair}
     in_train = _overlaps(rows, f"{unit}s", conflict)
     found = Examination(

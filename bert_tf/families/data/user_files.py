@@ -105,7 +105,7 @@ class UserFiles:
         # Recipes of tagged words lack the setting.
         if split != "train" or not getattr(recipe, "drop_duplicates", False):
             return rows
-        kept: dict[Hashable, Any] = {}
+        distinct: dict[Hashable, Any] = {}
         for row in rows:
             # Duplicates differ only in their location.
             content = tuple(
@@ -113,13 +113,13 @@ class UserFiles:
                 for name, value in row._asdict().items()
                 if name not in ("identifier", "row", "path")
             )
-            kept.setdefault(content, row)
+            distinct.setdefault(content, row)
         log(
-            f"{self.path(split, recipe)}: {len(rows) - len(kept)} of "
+            f"{self.path(split, recipe)}: {len(rows) - len(distinct)} of "
             f"{len(rows)} {self._unit} are the same as an earlier one and are "
             "dropped (drop_duplicates=True)."
         )
-        return list(kept.values())
+        return list(distinct.values())
 
     def path(self, split: str, recipe: "FilesRecipe") -> str:
         """Returns the path of a split's file."""
