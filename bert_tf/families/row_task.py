@@ -15,6 +15,7 @@ from bert_tf.families.checks import (
     examine,
 )
 from bert_tf.families.data.examples import (
+    LOCATION,
     commonest,
     known_label,
     read_predictions,
@@ -32,8 +33,6 @@ Example = TypeVar("Example", bound=Any)
 # The key of the predictions in the form of labels, see `RowTask.answers`.
 PREDICTION = "prediction"
 RowAnswers = Answered[list[Example], dict[str, Any], Config]
-# Fields that locate a row, and do not belong to its content.
-PLACE = ("identifier", "row", "path")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -180,7 +179,7 @@ class RowTask(
             content = {
                 name: list(value) if isinstance(value, tuple) else value
                 for name, value in example._asdict().items()
-                if name not in (*PLACE, "label")
+                if name not in (*LOCATION, "label")
             }
             line = {
                 "identifier": example.identifier,

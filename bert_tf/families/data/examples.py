@@ -21,6 +21,8 @@ from bert_tf.files import write_text
 if TYPE_CHECKING:
     from bert_tf.families.recipe import TableRecipe
 
+# Fields of an example that locate it, and do not belong to its content.
+LOCATION = ("identifier", "row", "path")
 # A class, a number (regression), the labels that hold (multi-label), or None
 # without a label.
 Label: TypeAlias = Any

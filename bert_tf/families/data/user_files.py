@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.families.data.examples import LOCATION
 from bert_tf.progress import log
 
 if TYPE_CHECKING:
@@ -108,11 +109,8 @@ class UserFiles:
         distinct: dict[Hashable, Any] = {}
         for row in rows:
             # Duplicates differ only in their location.
-            content = tuple(
-                value
-                for name, value in row._asdict().items()
-                if name not in ("identifier", "row", "path")
-            )
+            values = row._asdict().items()
+            content = tuple(v for name, v in values if name not in LOCATION)
             distinct.setdefault(content, row)
         log(
             f"{self.path(split, recipe)}: {len(rows) - len(distinct)} of "
