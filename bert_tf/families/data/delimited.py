@@ -204,6 +204,6 @@ def without_last_blanks(
 
 
 def listed(names: Sequence[str]) -> str:
-    """Lists names of columns for an error."""
+    """Lists names for an error."""
     shown = ", ".join(excerpt(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")

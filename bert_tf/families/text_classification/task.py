@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.checks import Examination
+from bert_tf.families.data.delimited import Cell, listed
 from bert_tf.families.data.examples import (
     Example,
     Label,
@@ -21,7 +22,6 @@ from bert_tf.families.data.examples import (
     names_in,
     sorted_labels,
 )
-from bert_tf.families.data.tables import Cell
 from bert_tf.families.recipe import MultiLabelRecipe, SentenceRecipe
 from bert_tf.families.row_task import PREDICTION, RowAnswers, RowTask
 from bert_tf.families.rows import TextRows
@@ -364,12 +364,10 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
 
 def unknown_label(label: str, labels: Sequence[str], place: str) -> Fault:
     """Returns the fault of a label that is not in `labels`."""
-    known = ", ".join(map(repr, labels[:20]))
-    more = f" and {len(labels) - 20} more" if len(labels) > 20 else ""
     return Fault(
         "an unknown label",
         f"{place}: unknown label {excerpt(label)}; the labels are "
-        f"{known}{more}.",
+        f"{listed(labels)}.",
     )
 
 
