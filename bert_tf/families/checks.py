@@ -36,7 +36,8 @@ class Row(NamedTuple):
     """A row of a data set.
 
     Attributes:
-      number: the line of the file that it begins on, counted from 1.
+      number: the line of the file that it begins on, counted from 1; 0 if rows
+        have no lines.
       texts: its texts. Rows are duplicates if these are the same but for blanks
         at their ends.
       label: its label.
@@ -193,33 +194,35 @@ def examine(
         if split.inputs:
             _add_inputs(found, name, input_unit, tokenizer)
     shown = counted(count, unit)
-    if pair:
+    if count:
         shown += f", {percent(share)}"
-        shown += f" (rows {pair[0]} and {pair[1]})" * bool(pair[0])
+    if pair:
+        shown += f" (rows {pair[0]} and {pair[1]})"
     text = f"{unit}s that occur again in {train}: {shown}"
     found.add(REPEATED, train, text, pair or ())
     for name, shared in in_train.items():
         shown, both = counted(shared[f"{unit}s"], unit), shared["first"] or ()
-        if both:
+        if shared["share"]:
             shown += f", {percent(shared['share'])}"
             if conflict:
                 words = conflict.replace("_", " ")
                 shown += f", {shared[conflict]:,} {words}"
-            if both[0]:
-                shown += f" (row {both[0]} of {train}, row {both[1]} of {name})"
+        if both:
+            shown += f" (row {both[0]} of {train}, row {both[1]} of {name})"
         text = f"{unit}s of {name} that are in {train}: {shown}"
         found.add(IN_TRAIN, name, text, both[1:])
     return found
 
 
 def _duplicates(rows: Iterable[Row]) -> tuple[int, list[int] | None]:
-    """How many rows duplicate an earlier one, and the first such pair."""
+    """Counts the rows that duplicate an earlier one; returns the first pair."""
     first: dict[Hashable, int] = {}
     count, pair = 0, None
     for row in rows:
         if row.key in first:
             count += 1
-            pair = pair or [first[row.key], row.number]
+            if row.number:
+                pair = pair or [first[row.key], row.number]
         first.setdefault(row.key, row.number)
     return count, pair
 
@@ -242,10 +245,11 @@ def _overlaps(
     found: dict[str, dict[str, Any]] = {}
     for split in others:
         seen = [row for row in splits[split] if row.key in first]
+        pairs = ([first[row.key], row.number] for row in seen if row.number)
         found[split] = {
             unit: len(seen),
             "share": len(seen) / max(len(splits[split]), 1),
-            "first": [first[seen[0].key], seen[0].number] if seen else None,
+            "first": next(pairs, None),
         }
         if conflict:
             conflicts = sum(row.label not in labels[row.key] for row in seen)
