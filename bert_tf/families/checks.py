@@ -283,7 +283,7 @@ def add_input_remarks(found: Examination) -> None:
                 f"{split} scores will be inflated: {shared['rows']:,} of "
                 "its rows are trained on; remove them from one side."
             )
-            found.add(REMARK, split, text, shared["first"][1:])
+            found.add(REMARK, split, text, (shared["first"] or ())[1:])
     if part["suspicious"]:
         kinds = ", ".join(DESCRIPTIONS[kind] for kind in part["suspicious"])
         found.add(REMARK, train, f"look at the rows of {train} with {kinds}.")
