@@ -84,6 +84,15 @@ def pretraining_batch(
     }
 
 
+def predictions_of_tokens(batch: dict[str, np.ndarray]) -> dict:
+    """The batch with predictions of tokens only; unused ones are at 0."""
+    positions, used = batch["masked_lm_positions"], batch["masked_lm_weights"]
+    used = used * np.take_along_axis(batch["input_mask"], positions, 1)
+    used = (used * (positions > 0)).astype("float32")
+    positions = np.where(used > 0, positions, 0)
+    return batch | {"masked_lm_positions": positions, "masked_lm_weights": used}
+
+
 def numpy(tensor) -> np.ndarray:
     """A tensor as a float array that NumPy can compute with."""
     tensor = keras.ops.convert_to_tensor(tensor)

@@ -147,25 +147,18 @@ def test_a_hundred_steps_are_those_of_numpy(rule, clip) -> None:
         np.testing.assert_allclose(ours, expected, atol=2e-5, err_msg=path)
 
 
-def test_the_three_rules_differ() -> None:
-    gradients = [
-        [tf.constant(g) for g in random_gradients(np.random.default_rng(1))]
-    ] * 3
-    decoupled, original, scaled = (
-        after_steps(rule, gradients)[0] for rule in RULES
-    )
-    assert np.abs(decoupled - original).max() > 1e-4
-    assert np.abs(decoupled - scaled).max() > 1e-4
-
-
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    [(0, 0.0), (1, 0.1), (9, 0.9), (10, 0.9), (11, 0.89), (50, 0.5), (99, 0.01)]
-    + [(100, 0.0), (120, 0.0)],
-)
-def test_schedule_by_hand(step, expected) -> None:
+def test_schedule_by_hand() -> None:
     schedule = LinearWarmupDecay(1.0, total_steps=100, warmup_steps=10)
-    np.testing.assert_allclose(float(schedule(step)), expected, atol=1e-6)
+    steps = [0, 1, 9, 10, 11, 50, 99, 100, 120]
+    rates = [0.0, 0.1, 0.9, 0.9, 0.89, 0.5, 0.01, 0.0, 0.0]
+    found = [float(schedule(step)) for step in steps]
+    np.testing.assert_allclose(found, rates, atol=1e-6)
+    plain = LinearWarmupDecay(0.5, total_steps=4, warmup_steps=0)
+    found = [float(plain(step)) for step in range(5)]
+    np.testing.assert_allclose(found, [0.5, 0.375, 0.25, 0.125, 0.0])
+    # Exact late in a long run.
+    late = float(LinearWarmupDecay(1e-4, 1_000_000, 10_000)(999_999))
+    np.testing.assert_allclose(late, 1e-10, rtol=1e-6)
 
 
 @pytest.mark.parametrize("warmup", [0, 10])
@@ -180,18 +173,6 @@ def test_the_schedule_of_electra_is_a_product(warmup) -> None:
         rising = min(1.0, step / warmup) if warmup else 1.0
         expected = 2.0 * (1 - step / 100) * rising
         assert float(schedule(step)) == pytest.approx(expected, abs=1e-6)
-
-
-def test_schedule_without_warm_up_starts_at_the_peak() -> None:
-    schedule = LinearWarmupDecay(0.5, total_steps=4, warmup_steps=0)
-    rates = [float(schedule(step)) for step in range(5)]
-    np.testing.assert_allclose(rates, [0.5, 0.375, 0.25, 0.125, 0.0])
-
-
-def test_schedule_is_exact_late_in_a_long_run() -> None:
-    schedule = LinearWarmupDecay(1e-4, 1_000_000, 10_000)
-    expected = 1e-4 / 1_000_000
-    np.testing.assert_allclose(float(schedule(999_999)), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

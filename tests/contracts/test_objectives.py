@@ -16,7 +16,13 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_helpers import fill, numpy, pretraining_batch, small_config
+from model_helpers import (
+    fill,
+    numpy,
+    predictions_of_tokens,
+    pretraining_batch,
+    small_config,
+)
 from reference_bert import ReferenceBert, softmax
 
 import bert_tf
@@ -70,13 +76,7 @@ def make_model(name: str, unpadded: bool = False, **sizes) -> BertPretrainer:
 
 
 def make_batch(**sizes) -> dict[str, np.ndarray]:
-    """A batch whose predictions are of tokens; unused ones are at 0."""
-    batch = pretraining_batch(small_config(), **sizes)
-    positions, used = batch["masked_lm_positions"], batch["masked_lm_weights"]
-    used *= np.take_along_axis(batch["input_mask"], positions, 1)
-    used *= positions > 0
-    positions[used == 0] = 0
-    return batch
+    return predictions_of_tokens(pretraining_batch(small_config(), **sizes))
 
 
 def random_outputs(batch, seed=0, dtype="float32") -> dict:

@@ -18,6 +18,9 @@ from tests.contracts.task_cases import model_folder
 from tests.model_helpers import fill
 from tests.user_errors import error_of
 
+# The runs are the same without graphs, whose tracing takes longest.
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory, records, config_file) -> pathlib.Path:

@@ -6,7 +6,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_helpers import fill, numpy, pretraining_batch, small_config
+from model_helpers import (
+    fill,
+    numpy,
+    predictions_of_tokens,
+    pretraining_batch,
+    small_config,
+)
 
 from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.optimization import adamw
@@ -25,17 +31,7 @@ def pretrainer(**arguments) -> ElectraPretrainer:
 
 
 def text_batch(**arguments) -> dict[str, np.ndarray]:
-    """A batch whose predictions are of tokens, none twice in a row."""
-    batch = pretraining_batch(CONFIG, **arguments)
-    for row, positions in enumerate(batch["masked_lm_positions"]):
-        batch["input_ids"][row, positions[0]] = 4
-        real = batch["input_mask"][row, positions] == 1
-        batch["masked_lm_weights"][row] *= real
-    # What counts for nothing stands at 0, which is never chosen.
-    batch["masked_lm_weights"] *= batch["masked_lm_positions"] > 0
-    unused = batch["masked_lm_weights"] == 0
-    batch["masked_lm_positions"][unused] = 0
-    return batch
+    return predictions_of_tokens(pretraining_batch(CONFIG, **arguments))
 
 
 def certain(model: ElectraPretrainer, token: int) -> ElectraPretrainer:
@@ -45,19 +41,13 @@ def certain(model: ElectraPretrainer, token: int) -> ElectraPretrainer:
     return model
 
 
-def original_tokens(batch) -> np.ndarray:
-    """The text before it was masked."""
-    original = batch["input_ids"].copy()
-    for row, positions in enumerate(batch["masked_lm_positions"]):
-        for position, token, used in zip(
-            positions,
-            batch["masked_lm_ids"][row],
-            batch["masked_lm_weights"][row],
-            strict=True,
-        ):
-            if used:
-                original[row, position] = token
-    return original
+def put(batch, tokens) -> np.ndarray:
+    """The ids with tokens at the predicted positions."""
+    ids = batch["input_ids"].copy()
+    rows, slots = np.nonzero(batch["masked_lm_weights"])
+    positions = batch["masked_lm_positions"][rows, slots]
+    ids[rows, positions] = np.broadcast_to(tokens, (len(ids), 4))[rows, slots]
+    return ids
 
 
 def test_the_discriminator_reads_the_text_with_what_was_drawn() -> None:
@@ -66,10 +56,7 @@ def test_the_discriminator_reads_the_text_with_what_was_drawn() -> None:
     token = int(batch["masked_lm_ids"][batch["masked_lm_weights"] > 0][0])
     model = certain(pretrainer(), token)
     found = model(batch)
-    original = original_tokens(batch)
-    replaced = original.copy()
-    for row, positions in enumerate(batch["masked_lm_positions"]):
-        replaced[row, positions[batch["masked_lm_weights"][row] > 0]] = token
+    original, replaced = put(batch, batch["masked_lm_ids"]), put(batch, token)
     assert (replaced != original).any()
     np.testing.assert_array_equal(
         found["replaced_tokens"], replaced != original

@@ -13,7 +13,6 @@ from model_helpers import (
 )
 from reference_bert import ReferenceBert, pretraining_loss
 
-from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import ACTIVATIONS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
@@ -63,41 +62,6 @@ def test_the_loss_is_the_reference_and_that_of_a_replica_its_share() -> None:
     )
     for share in strategy.experimental_local_results(shares):
         np.testing.assert_allclose(2 * float(share), whole, rtol=1e-5)
-
-
-def test_the_word_table_is_tied() -> None:
-    config = small_config()
-    model = fill(BertPretrainer(config))
-    names = [w.path for w in model.weights if w.shape == (41, 24)]
-    assert len(names) == 1
-    batch = pretraining_batch(config)
-    before = numpy(model(batch)["masked_lm_logits"])
-    absent = next(i for i in range(41) if i not in batch["input_ids"])
-    table = model.encoder.embeddings.word_table
-    values = numpy(table).copy()
-    values[absent] += 1.0
-    table.assign(values)
-    changed = np.abs(numpy(model(batch)["masked_lm_logits"]) - before)
-    assert changed[..., absent].min() > 1e-3
-    assert not np.delete(changed, absent, axis=-1).any()
-
-
-def test_each_position_is_gathered_from_its_own_row() -> None:
-    config = small_config()
-    model = fill(BertPretrainer(config))
-    batch = pretraining_batch(config)
-    together = numpy(model(batch)["masked_lm_logits"])
-    for row in range(3):
-        for place in range(4):
-            one = {k: v[row : row + 1] for k, v in batch.items()}
-            one["masked_lm_positions"] = one["masked_lm_positions"][
-                :, place : place + 1
-            ]
-            np.testing.assert_allclose(
-                numpy(model(one)["masked_lm_logits"])[0, 0],
-                together[row, place],
-                atol=1e-5,
-            )
 
 
 def test_logits_are_float32_under_bfloat16() -> None:
@@ -219,19 +183,6 @@ def test_arrays_have_googles_names_and_shapes() -> None:
         "cls/seq_relationship/output_bias": (2,),
     }
     assert set(model.encoder.to_arrays()) == set(model.to_arrays()) - set(heads)
-
-
-def test_arrays_round_trip_through_a_folder(tmp_path) -> None:
-    source = fill(BertPretrainer(small_config()), 1)
-    arrays = source.to_arrays()
-    folder = tmp_path / "model"
-    save_checkpoint(folder, Checkpoint(source.config, arrays))
-    loaded = BertPretrainer.from_checkpoint(folder)
-    for name, value in loaded.to_arrays().items():
-        np.testing.assert_array_equal(value, arrays[name], err_msg=name)
-    encoder = BertEncoder.from_checkpoint(folder)
-    for name, value in encoder.to_arrays().items():
-        np.testing.assert_array_equal(value, arrays[name], err_msg=name)
 
 
 def test_an_encoder_alone_does_not_fit_the_heads() -> None:
