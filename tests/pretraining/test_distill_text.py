@@ -19,7 +19,11 @@ from tests.model_helpers import fill
 from tests.user_errors import error_of
 
 # The runs are the same without graphs, whose tracing takes longest.
-pytestmark = pytest.mark.usefixtures("eagerly")
+pytestmark = [
+    pytest.mark.usefixtures("eagerly"),
+    # Data sets are traced all the same, as TensorFlow warns.
+    pytest.mark.filterwarnings("ignore:Even though the `tf.config"),
+]
 
 
 @pytest.fixture(scope="module")

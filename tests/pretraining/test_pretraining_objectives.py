@@ -53,9 +53,6 @@ class WithPenalty(MaskedLanguageModeling):
 OBJECTIVE = WithPenalty()
 """
 
-# The runs are the same without graphs, whose tracing takes longest.
-pytestmark = pytest.mark.usefixtures("eagerly")
-
 
 @pytest.fixture(scope="module")
 def recipe(make_records, config_file) -> PretrainingRecipe:
