@@ -18,13 +18,6 @@ from tests.contracts.task_cases import model_folder
 from tests.model_helpers import fill
 from tests.user_errors import error_of
 
-# The runs are the same without graphs, whose tracing takes longest.
-pytestmark = [
-    pytest.mark.usefixtures("eagerly"),
-    # Data sets are traced all the same, as TensorFlow warns.
-    pytest.mark.filterwarnings("ignore:Even though the `tf.config"),
-]
-
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory, records, config_file) -> pathlib.Path:
@@ -103,6 +96,9 @@ def test_mistakes_of_text(pretrained, recipe, tmp_path) -> None:
     assert "body: has no masked LM head" in headless
 
 
+# Without graphs, whose tracing takes longest; data sets are traced all the same.
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.filterwarnings("ignore:Even though the `tf.config")
 def test_a_student_that_has_not_learnt_makes_way(recipe, tmp_path) -> None:
     """A mistake that is found late does not hold the folder."""
     electra = StudentSettings(size="2/128/2", architecture="electra")
