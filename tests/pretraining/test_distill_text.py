@@ -96,7 +96,7 @@ def test_mistakes_of_text(pretrained, recipe, tmp_path) -> None:
     assert "body: has no masked LM head" in headless
 
 
-# Without graphs, whose tracing takes longest; data sets are traced all the same.
+# Without graphs, whose tracing takes longest. TensorFlow warns of data sets.
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.filterwarnings("ignore:Even though the `tf.config")
 def test_a_student_that_has_not_learnt_makes_way(recipe, tmp_path) -> None:
