@@ -8,6 +8,7 @@ from model_helpers import fill
 
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
+from bert_tf.pretraining import report
 from bert_tf.pretraining.objective import OBJECTIVES, ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
@@ -24,6 +25,7 @@ from bert_tf.records.dataset import (
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import RecordFile
 from tests import commands
+from tests.pretraining.conftest import draw_curves
 from tests.run_folders import weights
 from tests.user_errors import error_of
 
@@ -100,8 +102,9 @@ def test_heads_that_came_stay_as_they_are(recipe, tmp_path, capfd):
     assert "had another set of frozen weights" in line
 
 
-def test_an_objective_of_ones_own(recipe, tmp_path, capsys, monkeypatch):
+def test_an_objective_of_ones_own(recipe, tmp_path, monkeypatch):
     """By the command, whose numbers show it; another file is another run."""
+    monkeypatch.setattr(report, "_draw", draw_curves)
     own = tmp_path / "own.py"
     own.write_text(OWN)
     recipe = recipe.override([f"objective={own}", "num_train_steps=3"])
