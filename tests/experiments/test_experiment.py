@@ -158,7 +158,11 @@ def test_a_disk_that_is_too_small_is_told_at_once(data, tmp_path, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
-def test_dry_run_prints_hours_and_disk(data, tmp_path, capfd):
+def test_dry_run_prints_hours_and_disk(data, tmp_path, monkeypatch, capfd):
+    def rates(trials, limit):
+        return {trial.config: 1e-9 for trial in trials}
+
+    monkeypatch.setattr(run_module, "measured_rates", rates)
     run(data, tmp_path / "new", dry_run=True)
     printed = capfd.readouterr().out
     assert "7 runs: 0." in printed
