@@ -1,1 +1,1 @@
-"""report.html and report.json of a fine-tuning."""
+"""The page kit: templates, figures, and numbers that several pages show."""
