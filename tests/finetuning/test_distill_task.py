@@ -133,7 +133,7 @@ def test_mistakes_of_a_task(teacher_of, tmp_path) -> None:
         return done.stderr.splitlines()[-1]
 
     start = teacher.parent.parent / "start"
-    assert "has no task.json, so it is no model that was" in line(
+    assert "has no task.json, so it is no fine-tuned model" in line(
         f"--teacher={start}", "--layers=0"
     )
     words = [f"[unused{n}]" for n in range(5)]
