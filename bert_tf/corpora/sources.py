@@ -76,9 +76,9 @@ def format_of(path: str, input_format: str = AUTO) -> str:
         )
     if input_format != AUTO:
         return input_format
-    for pattern, found in _FORMATS_BY_NAME:
+    for pattern, file_format in _FORMATS_BY_NAME:
         if pattern.search(name):
-            return found
+            return file_format
     if _JSON.search(name):
         raise UserError(
             f"`inputs`={path}: the name does not tell what it holds; pass "

@@ -182,9 +182,9 @@ class ByteStream:
         if self._bz2 is None:
             return Position(file, offset, line)
         starts = self._bz2.starts
-        found = bisect.bisect_right(starts, offset, key=lambda s: s[0]) - 1
+        index = bisect.bisect_right(starts, offset, key=lambda s: s[0]) - 1
         # Positions only move forward, so earlier streams are not needed.
-        del starts[:found]
+        del starts[:index]
         return Position(file, offset, line, starts[0][1], starts[0][0])
 
     def __enter__(self) -> Self:

@@ -256,7 +256,7 @@ def passages(source: str, hidden: frozenset[str]) -> list[str]:
     text = _QUOTES.sub(lambda match: "'" * (len(match[0]) == 4), text)
     text = _BREAKS.sub(f"\n\n{_CUT}", text)
     text = _TAGS.sub("", text)
-    found = []
+    paragraphs = []
     for paragraph in _paragraphs(text):
         plain = _LITERALS.sub(lambda match: literals[int(match[1])], paragraph)
         plain = html.unescape(plain)
@@ -265,8 +265,8 @@ def passages(source: str, hidden: frozenset[str]) -> list[str]:
         plain = _AFTER_PARENTHESIS.sub("", plain)
         plain = _BEFORE_COMMA.sub("", " ".join(plain.split()))
         if any(character.isalnum() for character in plain):
-            found.append(plain)
-    return found
+            paragraphs.append(plain)
+    return paragraphs
 
 
 def _first_variant(text: str) -> str:
@@ -286,7 +286,7 @@ def _without(text: str, marks: Iterator[tuple[int, int, int]]) -> str:
         unclosed one extends to the end of its line.
     """
     opened: list[list[int]] = []
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for start, end, depth in marks:
         if depth > 0:
             opened.append([start, depth])
@@ -296,12 +296,12 @@ def _without(text: str, marks: Iterator[tuple[int, int, int]]) -> str:
             opened[-1][1] -= closed
             depth += closed
             if not opened[-1][1]:
-                found.append((opened.pop()[0], end))
+                spans.append((opened.pop()[0], end))
     for start, _ in opened:
         line_end = text.find("\n", start)
-        found.append((start, len(text) if line_end < 0 else line_end))
+        spans.append((start, len(text) if line_end < 0 else line_end))
     outermost: list[tuple[int, int]] = []
-    for start, end in sorted(found):
+    for start, end in sorted(spans):
         if outermost and start < outermost[-1][1]:
             start, before = outermost.pop()
             end = max(end, before)

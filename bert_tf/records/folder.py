@@ -390,10 +390,10 @@ class RecordFolder:
         files = [file for file in files if file.records]
         if not files:
             raise UserError(f"{path}: the record files are empty.")
-        found = [
+        lengths_by_file = [
             example_lengths(next(read_records(file.path))) for file in files
         ]
-        for file, lengths in zip(files, found, strict=True):
+        for file, lengths in zip(files, lengths_by_file, strict=True):
             missing = [n for n in _STATIC_FEATURES if n not in lengths]
             if missing:
                 raise UserError(
@@ -401,7 +401,7 @@ class RecordFolder:
                     "without a manifest (records.json) the features of "
                     "google-research/bert are expected."
                 )
-            if lengths != found[0]:
+            if lengths != lengths_by_file[0]:
                 raise UserError(
                     f"{file.path}: its records are of other lengths than those "
                     f"of {files[0].path}."
@@ -410,8 +410,8 @@ class RecordFolder:
             path,
             tuple(files),
             (),
-            found[0]["input_ids"],
-            found[0]["masked_lm_positions"],
+            lengths_by_file[0]["input_ids"],
+            lengths_by_file[0]["masked_lm_positions"],
             static=True,
             recipe=None,
             tokenizer=None,

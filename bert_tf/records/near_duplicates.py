@@ -44,14 +44,14 @@ def signatures(documents: Documents) -> np.ndarray:
     """Computes the MinHash signatures of documents, uint32 [D, 128]."""
     hashes, starts = _shingles(documents)
     constants = mix(np.arange(2 * HASHES, dtype=np.uint64)).astype(np.uint32)
-    found = np.empty((len(documents), HASHES), dtype=np.uint32)
+    minima = np.empty((len(documents), HASHES), dtype=np.uint32)
     values = np.empty_like(hashes)
     for number in range(HASHES):
         # Multiplication by an odd number permutes the 32-bit numbers.
         np.multiply(hashes, constants[2 * number] | np.uint32(1), out=values)
         values += constants[2 * number + 1]
-        found[:, number] = np.minimum.reduceat(values, starts)
-    return found
+        minima[:, number] = np.minimum.reduceat(values, starts)
+    return minima
 
 
 def _shingles(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
@@ -77,11 +77,11 @@ def _shingles(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
     return (mix(hashes) >> np.uint64(32)).astype(np.uint32), starts
 
 
-def band_keys(found: np.ndarray, rows: int) -> np.ndarray:
+def band_keys(minima: np.ndarray, rows: int) -> np.ndarray:
     """Hashes each band of `rows` numbers, uint64 [bands, D]."""
-    keys = np.zeros((HASHES // rows, len(found)), dtype=np.uint64)
+    keys = np.zeros((HASHES // rows, len(minima)), dtype=np.uint64)
     for number in range(keys.shape[0]):
-        for value in found[:, number * rows : (number + 1) * rows].T:
+        for value in minima[:, number * rows : (number + 1) * rows].T:
             keys[number] = mix(keys[number] ^ value)
     return keys
 
@@ -93,11 +93,11 @@ def signature_path(block: pathlib.Path) -> pathlib.Path:
 
 def signature_bytes(documents: Documents, threshold: float) -> bytes:
     """Returns signatures and bands of documents, as a signature file."""
-    found = np.zeros((0, HASHES), dtype=np.uint32)
+    minima = np.zeros((0, HASHES), dtype=np.uint32)
     if len(documents):
-        found = signatures(documents)
-    keys = band_keys(found, rows_in_a_band(threshold))
-    return found.astype("<u4").tobytes() + keys.astype("<u8").tobytes()
+        minima = signatures(documents)
+    keys = band_keys(minima, rows_in_a_band(threshold))
+    return minima.astype("<u4").tobytes() + keys.astype("<u8").tobytes()
 
 
 def find_near_duplicates(
@@ -120,13 +120,13 @@ def find_near_duplicates(
             undecided = ~dropped[followers]
             followers, firsts = followers[undecided], firsts[undecided]
             for at in range(0, len(followers), _PAIRS_AT_ONCE):
-                some = slice(at, at + _PAIRS_AT_ONCE)
+                chunk = slice(at, at + _PAIRS_AT_ONCE)
                 agree = np.mean(
-                    _read_rows(blocks, starts, followers[some])
-                    == _read_rows(blocks, starts, firsts[some]),
+                    _read_rows(blocks, starts, followers[chunk])
+                    == _read_rows(blocks, starts, firsts[chunk]),
                     axis=1,
                 )
-                dropped[followers[some]] = agree >= threshold
+                dropped[followers[chunk]] = agree >= threshold
     return dropped
 
 

@@ -126,15 +126,15 @@ class RecordsPlan:
     def difference(self, stored: Self) -> str:
         """Describes how a stored plan differs; empty if it does not."""
         mine, theirs = vars(self.recipe), vars(stored.recipe)
-        found = [
+        differences = [
             f"{name} is {theirs[name]!r} there and {mine[name]!r} now"
             for name in mine
             if mine[name] != theirs[name]
         ]
         if self.vocabulary_digest != stored.vocabulary_digest:
-            found.append("the vocabulary is another one")
+            differences.append("the vocabulary is another one")
         if self.recipe.lower_case == stored.recipe.lower_case:
-            found += [
+            differences += [
                 f"{name} is {stored.tokenizer_config.get(name)!r} there and "
                 f"{value!r} now"
                 for name, value in self.tokenizer_config.items()
@@ -143,24 +143,24 @@ class RecordsPlan:
         before = {file.path: file for file in stored.inputs}
         now = {file.path: file for file in self.inputs}
         for path in sorted(before.keys() ^ now.keys()):
-            found.append(
+            differences.append(
                 f"{path} is an input {'now' if path in now else 'there'} only"
             )
         for path in sorted(before.keys() & now.keys()):
             old, new = before[path], now[path]
             if old.corpus != new.corpus:
-                found.append(
+                differences.append(
                     f"{path} is of the corpus {old.corpus!r} there and of "
                     f"{new.corpus!r} now"
                 )
             elif old.weight != new.weight:
-                found.append(
+                differences.append(
                     f"the weight of {path} is {old.weight:g} there and "
                     f"{new.weight:g} now"
                 )
             elif old != new:
-                found.append(f"{path} was changed since")
-        return "; ".join(found)
+                differences.append(f"{path} was changed since")
+        return "; ".join(differences)
 
 
 def _text_bytes(file: InputFile) -> int:

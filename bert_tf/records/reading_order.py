@@ -116,8 +116,8 @@ def shuffled_records(
                 tf.size(records),
                 _seed_for(seed, _ROW_ORDER, epoch, file, window),
             )
-            here = tf.maximum(begin - window * WINDOW, 0)
-            return tf.gather(records, order[here : end - window * WINDOW])
+            first_row = tf.maximum(begin - window * WINDOW, 0)
+            return tf.gather(records, order[first_row : end - window * WINDOW])
 
         records = tf.data.TFRecordDataset(paths[file], buffer_size=1 << 20)
         windows = records.skip(first * WINDOW).batch(WINDOW)

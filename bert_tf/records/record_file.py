@@ -218,18 +218,18 @@ def write_frames(file: BinaryIO, records: Iterable[bytes]) -> tuple[int, int]:
     """
     count = size = 0
     records = iter(records)
-    while some := list(itertools.islice(records, _FRAMES_AT_ONCE)):
-        crc = np.fromiter(map(google_crc32c.value, some), "<u4", len(some))
+    while chunk := list(itertools.islice(records, _FRAMES_AT_ONCE)):
+        crc = np.fromiter(map(google_crc32c.value, chunk), "<u4", len(chunk))
         masked = (crc >> 15 | crc << 17) + _CRC_MASK
         footers = masked.astype("<u4").tobytes()
         frames = []
-        for number, record in enumerate(some):
+        for number, record in enumerate(chunk):
             frames.append(_frame_header(len(record)))
             frames.append(record)
             frames.append(footers[4 * number : 4 * number + 4])
         joined = b"".join(frames)
         file.write(joined)
-        count += len(some)
+        count += len(chunk)
         size += len(joined)
     return count, size
 

@@ -268,14 +268,18 @@ def _read_block_pool(path: pathlib.Path, pool: int) -> Documents:
         documents = block.read("documents", first, last + 1)
         sentences = block.read("sentences", documents[0], documents[-1] + 1)
         ids = block.read("ids", sentences[0], sentences[-1])
-    found = Documents(ids, sentences - sentences[0], documents - documents[0])
+    pool_documents = Documents(
+        ids, sentences - sentences[0], documents - documents[0]
+    )
     if not repeats_path(path).exists():
-        return found
+        return pool_documents
     repeats = np.fromfile(
         repeats_path(path), "<u2", last - first, offset=2 * first
     )
-    found = dataclasses.replace(found, repeats=repeats.astype(np.int64))
-    return found.take(np.flatnonzero(repeats))
+    pool_documents = dataclasses.replace(
+        pool_documents, repeats=repeats.astype(np.int64)
+    )
+    return pool_documents.take(np.flatnonzero(repeats))
 
 
 def read_pool(paths: Sequence[pathlib.Path], pool: int) -> Documents:

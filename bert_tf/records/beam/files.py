@@ -30,14 +30,14 @@ def is_remote(path: str | pathlib.Path) -> bool:
 def _matches(pattern: str, argument: str) -> list[tuple[str, int, float]]:
     """Returns path, bytes and time of the files of a remote path or glob."""
     try:
-        (found,) = FileSystems.match([pattern])
+        (matches,) = FileSystems.match([pattern])
     # A ValueError if the library of the scheme is not installed.
     except (BeamIOError, ValueError) as error:
         reason = str(error).split("\n")[0].rstrip(".")
         raise UserError(f"`{argument}`={pattern}: {reason}.") from None
     return sorted(
         (str(file.path), file.size_in_bytes, file.last_updated_in_seconds)
-        for file in found.metadata_list
+        for file in matches.metadata_list
     )
 
 
@@ -53,12 +53,12 @@ def expand(patterns: str) -> list[str | pathlib.Path]:
     if local:
         files += expand_inputs(",".join(local))
     for pattern in filter(is_remote, every):
-        found = _matches(pattern, "inputs")
-        if not found:
+        matches = _matches(pattern, "inputs")
+        if not matches:
             raise UserError(f"`inputs`={pattern}: no such file.")
-        if not any(size for _, size, _ in found):
+        if not any(size for _, size, _ in matches):
             raise UserError(f"`inputs`={pattern}: the files are empty.")
-        files += [path for path, _, _ in found if path not in files]
+        files += [path for path, _, _ in matches if path not in files]
     return files
 
 
@@ -77,8 +77,8 @@ def size_of(path: str) -> int | None:
     if not is_remote(path):
         file = pathlib.Path(path)
         return file.stat().st_size if file.is_file() else None
-    found = _matches(path, "output_dir")
-    return found[0][1] if found else None
+    matches = _matches(path, "output_dir")
+    return matches[0][1] if matches else None
 
 
 def read_bytes(path: str) -> bytes:

@@ -176,7 +176,7 @@ class AllocateDocuments(_Step):
     ) -> Iterator[Allocation | str]:
         """Yields the allocation, or the message of a user error."""
         errors: list[InputError] = []
-        found: list[BlockFacts] = []
+        all_facts: list[BlockFacts] = []
         with tempfile.TemporaryDirectory(prefix="bert_tf_") as name:
             folder = pathlib.Path(name)
             for facts in element[1]:
@@ -186,16 +186,16 @@ class AllocateDocuments(_Step):
                 # On disk, since all together may not fit the memory.
                 path = signature_path(block_path(folder, facts.block))
                 path.write_bytes(facts.signatures)
-                found.append(dataclasses.replace(facts, signatures=b""))
+                all_facts.append(dataclasses.replace(facts, signatures=b""))
             if errors:
                 yield min(errors, key=lambda error: error.block).message
                 return
-            found.sort(key=lambda facts: facts.block)
+            all_facts.sort(key=lambda facts: facts.block)
             try:
                 yield allocate(
                     self.task,
-                    [facts.summary for facts in found],
-                    lambda: [facts.tokens for facts in found],
+                    [facts.summary for facts in all_facts],
+                    lambda: [facts.tokens for facts in all_facts],
                     folder,
                 )
             except UserError as error:
@@ -234,9 +234,9 @@ class WriteShards(_Step):
         self, element: tuple[str, Iterable[Part | None]]
     ) -> Iterator[ShardResult]:
         """Yields the statistics of a file."""
-        name, found = element
+        name, unsorted = element
         parts = sorted(
-            (part for part in found if part is not None),
+            (part for part in unsorted if part is not None),
             key=lambda part: (part.pool, part.block),
         )
         empty = Documents(
@@ -303,10 +303,10 @@ def add_steps(
     )
     # Files without documents are written too.
     names = allocated | "NameFiles" >> beam.FlatMap(
-        lambda found: (
+        lambda result: (
             []
-            if isinstance(found, str)
-            else [(job.name, None) for job in found.jobs]
+            if isinstance(result, str)
+            else [(job.name, None) for job in result.jobs]
         )
     )
     (
