@@ -18,9 +18,7 @@ from bert_tf.models import (
     model_arrays,
     restore,
 )
-from bert_tf.optimization import adamw
 
-LOSS = keras.losses.SparseCategoricalCrossentropy
 MAKERS = {
     "classifier": lambda encoder: bert_classifier(encoder, 4),
     "token_classifier": lambda encoder: bert_token_classifier(encoder, 4),
@@ -51,27 +49,6 @@ def test_logits_are_a_linear_map_of_what_the_head_is_on(head) -> None:
             [numpy(logits[f"{end}_logits"]) for end in ("start", "end")], -1
         )
     np.testing.assert_allclose(numpy(logits), expected, atol=1e-5)
-
-
-def test_it_learns_eight_rows_by_heart_with_stock_keras() -> None:
-    keras.utils.set_random_seed(2)
-    config = small_config(hidden_size=48, intermediate_size=96)
-    model = bert_classifier(BertEncoder(config), num_classes=3, dropout=0.0)
-    inputs = encoder_inputs(config, rows=8)
-    labels = np.int32([0, 1, 2, 0, 1, 2, 0, 1])
-    model.compile(
-        adamw(2e-3, total_steps=60),
-        LOSS(from_logits=True),
-        metrics=["accuracy"],
-    )
-    first = model.evaluate(inputs, labels, verbose=0, return_dict=True)
-    assert abs(first["loss"] - np.log(3)) < 0.1
-    model.fit(inputs, labels, batch_size=8, epochs=60, verbose=0)
-    last = model.evaluate(inputs, labels, verbose=0, return_dict=True)
-    assert last["loss"] < 0.1
-    assert last["accuracy"] == 1.0
-    predicted = model.predict(inputs, verbose=0).argmax(-1)
-    np.testing.assert_array_equal(predicted, labels)
 
 
 def test_dropout_is_on_the_pooled_output_in_training_only() -> None:
