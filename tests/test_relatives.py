@@ -27,8 +27,6 @@ from bert_tf.finetuning.setup import lr_multipliers
 from bert_tf.layers import ReplacedTokensHead
 from bert_tf.models import model_arrays
 from bert_tf.pretraining.objective import PretrainingObjective
-from bert_tf.runtimes.export import export_file
-from bert_tf.text.vocabulary import Vocabulary
 from tests.contracts.architecture_cases import CASES
 from tests.model_helpers import fill
 from tests.relatives import (
@@ -260,19 +258,6 @@ def test_the_pooled_token_is_dropped_before_its_dense_layer(
     kept = trained != 0
     assert 0 < kept.sum() < kept.size
     np.testing.assert_allclose(trained[kept], gelu(2 * first)[kept], **CLOSE)
-
-
-def test_files_of_other_runtimes_compute_the_same(tmp_path):
-    """The export compares them with the Keras model itself."""
-    config = electra()
-    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
-    folder = tmp_path / "model"
-    arrays = fill(ElectraEncoder(config)).to_arrays()
-    save_checkpoint(
-        folder, bert_tf.Checkpoint(config, arrays, vocabulary, True)
-    )
-    for kind in ("onnx", "litert"):
-        export_file(folder, tmp_path / kind, kind)
 
 
 def test_a_task_begins_with_a_discriminator(capsys):

@@ -60,16 +60,6 @@ def test_layer_norm_is_its_formula(scale, shift, seed) -> None:
     np.testing.assert_allclose(numpy(layer(x)), expected, atol=tolerance)
 
 
-def test_layer_norm_epsilon_comes_from_the_configuration() -> None:
-    x = normal(2, 8) * 1e-3
-    outputs = []
-    for epsilon in (1e-12, 1e-5):
-        layer = LayerNorm(small_config(layer_norm_eps=epsilon))
-        layer.build((None, 8))
-        outputs.append(numpy(layer(x)))
-    assert np.abs(outputs[0] - outputs[1]).max() > 0.1
-
-
 def test_layer_norm_computes_in_float32_under_bfloat16() -> None:
     layer = LayerNorm(CONFIG, dtype="mixed_bfloat16")
     layer.build((None, 64))
@@ -159,10 +149,3 @@ def test_each_dropout_rate_is_used(which) -> None:
     bias = attention_bias(np.ones((2, 5), "int32"))
     outputs = [numpy(layer(x, bias, training=t)[0]) for t in (True, False)]
     assert np.abs(outputs[0] - outputs[1]).max() > 0.01
-
-
-def test_dropout_keeps_the_mean_under_bfloat16() -> None:
-    layer = Dense(CONFIG, 4, dtype="mixed_bfloat16").make_dropout(0.1)
-    dropped = numpy(layer(np.ones((400, 400), "float32"), training=True))
-    assert abs((dropped == 0).mean() - 0.1) < 0.003
-    assert abs(dropped.mean() - 1.0) < 0.003

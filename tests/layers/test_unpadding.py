@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
-from bert_tf.errors import UserError
 from bert_tf.layers.unpadding import TokenIndices
 from tests.model_helpers import fill, small_config
 
@@ -84,19 +83,11 @@ def test_gradients_are_those_of_a_gather():
     )
 
 
-def test_what_unpadded_rows_have_not():
-    encoder = BertEncoder(config())
-    with pytest.raises(UserError, match="with return_attention_probs"):
-        encoder(batch(), unpadded=True, return_attention_probs=True)
-
-
-@pytest.mark.parametrize(
-    ("causal", "placed"), [(False, False), (True, False), (False, True)]
-)
-def test_every_token_gets_what_it_gets_with_padding(causal, placed):
-    encoder = fill(BertEncoder(config(causal=causal)), seed=4, scale=0.3)
+def test_every_token_has_its_position_with_padding_and_without():
+    """Of the usual positions, see test_encoder.py."""
+    encoder = fill(BertEncoder(config()), seed=4, scale=0.3)
     positions = np.random.default_rng(3).integers(0, 20, (11, 12), np.int32)
-    inputs = {**batch(), **({"position_ids": positions} if placed else {})}
+    inputs = {**batch(), "position_ids": positions}
     real = inputs["input_mask"] == 1
     given = {"return_all_layers": True}
     padded = encoder(inputs, **given)

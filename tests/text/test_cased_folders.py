@@ -12,16 +12,9 @@ from model_helpers import fill, small_config
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.errors import UserError
-from bert_tf.pretraining.recipe import PretrainingRecipe
-from bert_tf.pretraining.setup import choose_tokenizer
-from bert_tf.records.build import create_records
-from bert_tf.records.folder import RecordFolder
-from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
-from tests.records_corpus import parsed
 
 PIECES = "the The cell Cell ##s é e gene BR ##CA ##1 br of .".split()
 CASED = Vocabulary([*SPECIAL_TOKENS, *PIECES])
@@ -93,40 +86,3 @@ def test_text_keeps_its_capitals_and_accents(folder, tmp_path):
     convert_checkpoint(folder, "bert_tf", tmp_path / "ours")
     converted = load_checkpoint(tmp_path / "ours")
     assert (converted.lower_case, converted.strip_accents) == (False, False)
-
-
-def test_records_and_what_is_pre_trained_on_them(folder, tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text(f"{TEXT}\nThe gene .\n\n" * 40)
-    settings = {"max_seq_length": 24, "held_out": 0.1}
-
-    def build(**changes):
-        recipe = RecordsRecipe(**settings, **changes)
-        return create_records(
-            [text],
-            folder / "vocab.txt",
-            tmp_path / "records",
-            recipe,
-            workers=1,
-            log=lambda line: None,
-        )
-
-    with pytest.raises(UserError, match="pass `lower_case`=False for a cased"):
-        build()
-    build(lower_case=False)
-    records = RecordFolder.open(tmp_path / "records")
-    ids = {
-        number
-        for file in records.training_files
-        for row in parsed(file.path)
-        for number in row["input_ids"]
-    }
-    assert {CASED.ids[token] for token in SPLIT} <= ids
-    assert not ids & {CASED.unk_id, CASED.ids["the"], CASED.ids["br"]}
-    recipe = PretrainingRecipe(
-        data_dir=str(tmp_path / "records"), init_from=str(folder)
-    )
-    tokenizer = choose_tokenizer(
-        recipe, [records], {"init_from": load_checkpoint(folder)}
-    )
-    assert not tokenizer.lower_case

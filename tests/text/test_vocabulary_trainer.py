@@ -17,8 +17,6 @@ from bert_tf.errors import UserError
 from bert_tf.text import word_counts
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.vocabulary_trainer import special_tokens
 
 TEXT = (
     """The cat sat on the mat, and the other cats sat beside it.
@@ -142,12 +140,6 @@ def test_google_layout(corpus) -> None:
     unused = [f"[unused{number}]" for number in range(994)]
     first = ("[PAD]", *unused[:99], "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     assert trained.tokens[:999] == (*first, *unused[99:])
-
-
-def test_google_layout_is_that_of_the_released_file(shared_data) -> None:
-    path = shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"
-    released = Vocabulary.from_file(path)
-    assert special_tokens(google_layout=True) == released.tokens[:999]
 
 
 def test_alphabet_leaves_the_rarest_characters_out(corpus, tmp_path) -> None:
