@@ -107,7 +107,7 @@ CASES = {
                 ("classifier", "pre_classifier"),
                 ("classifier", "pre_classifier"),
             ),
-            google_tf1="distilbert: google-research has no names",
+            google_tf1="model_type is distilbert: ",
             sizes={"base": (12, 768, 12, 3072, 768)},
             refused=(
                 (
@@ -180,7 +180,7 @@ CASES = {
             tokenizer=BYTES,
             records_tokenizer=BYTES,
             changes={"vocab_size": len(BYTES)},
-            google_tf1="roberta: google-research has no names",
+            google_tf1="model_type is roberta: ",
             # Liu et al. 2019, section 3.1 and appendix A.
             sizes={
                 "base": (12, 768, 12, 3072, 768),
@@ -210,7 +210,7 @@ CASES = {
             ),
             whole=(("head_classifier",), ("head_multiple_choice",)),
             golden=False,
-            google_tf1="mosaic: google-research has no names",
+            google_tf1="model_type is mosaic: ",
             pruned="its layers share their weights",
             changes={"num_hidden_layers": 6, "windows": (0, 2, 1)},
             sizes={"base": (12, 768, 12, 3072, 768)},
