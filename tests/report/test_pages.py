@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import re
 import xml.etree.ElementTree as ET
 
 from bert_tf.finetuning.measured import Measured, write_measured_page
@@ -114,3 +115,16 @@ def test_a_pretraining() -> None:
     scores, settings = page.tables()
     assert scores[1] == ["Masked LM perplexity", "", "345.6", "999.5"]
     assert settings[1] == ["learning_rate", "0.001", "0.0001", "h"]
+
+
+def test_only_the_kit_renders_and_draws() -> None:
+    root = pathlib.Path(__file__).parents[2] / "bert_tf"
+    found = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if re.search(
+            r"import jinja2|import_matplotlib\(|from matplotlib",
+            path.read_text("utf-8"),
+        )
+    }
+    assert found == {"libraries.py", "report/figures.py", "report/render.py"}
