@@ -250,12 +250,13 @@ def question(
     number: int,
     asked: str,
     answers: Sequence[str],
-    prediction: str,
+    n_best: list[list],
     null_odds: float,
     scores: tuple[float, float],
-    n_best: list[list],
     context: str = CONTEXT,
 ) -> dict[str, Any]:
+    """A question whose prediction is the first of the n-best answers."""
+    prediction = n_best[0][0]
     start = context.index(prediction) if prediction else -1
     return {
         "identifier": f"q{number}",
@@ -273,45 +274,28 @@ def question(
     }
 
 
+LOVELL = [["Lovell sailed", 0.5], ["Lovell", 0.25]]
+COST = [["1901", 0.625], ["", 0.25]]
 # The scores that the official rules give, by hand.
 QUESTIONS = [
     question(
         0,
         "Who sailed to Oslo?",
         ["Ada Lovell", "Lovell"],
-        "Lovell sailed",
+        LOVELL,
         -3.5,
-        (0.0, 2 / 3),
-        [["Lovell sailed", 0.5], ["Lovell", 0.25]],
+        (0, 2 / 3),
     ),
     question(
         1,
         "From what port, and when?",
         ["Hull"],
-        "Hull",
-        -6.0,
-        (1.0, 1.0),
         [["Hull", 0.875]],
+        -6.0,
+        (1, 1),
     ),
-    question(
-        2,
-        "What did it cost?",
-        [],
-        "1901",
-        -1.0,
-        (0.0, 0.0),
-        [["1901", 0.625], ["", 0.25]],
-    ),
-    question(
-        3,
-        "Name its cook!",
-        [],
-        "",
-        4.0,
-        (1.0, 1.0),
-        [["", 0.75]],
-        "word " * 101,
-    ),
+    question(2, "What did it cost?", [], COST, -1.0, (0.0, 0.0)),
+    question(3, "Name its cook!", [], [["", 0.75]], 4.0, (1, 1), "word " * 101),
 ]
 CHOICES = [
     {
