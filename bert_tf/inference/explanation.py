@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import html
+import importlib.util
 import json
 import os
 import pathlib
@@ -142,8 +143,13 @@ class Explanation:
         """Returns a self-contained HTML page."""
         return self._page(self.rows)
 
-    def _repr_html_(self) -> str:
-        """Returns the page without attention in a frame, for notebooks."""
+    def _repr_html_(self) -> str | None:
+        """Returns the page without attention in a frame, for notebooks.
+
+        Without the extra `report` notebooks show the text: None.
+        """
+        if importlib.util.find_spec("jinja2") is None:
+            return None
         page = html.escape(self._page(()), quote=True)
         return (
             f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" '
