@@ -159,7 +159,8 @@ def test_gradients_in_every_form() -> None:
 def test_fit_trains_low_rank_matrices_and_head_alone() -> None:
     encoder = BertEncoder(config_of("query_value"))
     model = bert_classifier(encoder, 2)
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(True))
+    loss = keras.losses.SparseCategoricalCrossentropy(True)
+    model.compile("adam", loss, run_eagerly=True)
     before = model_arrays(model)
     inputs = encoder_inputs(encoder.config, rows=8)
     model.fit(inputs, np.arange(8) % 2, epochs=2, verbose=0)

@@ -1,58 +1,41 @@
-"""Fine-tuning with a teacher, by command: three models and their page."""
+"""Fine-tuning with a teacher: three models and their page."""
 
-import functools
+import dataclasses
 import json
-import pathlib
-import subprocess
-from collections.abc import Callable
 
 import pytest
 
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.run import run_finetuning
+from bert_tf.distillation.run import distill_task
+from bert_tf.finetuning import report_files
+from bert_tf.teacher_settings import StudentSettings
 from bert_tf.text.vocabulary import Vocabulary
 from tests import commands
-from tests.contracts.task_cases import CASES, model_folder
+from tests.contracts.task_cases import Finished
 from tests.model_helpers import fill
+from tests.run_folders import history
+from tests.user_errors import error_of
 
-FAST = ("--set", "num_train_epochs=1", "--set", "save_checkpoints_steps=2")
-TABLE = ["teacher", "student", "undistilled"]
-
-
-def distill(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return commands.run("tools.distill", *arguments)
+LAYERS = {"hidden_state_weight": 1.0, "attention_score_weight": 1.0}
 
 
-@pytest.fixture(scope="module")
-def teacher_of(tmp_path_factory) -> Callable[[str], pathlib.Path]:
-    """A fine-tuned model of a family."""
-    place = tmp_path_factory.mktemp("teachers")
-    start = model_folder(place / "start", num_hidden_layers=3)
-
-    @functools.cache
-    def make(name: str) -> pathlib.Path:
-        folder = place / name
-        task, recipe = CASES[name].make(folder / "files", start)
-        run_finetuning(task, recipe, folder / "model", ("train",))
-        return folder / "model"
-
-    return make
+def repeated(teacher, **changes):
+    """The task of a run, and its recipe for a student of it."""
+    values = {
+        "init_from": "",
+        "teacher": str(teacher.folder),
+        "num_train_epochs": 1.0,
+        "save_checkpoints_steps": 2,
+        **changes,
+    }
+    return teacher.task, dataclasses.replace(teacher.recipe, **values)
 
 
-def of_family(teacher: pathlib.Path, tmp_path: pathlib.Path) -> list[str]:
-    """The flags that repeat a teacher's recipe for a student."""
-    values = json.loads((teacher / "recipe.json").read_text())
-    values["init_from"] = ""
-    path = tmp_path / "recipe.json"
-    path.write_text(json.dumps(values))
-    return [f"--recipe={path}", f"--teacher={teacher}"]
-
-
-@pytest.mark.parametrize(
-    "family",
-    [
+@pytest.fixture(
+    scope="module",
+    params=[
         "classes",
         *(
             pytest.param(name, marks=pytest.mark.slow)
@@ -60,23 +43,32 @@ def of_family(teacher: pathlib.Path, tmp_path: pathlib.Path) -> list[str]:
         ),
     ],
 )
-def test_a_student_learns_from_a_teacher(teacher_of, family, tmp_path) -> None:
-    teacher, out = teacher_of(family), tmp_path / "out"
-    done = distill(
-        *of_family(teacher, tmp_path),
-        *(f"--output_dir={out}", "--layers=0,2", *FAST),
-        *("--set", "cosine_weight=1", "--set", "hidden_state_weight=1"),
-        *("--set", "attention_score_weight=1"),
-    )
-    assert done.returncode == 0, done.stderr
-    facts = json.loads((out / "distillation.json").read_text())
-    assert [*facts["models"]] == TABLE
+def teacher(request, finish_case) -> Finished:
+    return finish_case(request.param)
+
+
+def write_report(folder, *_: object) -> None:
+    (folder / "report.html").touch()
+
+
+def test_a_student_learns_from_a_teacher(
+    teacher, tmp_path, monkeypatch, quick
+) -> None:
+    task, recipe = repeated(teacher, cosine_weight=1.0, **LAYERS)
+    student = StudentSettings(layers="0")
+    with monkeypatch.context() as patch:
+        patch.setattr(report_files, "write_report", write_report)
+        done = distill_task(task, recipe, student, tmp_path)
+    facts = json.loads((tmp_path / "distillation.json").read_text())
+    assert [*facts["models"]] == ["teacher", "student", "undistilled"]
     # A line each for the head, the scores, speed and two sizes.
     scores = facts["models"]["teacher"]["scores"]
-    table = done.stdout.splitlines()[-4 - len(scores) :]
-    assert table[0].split()[-3:] == TABLE
-    rows = map(json.loads, (out / "history.jsonl").read_text().splitlines())
-    trained = [row for row in rows if "soft_target_loss" in row]
+    table = done.table().splitlines()
+    assert table[0].split()[-3:] == [*facts["models"]]
+    assert len(table) == 4 + len(scores)
+    (dev, *_) = teacher.done["train"]["dev"].values()
+    assert scores == pytest.approx(dev)
+    trained = [row for row in history(tmp_path) if "soft_target_loss" in row]
     assert trained
     terms = ("label", "soft_target", "cosine", "hidden_state")
     terms = (*terms, "attention_score")
@@ -84,75 +76,57 @@ def test_a_student_learns_from_a_teacher(teacher_of, family, tmp_path) -> None:
         parts = [row[f"{term}_loss"] for term in terms]
         assert min(parts) >= 0
         assert sum(parts) == pytest.approx(row["loss"])
-    alone = (out / "undistilled" / "history.jsonl").read_text()
+    alone = (tmp_path / "undistilled" / "history.jsonl").read_text()
     assert "soft_target" not in alone
-    own = json.loads((teacher / "results.json").read_text())
-    (dev, *_) = own["dev"].values()
-    assert scores == pytest.approx(dev)
-    assert load_checkpoint(out).config.num_hidden_layers == 2
-    page = (out / "distillation.html").read_text(encoding="utf-8")
+    assert load_checkpoint(tmp_path).config.num_hidden_layers == 1
+    page = (tmp_path / "distillation.html").read_text(encoding="utf-8")
     assert 'href="undistilled/report.html"' in page
 
 
-@pytest.mark.slow
-def test_weights_that_only_look_at_layers(teacher_of, tmp_path) -> None:
-    """Jiao et al. 2020 learn layers first, and outputs then."""
-    flags = of_family(teacher_of("classes"), tmp_path)
+def test_layers_first_and_outputs_then(classes, tmp_path, quick) -> None:
+    """As Jiao et al. 2020; and another student is refused."""
     layers, outputs = tmp_path / "layers", tmp_path / "outputs"
-    done = distill(
-        *(*flags, f"--output_dir={layers}", "--size=2/8/2", "--noundistilled"),
-        *("--set", "label_weight=0", "--set", "soft_target_weight=0"),
-        *(
-            "--set",
-            "hidden_state_weight=1",
-            "--set",
-            "attention_score_weight=1",
-        ),
-        *("--set", "teacher_layers=1,2", *FAST),
+    task, recipe = repeated(
+        classes,
+        label_weight=0.0,
+        soft_target_weight=0.0,
+        teacher_layers="0,0",
+        **LAYERS,
     )
-    assert done.returncode == 0, done.stderr
+    student = StudentSettings(size="2/8/2")
+    done = distill_task(task, recipe, student, layers, undistilled=False)
+    assert len(done.table().splitlines()[0].split()) == 4
     facts = json.loads((layers / "distillation.json").read_text())
-    assert [*facts["models"]] == TABLE[:2]
-    done = distill(
-        *(*flags, f"--output_dir={outputs}", f"--init_from={layers}"),
-        *("--set", "label_weight=0", "--set", "temperature=1", *FAST),
-        "--noundistilled",
-    )
-    assert done.returncode == 0, done.stderr
+    assert [*facts["models"]] == ["teacher", "student"]
+    changes = {"label_weight": 0.0, "temperature": 1.0}
+    task, further = repeated(classes, init_from=str(layers), **changes)
+    distill_task(task, further, StudentSettings(), outputs, undistilled=False)
     assert load_checkpoint(outputs).config.hidden_size == 8
+    other = StudentSettings(size="1/8/2")
+    line = error_of(distill_task, task, recipe, other, layers, False)
+    assert "holds another student" in line
 
 
-def test_mistakes_of_a_task(teacher_of, tmp_path) -> None:
-    teacher = teacher_of("classes")
-    flags = of_family(teacher, tmp_path)
-    out = f"--output_dir={tmp_path}/out"
-
-    def line(*more: str) -> str:
-        done = distill(*flags, out, *more, *FAST)
-        assert done.returncode == 1
-        return done.stderr.splitlines()[-1]
-
-    start = teacher.parent.parent / "start"
-    assert "has no task.json, so it is no fine-tuned model" in line(
-        f"--teacher={start}", "--layers=0"
+def test_teachers_that_do_not_fit(classes, tmp_path, quick) -> None:
+    """The command takes the task of the teacher's recipe."""
+    start = classes.folder.parent / "start"
+    values = classes.recipe.to_dict() | {"init_from": ""}
+    (tmp_path / "recipe.json").write_text(json.dumps(values))
+    done = commands.run(
+        *("tools.distill", f"--recipe={tmp_path}/recipe.json", "--layers=0"),
+        *(f"--output_dir={tmp_path}/out", f"--teacher={start}"),
     )
+    assert done.returncode == 1
+    line = done.stderr.splitlines()[-1]
+    assert f"{start}: has no task.json" in line
     words = [f"[unused{n}]" for n in range(5)]
     tokens = Vocabulary([*load_checkpoint(start).vocabulary.tokens, *words])
     config = BertConfig.from_size("1/16/2", len(tokens))
-    other = Checkpoint(
-        config, fill(bert_tf.BertEncoder(config)).to_arrays(), tokens, True
+    arrays = fill(bert_tf.BertEncoder(config)).to_arrays()
+    save_checkpoint(
+        tmp_path / "other", Checkpoint(config, arrays, tokens, True)
     )
-    save_checkpoint(tmp_path / "other", other)
-    assert "has another vocabulary than the student's" in line(
-        f"--init_from={tmp_path}/other"
-    )
-
-
-def test_another_student_in_the_same_folder(teacher_of, tmp_path) -> None:
-    flags = of_family(teacher_of("classes"), tmp_path)
-    out = tmp_path / "out"
-    begun = ("--noundistilled", f"--output_dir={out}", *FAST)
-    assert distill(*flags, *begun, "--layers=0").returncode == 0
-    done = distill(*flags, *begun, "--layers=1")
-    assert done.returncode == 1
-    assert "holds another student" in done.stderr
+    task, recipe = repeated(classes, init_from=str(tmp_path / "other"))
+    new = tmp_path / "new"
+    line = error_of(distill_task, task, recipe, StudentSettings(), new)
+    assert "has another vocabulary than the student's" in line

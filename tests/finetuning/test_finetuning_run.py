@@ -1,4 +1,4 @@
-"""Whole fine-tunings of a tiny model: exact resume, best, freezing, errors."""
+"""Runs of a tiny model: interrupts, best weights, freezing, errors."""
 
 import dataclasses
 import json
@@ -15,32 +15,30 @@ from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import load_model
-from bert_tf.families.rows import EXAMPLE_WEIGHTS
-from bert_tf.families.task_model import ClassesObjective, TaskModel
+from bert_tf.families.task_model import TaskModel
 from bert_tf.families.text_classification.kinds import (
     MultiLabelTask,
     RegressionTask,
     SentenceTask,
 )
-from bert_tf.families.text_classification.task import class_weights_of, encode
-from bert_tf.finetuning.batches import epoch_batches
+from bert_tf.families.text_classification.task import class_weights_of
+from bert_tf.finetuning import report_files
 from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import freeze, lr_multipliers
 from bert_tf.models import bert_classifier
+from bert_tf.report import figures
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.saved_states import SavedStates
 from bert_tf.training.sentinel import NonFiniteError
 from bert_tf.training.step import TrainingStep
-from tests.as_numpy import as_numpy
+from tests.contracts.task_cases import NUM_TEST, sentence
 from tests.finetuning.sentence_runs import (
     TOKENS,
     data,
     model_folder,
     numbers,
     small_recipe,
-    texts,
-    tokenizer,
 )
 from tests.run_folders import (
     answer_lines,
@@ -51,7 +49,9 @@ from tests.run_folders import (
     weights,
 )
 
-TASK = SentenceTask(name="mood", data=data())
+# 24 rows in batches of 8, three times: 9 steps, an evaluation after 3.
+TASK = SentenceTask(name="mood", data=data(train=24))
+WRITE_LEARNING_CURVE = figures.write_learning_curve
 EMBEDDINGS = "bert/embeddings/word_embeddings"
 
 
@@ -65,86 +65,61 @@ def recipe(start):
     return small_recipe(start)
 
 
-@pytest.fixture(scope="module")
-def finished(recipe, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs") / "whole"
-    modes = ["train", "eval", "predict"]
-    return folder, run_finetuning(TASK, recipe, folder, modes)
-
-
-def test_the_folder_of_a_finished_run(finished, recipe):
-    folder, done = finished
-    names = {path.name for path in folder.iterdir()}
+def test_the_folder_of_a_finished_run(classes):
+    run = classes
+    names = {path.name for path in run.folder.iterdir()}
     assert names >= {
-        "bert_config.json",
-        "bert_model.safetensors",
-        "checkpoints",
-        "dev_predictions.jsonl",
-        "eval_dev.json",
-        "history.jsonl",
-        "labels.json",
-        "last",
-        "README.md",
-        "learning_curve.png",
-        "predictions_test.tsv",
-        "recipe.json",
-        "report.html",
-        "report.json",
-        "results.json",
-        "task.json",
-        "tensorboard",
-        "vocab.txt",
+        *("bert_config.json", "bert_model.safetensors", "vocab.txt", "last"),
+        *("labels.json", "task.json", "recipe.json", "results.json"),
+        *("checkpoints", "history.jsonl", "tensorboard", "eval_dev.json"),
+        *("report.html", "report.json", "learning_curve.png", "README.md"),
+        *("dev_predictions.jsonl", "predictions_test.tsv"),
     }
-    results = json.loads((folder / "results.json").read_text())
-    assert results == json.loads(json.dumps(done["train"]))
-    # 92 rows in batches of 8, three times.
-    assert results["num_train_steps"] == 34
-    assert results["examples"] == {"train": 92, "dev": 13}
-    assert results["labels"] == ["negative", "positive"]
-    assert load_checkpoint(folder).labels == ("negative", "positive")
-    evaluated = [r["step"] for r in history(folder) if "eval_accuracy" in r]
-    assert evaluated == [12, 24, 34]
-    assert done["eval"] == {"dev": pytest.approx(results["dev"]["dev"])}
-    # Those of the texts that the test rows are.
-    lines = (folder / "predictions_test.tsv").read_text().splitlines()
+    results = json.loads((run.folder / "results.json").read_text())
+    assert results == json.loads(json.dumps(run.done["train"]))
+    # 72 rows in batches of 8, six times.
+    assert results["num_train_steps"] == 54
+    assert results["examples"] == {"train": 72, "dev": 14}
+    assert results["labels"] == ["down", "up"]
+    assert load_checkpoint(run.folder).labels == ("down", "up")
+    evaluated = [r["step"] for r in history(run.folder) if "eval_loss" in r]
+    assert evaluated == [9, 18, 27, 36, 45, 54]
+    lines = (run.folder / "predictions_test.tsv").read_text().splitlines()
     answers = [line.split("\t")[1] for line in lines[1:]]
-    assert answers == [e.label for e in texts(7, 5)]
-    dev = TASK.data.splits["dev"]
-    for line, example in zip(answer_lines(folder), dev, strict=True):
+    random = np.random.default_rng(2)
+    labels = [sentence(random)[1] for _ in range(NUM_TEST)]
+    right = [a == ("down", "up")[b] for a, b in zip(answers, labels, strict=1)]
+    assert sum(right) >= NUM_TEST - 1
+    task = run.task.resolve(run.recipe)
+    dev = task.load("dev", run.recipe)
+    for line, example in zip(answer_lines(run.folder), dev, strict=True):
         assert line["text_a"] == example.text_a
         assert line["label"] == example.label
-        place = int(np.argmax(line["probabilities"]))
-        assert line["prediction"] == ("negative", "positive")[place]
+        best = int(np.argmax(line["probabilities"]))
+        assert line["prediction"] == ("down", "up")[best]
         assert sum(line["probabilities"]) == pytest.approx(1, rel=1e-5)
 
 
-@pytest.mark.slow
-def test_interrupted_is_uninterrupted(
-    finished, recipe, tmp_path, monkeypatch, capsys
-):
-    """By a kill, and by Ctrl-C as Python has it, at the last step too."""
-    stop_at(monkeypatch, 30)
-    with pytest.raises(KeyboardInterrupt):
-        run_finetuning(TASK, recipe, tmp_path, ["train"])
-    for step in (31, 34):
-        monkeypatch.undo()
-        press_ctrl_c(monkeypatch, step)
-        line = f"stopped at step {step} of 34, whose state is saved"
-        with pytest.raises(KeyboardInterrupt, match=line):
-            run_finetuning(TASK, recipe, tmp_path, ["train"])
-        assert not (tmp_path / "task.json").exists()
-        assert (tmp_path / "checkpoints" / f"step-{step:08}").is_dir()
-    monkeypatch.undo()
-    run_finetuning(TASK, recipe, tmp_path, ["train"])
+def test_ctrl_c_saves_the_state(recipe, tmp_path, monkeypatch, capsys, quick):
+    """Also at the last step; the resumed run is the uninterrupted one."""
+    folder, whole = tmp_path / "run", tmp_path / "whole"
+    for step in (5, 9):
+        with monkeypatch.context() as patch:
+            press_ctrl_c(patch, step)
+            line = f"stopped at step {step} of 9, whose state is saved"
+            with pytest.raises(KeyboardInterrupt, match=line):
+                run_finetuning(TASK, recipe, folder, ["train"])
+        assert not (folder / "task.json").exists()
+        assert (folder / "checkpoints" / f"step-{step:08}").is_dir()
+    run_finetuning(TASK, recipe, folder, ["train"])
     printed = capsys.readouterr().out
-    for line in ("resuming from step 28 of 34", "resuming from step 31 of 34"):
-        assert line in printed
-    assert "already finished: 34 of 34" in printed
-    assert_same_run(tmp_path, finished[0])
+    assert "resuming from step 5 of 9" in printed
+    assert "already finished: 9 of 9" in printed
+    run_finetuning(TASK, recipe, whole, ["train"])
+    assert_same_run(folder, whole)
 
 
-@pytest.mark.slow
-def test_a_second_ctrl_c_stops_at_once(recipe, tmp_path, monkeypatch):
+def test_a_second_ctrl_c_stops_at_once(recipe, tmp_path, monkeypatch, quick):
     save = SavedStates.save
 
     def interrupted(self, number, window):
@@ -160,69 +135,57 @@ def test_a_second_ctrl_c_stops_at_once(recipe, tmp_path, monkeypatch):
     assert [path.name for path in states.iterdir()] == ["step-00000000"]
 
 
-def test_a_report_that_fails_is_a_warning(finished, recipe, tmp_path, capfd):
-    """The model, its scores and the predictions are there all the same."""
-    folder = tmp_path / "copy"
-    shutil.copytree(finished[0], folder)
-    for name in ("predictions_test.tsv", "results.json"):
-        (folder / name).unlink()
-    for name in ("report.html", "report.json", "learning_curve.png"):
-        (folder / name).unlink()
-        (folder / name).mkdir()
-    done = run_finetuning(TASK, recipe, folder, ["train", "eval", "predict"])
+def test_a_report_that_fails_is_a_warning(
+    recipe, tmp_path, monkeypatch, capfd, quick
+):
+    """The model, its scores and the predictions are written all the same."""
+
+    def fail(*_: object) -> None:
+        raise IsADirectoryError("report.html")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(report_files, "write_report", fail)
+        patch.setattr(figures, "write_learning_curve", fail)
+        modes = ["train", "eval", "predict"]
+        done = run_finetuning(TASK, recipe, tmp_path, modes)
     assert set(done) == {"train", "eval", "predict"}
-    for name in ("predictions_test.tsv", "eval_dev.json"):
-        assert (folder / name).read_text() == (finished[0] / name).read_text()
-    results = json.loads((folder / "results.json").read_text())
-    assert results["dev"] == finished[1]["train"]["dev"]
+    for name in ("task.json", "results.json", "predictions_test.tsv"):
+        assert (tmp_path / name).is_file()
     printed = capfd.readouterr().err
     assert "warning: the report could not be made (IsADirectoryError" in printed
     assert "warning: the learning curve could not be made" in printed
 
 
 @pytest.mark.parametrize(
-    ("scores", "best", "passes"),
-    [
-        ([0.2, 0.9, 0.5], 24, 4),
-        pytest.param([0.2, 0.9], 23, 2, marks=pytest.mark.slow),
-    ],
+    ("scores", "best", "passes"), [([0.2, 0.9, 0.5], 6, 4), ([0.2, 0.9], 6, 2)]
 )
 def test_the_best_and_the_last_model(
-    scores, best, passes, recipe, tmp_path, monkeypatch
+    scores, best, passes, recipe, tmp_path, monkeypatch, quick
 ):
     """Dev is answered once an evaluation, and again if the last is not best."""
-    left, asked, traced = iter(scores), [], []
+    left, asked = iter(scores), []
     monkeypatch.setattr(
         SentenceTask, "metrics", lambda *_: {"accuracy": next(left, 0.0)}
     )
-    outputs, forward = Predictor.outputs, TrainingStep._forward
-
-    def counted(self, rows):
-        asked.append(rows)
-        return outputs(self, rows)
-
-    def traced_forward(self, batch, counter):
-        traced.append(tuple(batch["input_ids"].shape))
-        return forward(self, batch, counter)
-
-    monkeypatch.setattr(Predictor, "outputs", counted)
-    monkeypatch.setattr(TrainingStep, "_forward", traced_forward)
+    outputs = Predictor.outputs
+    monkeypatch.setattr(
+        Predictor,
+        "outputs",
+        lambda self, rows: asked.append(rows) or outputs(self, rows),
+    )
     recipe = recipe.override(
-        [f"num_train_epochs={len(scores)}", "keep_checkpoint_max=9"]
+        [f"num_train_epochs={len(scores)}", "save_checkpoints_steps=3"]
     )
     done = run_finetuning(TASK, recipe, tmp_path, ["train"])
     assert len(asked) == passes
-    # One graph for all lengths.
-    assert traced == [(8, None)]
     assert done["train"]["best_step"] == best
     kept = weights(tmp_path)[EMBEDDINGS]
     change = np.abs(kept - weights(tmp_path / "last")[EMBEDDINGS]).max()
-    assert (change > 1e-4) == (best == 24)
-    if best == 24:
-        state = tmp_path / "checkpoints" / "step-00000024"
-        arrays = read_arrays(state / "state.safetensors")
-        (name,) = (n for n in arrays if n.endswith("word_embeddings"))
-        np.testing.assert_array_equal(arrays[name], kept)
+    assert (change > 1e-4) == (len(scores) == 3)
+    state = tmp_path / "checkpoints" / "step-00000006"
+    arrays = read_arrays(state / "state.safetensors")
+    (name,) = (n for n in arrays if n.endswith("word_embeddings"))
+    np.testing.assert_array_equal(arrays[name], kept)
     # What is written is what the model in the folder answers.
     written = [line["probabilities"] for line in answer_lines(tmp_path)]
     model, own, config = load_model(tmp_path, TASK, "float32")
@@ -232,74 +195,40 @@ def test_the_best_and_the_last_model(
     np.testing.assert_allclose(written, tf.nn.softmax(logits), atol=1e-5)
 
 
-@pytest.mark.slow
-def test_early_stopping_and_its_resume(recipe, tmp_path, monkeypatch, capsys):
-    recipe = recipe.override(["early_stopping=2", "eval_steps=2"])
-    scores = {2: 0.5, 4: 0.7, 6: 0.7, 8: 0.1}
-
-    def score(self, references, values, labels=()):
-        return {"accuracy": scores.get(current[0], 0.0)}
-
-    current = [0]
+def test_early_stopping_and_its_resume(
+    recipe, tmp_path, monkeypatch, capsys, quick
+):
+    recipe = recipe.override(["early_stopping=2", "eval_steps=1"])
+    scores, current = {1: 0.5, 2: 0.7, 3: 0.7, 4: 0.1}, [0]
     train = TrainingLoop._train
 
     def follow(self, phase, batch, number, progress, history):
         current[0] = number
         train(self, phase, batch, number, progress, history)
 
-    monkeypatch.setattr(SentenceTask, "metrics", score)
-    monkeypatch.setattr(TrainingLoop, "_train", follow)
-    run_finetuning(TASK, recipe, tmp_path / "whole", ["train"])
-    assert history(tmp_path / "whole")[-1]["step"] == 8
-    results = json.loads((tmp_path / "whole" / "results.json").read_text())
-    assert results["best_step"] == 4
-    assert results["stopped_early"]
-    printed = capsys.readouterr().out
-    assert "no evaluation was better than that of step 4" in printed
-    run_finetuning(TASK, recipe, tmp_path / "whole", ["train"])
-    assert "already finished" in capsys.readouterr().out
-    with monkeypatch.context() as patch:
-        stop_at(patch, 7)
-        with pytest.raises(KeyboardInterrupt):
-            run_finetuning(TASK, recipe, tmp_path / "killed", ["train"])
-    run_finetuning(TASK, recipe, tmp_path / "killed", ["train"])
-    assert_same_run(tmp_path / "killed", tmp_path / "whole")
-
-
-@pytest.fixture
-def head_without_dropout(monkeypatch):
-    from bert_tf import models
-
-    classifier = models.bert_classifier
     monkeypatch.setattr(
-        models,
-        "bert_classifier",
-        lambda encoder, num, **others: classifier(
-            encoder, num, dropout=0.0, **others
-        ),
+        SentenceTask,
+        "metrics",
+        lambda *_: {"accuracy": scores.get(current[0], 0.0)},
     )
+    monkeypatch.setattr(TrainingLoop, "_train", follow)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for line in ("better than that of step 2", "already finished"):
+        run_finetuning(TASK, recipe, whole, ["train"])
+        assert line in capsys.readouterr().out
+    assert history(whole)[-1]["step"] == 4
+    results = json.loads((whole / "results.json").read_text())
+    assert results["best_step"] == 2
+    assert results["stopped_early"]
+    with monkeypatch.context() as patch:
+        stop_at(patch, 4)
+        with pytest.raises(KeyboardInterrupt):
+            run_finetuning(TASK, recipe, killed, ["train"])
+    run_finetuning(TASK, recipe, killed, ["train"])
+    assert_same_run(killed, whole)
 
 
-@pytest.mark.slow
-def test_strategies_and_accumulation_give_one_result(
-    head_without_dropout, tmp_path
-):
-    # Masks of dropout differ between replicas.
-    start = model_folder(
-        tmp_path / "model",
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    one = small_recipe(start, num_train_epochs=1.0, learning_rate=1e-3)
-    other = one.override(["strategy=mirrored", "gradient_accumulation_steps=2"])
-    for recipe in (one, other):
-        run_finetuning(TASK, recipe, tmp_path / recipe.strategy, ["train"])
-    theirs = weights(tmp_path / "mirrored" / "last")
-    for name, array in weights(tmp_path / "one_device" / "last").items():
-        np.testing.assert_allclose(array, theirs[name], atol=2e-5)
-
-
-def test_frozen_layers_stay_and_others_move(recipe, start, tmp_path):
+def test_frozen_layers_stay_and_others_move(recipe, start, tmp_path, quick):
     recipe = recipe.override(["freeze_layers=1", "num_train_epochs=1"])
     run_finetuning(TASK, recipe, tmp_path, ["train"])
     before = load_checkpoint(start).arrays
@@ -334,30 +263,24 @@ def test_rate_factors_fall_towards_the_embeddings(start):
         parts = [part for part in factors if part in variable.path]
         assert factor == (factors[parts[0]] if parts else 1), variable.path
     assert len(set(found)) == 4
-
-
-def test_a_bilstm_learns_as_the_head_does(start):
-    config = load_checkpoint(start).config
-    encoder = BertEncoder(dataclasses.replace(config, bilstm=True))
+    # A BiLSTM learns as the head does: three weights a direction, and two.
+    config = dataclasses.replace(encoder.config, bilstm=True)
+    encoder = BertEncoder(config)
     freeze(encoder, config.num_hidden_layers, reads_pooler=False)
     model = TaskModel(bert_classifier(encoder, 2))
-    factors = lr_multipliers(encoder, model.trainable_variables, 0.5)
-    # Both directions' three weights, and the head's two.
-    assert factors == [1.0] * 8
+    found = lr_multipliers(encoder, model.trainable_variables, 0.5)
+    assert found == [1.0] * 8
 
 
-@pytest.mark.slow
 def test_a_frozen_run_resumes_on_its_own_weights_only(
-    recipe, start, tmp_path, monkeypatch
+    recipe, start, tmp_path, monkeypatch, quick
 ):
-    recipe = recipe.override(["freeze_layers=1"])
-    copy = tmp_path / "copy"
-    shutil.copytree(start, copy)
-    recipe = recipe.override([f"init_from={copy}"])
-    stop_at(monkeypatch, 7)
-    with pytest.raises(KeyboardInterrupt):
-        run_finetuning(TASK, recipe, tmp_path / "run", ["train"])
-    monkeypatch.undo()
+    copy = shutil.copytree(start, tmp_path / "copy")
+    recipe = recipe.override(["freeze_layers=1", f"init_from={copy}"])
+    with monkeypatch.context() as patch:
+        stop_at(patch, 5)
+        with pytest.raises(KeyboardInterrupt):
+            run_finetuning(TASK, recipe, tmp_path / "run", ["train"])
     checkpoint = load_checkpoint(copy)
     arrays = {k: np.array(v) for k, v in checkpoint.arrays.items()}
     arrays[EMBEDDINGS][7, 3] += 1
@@ -366,10 +289,9 @@ def test_a_frozen_run_resumes_on_its_own_weights_only(
         run_finetuning(TASK, recipe, tmp_path / "run", ["train"])
 
 
-@pytest.mark.slow
-def test_layer_decay_scales_the_first_step(recipe, start, tmp_path):
+def test_layer_decay_scales_the_first_step(recipe, start, tmp_path, quick):
     """Adam's first step has the size of the rate, whatever the gradient."""
-    settings = ["num_train_epochs=0.1", "warmup_proportion=0"]
+    settings = ["num_train_epochs=0.4", "warmup_proportion=0"]
     recipe = recipe.override([*settings, "weight_decay_rate=0"])
     before = load_checkpoint(start).arrays
     moved = {}
@@ -397,7 +319,6 @@ def test_class_weights(recipe):
     labels = ["a", "b"]
     balanced = class_weights_of("balanced", targets, labels)
     assert balanced == pytest.approx([4 / 6, 2.0])
-    assert np.mean(np.array(balanced)[targets]) == pytest.approx(1)
     assert class_weights_of("1, 2.5", targets, labels) == [1.0, 2.5]
     for wrong in ("1", "1,2,3", "1,x", "1,-1", "0,1", "1,nan"):
         with pytest.raises(UserError, match="2 numbers above 0"):
@@ -409,54 +330,41 @@ def test_class_weights(recipe):
     assert objective.class_weights == [1.0, 9.0]
 
 
-def test_bucketed_batches_have_the_loss_of_padded_ones(start):
-    model = TaskModel(bert_classifier(BertEncoder.from_checkpoint(start), 2))
-    rows = encode(TASK.data.splits["train"], tokenizer(), 32)
-    labels = np.arange(92, dtype=np.int32) % 2
-    objective = ClassesObjective()
-    total = {"bucketed": 0.0, "padded": 0.0}
-    for chosen in epoch_batches(len(rows), 4, 1, 0):
-        batch = as_numpy(rows.batch(chosen))
-        batch[EXAMPLE_WEIGHTS] = np.ones(len(chosen), np.float32)
-        wide = {
-            name: np.pad(value, [(0, 0), (0, 32 - value.shape[1])])
-            if value.ndim == 2
-            else value
-            for name, value in batch.items()
-        }
-        for name, inputs in (("bucketed", batch), ("padded", wide)):
-            answers = {**inputs, "label_ids": labels[chosen]}
-            losses, _ = objective(model(inputs), answers)
-            total[name] += float(losses["loss"])
-    assert total["bucketed"] == pytest.approx(total["padded"], rel=1e-5)
-    assert wide["input_ids"].shape != batch["input_ids"].shape
-
-
-@pytest.mark.slow
-def test_a_head_of_other_labels_starts_fresh(finished, recipe, tmp_path, capfd):
-    folder, _ = finished
-    settings = [f"init_from={folder}", "num_train_epochs=0.1"]
-    again = recipe.override([*settings, "learning_rate=1e-9"])
-    same = run_finetuning(TASK, again, tmp_path / "same", ["train"])
-    assert same["train"]["dev"]["dev"]["accuracy"] == 1.0
+def test_a_head_of_other_labels_starts_fresh(
+    classes, recipe, tmp_path, capfd, quick
+):
+    changes = {"num_train_epochs": 0.2, "learning_rate": 1e-9}
+    changes["init_from"] = str(classes.folder)
+    again = dataclasses.replace(classes.recipe, **changes)
+    done = run_finetuning(classes.task, again, tmp_path / "same", ["train"])
+    expected = classes.done["train"]["dev"]["dev"]
+    assert done["train"]["dev"]["dev"] == pytest.approx(expected)
     assert "initialized randomly" not in capfd.readouterr().err
-    other = numbers(data())
-    task = RegressionTask(name="mood", data=other)
-    run_finetuning(task, again, tmp_path / "other", ["train"])
-    told = "is for other labels (2 outputs, where a number takes 1)"
-    assert capfd.readouterr().err.count(told) == 1
+    task = RegressionTask(name="mood", data=numbers(TASK.data))
+    other = dataclasses.replace(recipe, **changes | {"num_train_epochs": 0.4})
+    run_finetuning(task, other, tmp_path / "other", ["train"])
+    message = "is for other labels (2 outputs, where a number takes 1)"
+    assert capfd.readouterr().err.count(message) == 1
 
 
 @pytest.mark.slow
-def test_bfloat16(recipe, tmp_path):
+def test_bfloat16_in_one_graph_for_all_lengths(recipe, tmp_path, monkeypatch):
+    forward, traced = TrainingStep._forward, []
+
+    def counted(self, batch, counter):
+        traced.append(tuple(batch["input_ids"].shape))
+        return forward(self, batch, counter)
+
+    monkeypatch.setattr(TrainingStep, "_forward", counted)
     recipe = recipe.override(["precision=mixed_bfloat16"])
-    done = run_finetuning(TASK, recipe, tmp_path, ["train"])
+    task = SentenceTask(name="mood", data=data())
+    done = run_finetuning(task, recipe, tmp_path, ["train"])
     assert done["train"]["dev"]["dev"]["accuracy"] > 0.8
     assert all(a.dtype == np.float32 for a in weights(tmp_path).values())
+    assert traced == [(8, None)]
 
 
-@pytest.mark.slow
-def test_a_learning_rate_that_is_too_high(recipe, tmp_path):
+def test_a_learning_rate_that_is_too_high(recipe, tmp_path, quick):
     recipe = recipe.override(
         ["learning_rate=1e30", "max_grad_norm=0", "warmup_proportion=0"]
     )
@@ -475,12 +383,7 @@ SEVERAL = MultiLabelTask(name="mood", data=data())
         (TASK, "train", "init_from=", "`init_from`: name the model"),
         (TASK, "train", "max_seq_length=41", "longest_input of"),
         (TASK, "train", "freeze_layers=3", "to 2 .num_hidden_layers of"),
-        (
-            TASK,
-            "train",
-            "train_batch_size=6 gradient_accumulation_steps=4",
-            "multiple",
-        ),
+        (TASK, "train", "gradient_accumulation_steps=3", "multiple"),
         (TASK, "train", "num_train_epochs=0.08", "do not fill one batch"),
         (TASK, "train", "class_weights=0,1", "2 numbers above 0 for the labe"),
         (REGRESSION, "train", "class_weights=balanced", "class_weights"),
@@ -501,15 +404,14 @@ def test_settings_that_do_not_fit(
     assert not (tmp_path / "new").exists()
 
 
+LARGER = len(TOKENS) + 128
+
+
 @pytest.mark.parametrize(
     ("changes", "lost", "message"),
     [
         ({}, "vocab.txt", "holds no vocabulary; put the vocab"),
-        (
-            {"vocab_size": len(TOKENS) + 128},
-            "",
-            f"vocabulary has {len(TOKENS)} tokens, but vocab_size is",
-        ),
+        ({"vocab_size": LARGER}, "", "tokens, but vocab_size is"),
         ({"type_vocab_size": 1}, "", "type_vocab_size is 1"),
     ],
 )
@@ -524,27 +426,26 @@ def test_models_that_do_not_fit(changes, lost, message, recipe, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.slow
-def test_names_that_are_not_utf_8(start, tmp_path):
+def test_names_that_are_not_utf_8(start, tmp_path, monkeypatch, quick):
     """Such bytes in a path are lone surrogates in Python."""
-    copy = tmp_path / os.fsdecode(b"m\xff")
-    shutil.copytree(start, copy)
-    recipe = small_recipe(copy, num_train_epochs=0.1)
-    run_finetuning(TASK, recipe, tmp_path / "run", ["train", "eval"])
+    copy = shutil.copytree(start, tmp_path / os.fsdecode(b"m\xff"))
+    recipe = small_recipe(copy, num_train_epochs=0.4)
+    with monkeypatch.context() as patch:
+        patch.setattr(figures, "write_learning_curve", WRITE_LEARNING_CURVE)
+        run_finetuning(TASK, recipe, tmp_path / "run", ["train", "eval"])
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["model"] == str(copy)
     assert (tmp_path / "run" / "learning_curve.png").exists()
 
 
 def test_the_test_rows_are_read_before_training(recipe, tmp_path):
-    rows = data()
+    rows, broken = data(), data()
 
     def refuse(split, recipe, labelled):
         if split == "test":
             raise UserError("test.tsv, row 3: is broken.")
         return rows.splits[split]
 
-    broken = data()
     broken.read = refuse
     task = SentenceTask(name="mood", data=broken)
     with pytest.raises(UserError, match="test.tsv, row 3"):
@@ -568,10 +469,9 @@ def test_rows_that_cannot_be_learned(mode, recipe, tmp_path):
             run_finetuning(task, recipe, tmp_path / "new", [mode])
 
 
-def test_a_model_of_single_texts_takes_no_pairs(finished, recipe, tmp_path):
-    folder, _ = finished
-    task = SentenceTask(name="mood", data=data(pairs=True))
-    recipe = recipe.override([f"init_from={folder}"])
+def test_a_model_of_single_texts_takes_no_pairs(classes, recipe, tmp_path):
+    task = SentenceTask(name="sentence", data=data(pairs=True))
+    recipe = recipe.override([f"init_from={classes.folder}"])
     with pytest.raises(UserError, match=r"rows of 2 text\(s\), but the model"):
         run_finetuning(task, recipe, tmp_path / "new", ["predict"])
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests import commands
 from tests.finetuning.sentence_runs import model_folder, texts
 from tests.run_folders import answer_lines, history, weights
 from tests.workers import Workers
@@ -53,7 +54,7 @@ def test_two_workers_train_evaluate_and_predict_as_one(tmp_path):
     (tmp_path / "task.py").write_text(TASK_FILE)
     rows = tmp_path / "SST-2"
     rows.mkdir()
-    write_rows(rows / "train.tsv", texts(92, 1))
+    write_rows(rows / "train.tsv", texts(44, 1))
     write_rows(rows / "dev.tsv", texts(13, 2))
     write_rows(rows / "test.tsv", texts(7, 3), labelled=False)
     arguments = [
@@ -62,28 +63,16 @@ def test_two_workers_train_evaluate_and_predict_as_one(tmp_path):
         f"--data_dir={tmp_path}",
         f"--init_from={start}",
         "--mode=train,eval,predict",
-        "--set=max_seq_length=32",
-        "--set=train_batch_size=8",
-        "--set=eval_batch_size=4",
-        "--set=learning_rate=1e-3",
-        "--set=num_train_epochs=1",
-        "--set=seeds=2",
+        *("--set=max_seq_length=32", "--set=train_batch_size=8"),
+        *("--set=eval_batch_size=4", "--set=learning_rate=1e-3"),
+        *("--set=num_train_epochs=1", "--set=seeds=2"),
     ]
-    one = Workers(
-        1, [*arguments, f"--output_dir={tmp_path / 'one'}"], tmp_path / "log1"
-    )
-    two = Workers(
-        2,
-        [
-            *arguments,
-            f"--output_dir={tmp_path / 'two'}",
-            "--strategy=multi_worker",
-        ],
-        tmp_path / "log2",
-    )
-    for workers in (one, two):
-        workers.start_all()
-        assert set(workers.wait(500).values()) == {0}, workers.printed(0)
+    done = commands.run(*arguments, f"--output_dir={tmp_path / 'one'}")
+    assert done.returncode == 0, done.stderr
+    flags = [f"--output_dir={tmp_path / 'two'}", "--strategy=multi_worker"]
+    two = Workers(2, [*arguments, *flags], tmp_path / "log")
+    two.start_all()
+    assert set(two.wait(500).values()) == {0}, two.printed(0)
     for part in ("seed_1", "seed_2"):
         rows = zip(
             history(tmp_path / "two" / part),

@@ -1,0 +1,28 @@
+"""Fine-tunings without graphs, reports and plots, for tests that read none."""
+
+import contextlib
+import pathlib
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.finetuning import report_files
+from bert_tf.report import figures
+
+
+@contextlib.contextmanager
+def quickly() -> Iterator[None]:
+    """Runs steps eagerly, and writes no report, model card or plot."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        # tf.data's functions stay graphs.
+        warnings.filterwarnings("ignore", "Even though the .tf.config")
+        patch.setattr(report_files, "write_report", lambda *_: pathlib.Path())
+        patch.setattr(report_files, "write_card", lambda *_: None)
+        patch.setattr(figures, "write_learning_curve", lambda *_: None)
+        tf.config.run_functions_eagerly(True)
+        try:
+            yield
+        finally:
+            tf.config.run_functions_eagerly(False)
