@@ -12,23 +12,23 @@ from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
 from tests.user_errors import error_of
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "classes",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("choices", "questions")
-        ),
-    ],
-)
+@pytest.fixture(scope="module")
 def trained(request, finish_case):
     """A case's task and recipe, its model and scores."""
     run = finish_case(request.param)
     return run.task, run.recipe, run.folder, run.done["eval"]["dev"]
 
 
-@pytest.mark.parametrize("module", [onnx_file, litert_file])
+@pytest.mark.parametrize(
+    ("trained", "module"),
+    [
+        ("classes", onnx_file),
+        ("classes", litert_file),
+        pytest.param("choices", litert_file, marks=pytest.mark.slow),
+        pytest.param("questions", onnx_file, marks=pytest.mark.slow),
+    ],
+    indirect=["trained"],
+)
 def test_int8_is_scored_beside_float32(module, trained, tmp_path, capsys):
     task, recipe, folder, scores = trained
     file_format = module.__name__.rpartition(".")[2].removesuffix("_file")
@@ -63,6 +63,7 @@ def test_int8_is_scored_beside_float32(module, trained, tmp_path, capsys):
         )
 
 
+@pytest.mark.parametrize("trained", ["classes"], indirect=True)
 def test_too_large_a_drop_writes_nothing(trained, tmp_path, capsys):
     task, recipe, folder, _ = trained
     line = error_of(
