@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from bert_tf.architecture_list import ARCHITECTURES
 from bert_tf.errors import UserError
 from bert_tf.families.recipe import FeatureRecipe, PruningSettings
 from bert_tf.families.text_classification.kinds import MultiLabelTask
@@ -117,7 +118,7 @@ LIMITS = {
     "one of auto, sentences, text, wikipedia, jsonl": {"input_format": "pdf"},
     "one of blank_line, file, line": {"document_end": "page"},
     "one of refuse, cut": {"long_lines": "split"},
-    "one of bert, distilbert, electra": {"architecture": "rnn"},
+    f"one of {', '.join(ARCHITECTURES)}": {"architecture": "rnn"},
     "one of pretraining, classifier": {"objective": "tags"},
 }
 _NEEDS_TEACHER = {

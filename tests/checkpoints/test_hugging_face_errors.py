@@ -58,7 +58,7 @@ def with_other_copy(copy, original):
 
 
 CONFIGURATIONS = [
-    ({"model_type": "roberta"}, "model_type is 'roberta'"),
+    ({"model_type": "xlnet"}, "model_type is 'xlnet'"),
     (
         {"position_embedding_type": "relative_key"},
         "position_embedding_type is 'relative_key'; 'absolute' can be",

@@ -103,7 +103,7 @@ def test_what_else_is_in_the_batch_does_not_matter(kind):
         ("regression", r"text: the text of row 1 takes \d+ windows.* 128 of"),
         ("tags", r"text: the text of row 1 takes \d+ windows.* most 128 of"),
         ("span", r"context: the text of row 1 takes \d+ windows.* 128 of a"),
-        ("pretrained", r"text: row 1 has \d+ tokens beside special ones"),
+        ("pretrained", r"text: row 1 has \d+ tokens besides special ones"),
     ],
 )
 def test_a_megabyte_is_truncated_or_refused(kind, message):
