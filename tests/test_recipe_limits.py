@@ -156,8 +156,8 @@ DEPENDENT = [
     ),
     (
         {"max_query_length": 5, "max_seq_length": 8},
-        "max_query_length is 5; it takes 1 to 4 (a context fits beside it in "
-        "max_seq_length=8).",
+        "max_query_length is 5; it takes 1 to 4 (a context must fit "
+        "into max_seq_length=8 too).",
     ),
     (
         {"max_predictions_per_seq": 129, "max_seq_length": 128},
