@@ -130,6 +130,9 @@ def run(
             stack.enter_context(mock.patch.dict(values, changes))
         stack.enter_context(contextlib.chdir(ROOT))
         stack.enter_context(warnings.catch_warnings())
+        # Tests import functions of some commands.
+        if imported := sys.modules.pop(module, None):
+            stack.callback(sys.modules.__setitem__, module, imported)
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         except SystemExit as end:
