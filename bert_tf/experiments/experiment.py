@@ -53,7 +53,7 @@ class Finetuning:
     """A fine-tuning with the seeds of the scale.
 
     Attributes:
-      task: the value of --task of tools.run_finetuning.
+      task: the name of a task, as `tools.run_finetuning --task` takes it.
       model: the initial model; None for the model that `init_from` names.
       settings: settings of the task's recipe; they override the scale's.
     """
