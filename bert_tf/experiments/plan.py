@@ -75,7 +75,7 @@ class Sources:
     """The inputs of an experiment.
 
     Attributes:
-      corpus: text to pre-train on, in the format of --input of
+      corpus: text to pre-train on, as the input of
         tools.create_pretraining_data.
       data_dir: folder with glue/, squad/, swag/ and conll2003/.
       init_from: the initial model of fine-tunings that do not name one.
