@@ -45,6 +45,10 @@ def recipe(pretrained, records) -> PretrainingRecipe:
     )
 
 
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.filterwarnings("ignore:Even though the `tf.config")
+# A group of rows may have one token each.
+@pytest.mark.filterwarnings("ignore:.*softmax over axis")
 def test_three_models_of_packed_text_and_resuming(
     recipe, make_records, tmp_path
 ) -> None:
