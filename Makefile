@@ -22,14 +22,7 @@ test-real: .venv/.real
 test-beam: .venv-beam/.ready
 	.venv-beam/bin/$(PYTEST) tests/records/test_beam_runner.py tests/tools/test_create_pretraining_data.py
 
-# The wheel in an environment of its own, which has what the wheel asks for and
-# no more. build/ would keep files that are gone.
-test-wheel: .venv/.development
-	rm -rf build dist .venv-wheel
-	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir=dist .
-	.venv-wheel/bin/pip install --quiet --disable-pip-version-check "$$(echo dist/bert_tf-*.whl)[serve]"
-	rm -rf build
+test-wheel: .venv-wheel/.ready
 	$(BIN)/python -m pytest -m wheel tests/wheel
 
 # Pages of docs/ and of the docstrings, in site/; they need no network.
@@ -41,7 +34,7 @@ lint: .venv/.development
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-environments: .venv/.real .venv-beam/.ready
+environments: .venv/.real .venv-beam/.ready .venv-wheel/.ready
 
 .venv/.runtime: requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name it with make PYTHON=...")'
@@ -63,6 +56,17 @@ environments: .venv/.real .venv-beam/.ready
 .venv-beam/.ready: requirements.txt requirements-dev.txt requirements-beam.txt
 	$(PYTHON) -m venv .venv-beam
 	.venv-beam/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-beam.txt -r requirements-dev.txt
+	touch $@
+
+# The wheel with its requirements and nothing else. build/ would keep files that
+# are gone.
+PACKAGED := $(shell find bert_tf tools tasks experiments -type f ! -name '*.pyc')
+.venv-wheel/.ready: pyproject.toml setup.py $(PACKAGED)
+	rm -rf build dist .venv-wheel
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir=dist .
+	.venv-wheel/bin/pip install --quiet --disable-pip-version-check "$$(echo dist/bert_tf-*.whl)[serve]"
+	rm -rf build
 	touch $@
 
 .venv-docs/.ready: requirements-docs.txt
