@@ -162,3 +162,23 @@ def test_tokens_that_will_not_do(token, message) -> None:
         BertTokenizer(
             [*SPECIAL_TOKENS, "a", "\u0301"], added_tokens=[AddedToken(token)]
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("x<r>  y", [(0, 1), (1, 6), (6, 7)]),
+        ("<r> <r>  y", [(0, 4), (4, 9), (9, 10)]),
+        ("x  <l>y", [(0, 1), (1, 6), (6, 7)]),
+        # Blanks between both belong to the first.
+        ("x<r>  <l>y", [(0, 1), (1, 6), (6, 9), (9, 10)]),
+    ],
+)
+def test_blanks_next_to_a_token_belong_to_it(text, spans) -> None:
+    added = [AddedToken("<r>", rstrip=True), AddedToken("<l>", lstrip=True)]
+    tokens = [*SPECIAL_TOKENS, "x", "y", *(token.content for token in added)]
+    subject = BertTokenizer(tokens, added_tokens=added)
+    ids, starts, ends = subject.tokenize_with_offsets(text)
+    found = [tokens[number] for number in ids.numpy()]
+    assert "".join(found) == text.replace(" ", "")
+    assert [*zip(starts.numpy(), ends.numpy(), strict=True)] == spans

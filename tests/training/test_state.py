@@ -1,11 +1,13 @@
 import json
 import os
+import types
 
 import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
 from bert_tf.training.saved_states import (
+    SavedStates,
     TrainingState,
     newest_state,
     save_state,
@@ -94,3 +96,11 @@ def test_what_a_killed_writer_left_is_ignored_and_removed(tmp_path):
     assert newest_state(tmp_path) == (None, [])
     save_state(tmp_path, state(1), keep=1)
     assert os.listdir(tmp_path) == ["step-00000001"]
+
+
+def test_of_equal_held_out_losses_the_first_is_the_lowest():
+    states = types.SimpleNamespace(_lowest=None)
+    losses = [2.0, float("nan"), 1.5, 1.5, 1.75, 1.25]
+    kept = [SavedStates.offer(states, n, loss) for n, loss in enumerate(losses)]
+    assert kept == [True, False, True, False, False, True]
+    assert states._lowest == {"step": 5, "loss": 1.25}
