@@ -42,6 +42,10 @@ def expand_inputs(
 ) -> list[pathlib.Path]:
     """Expands comma-separated paths and globs to a sorted list of files.
 
+    Args:
+      patterns: paths and globs; `**` matches any depth of folders.
+      argument: the name of the argument or flag, for error messages.
+
     Raises:
       UserError: there is no pattern, a pattern matches nothing, a path is a
         directory or not readable, or all files are empty.

@@ -150,7 +150,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
 
     @property
     def head(self) -> str:
-        """The head of its models in a checkpoint; empty for none."""
+        """Name of the task's head in checkpoints; empty if there is none."""
         return self.config_type.head
 
     @property
