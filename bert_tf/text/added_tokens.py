@@ -217,30 +217,30 @@ class _Finder(tf.Module):
         )
         parts, starts, ends = (values.flat_values for values in split)
         row = split[0].value_rowids()
-        follows = _shifted(row, 1, -1) == row
-        precedes = _shifted(row, -1, -1) == row
+        follows = _previous(row, -1) == row
+        precedes = _next(row, -1) == row
         token, matched = self._token_of(parts)
-        inside = self._is_word(_shifted(parts, 1, ""), "(?s).*{}") & follows
-        inside |= self._is_word(_shifted(parts, -1, ""), "(?s){}.*") & precedes
+        inside = self._is_word(_previous(parts, ""), "(?s).*{}") & follows
+        inside |= self._is_word(_next(parts, ""), "(?s){}.*") & precedes
         found = matched & ~(tf.gather(self._single_word, token) & inside)
         # Blanks next to a token that belong to the token.
         length = ends - starts
         after = found & tf.gather(self._rstrip, token)
-        after = _shifted(after, 1, False) & follows & ~found
+        after = _previous(after, False) & follows & ~found
         lead = tf.where(after, _blanks(parts, f"^{_SPACE}+"), 0)
         before = found & tf.gather(self._lstrip, token)
-        before = _shifted(before, -1, False) & precedes & ~found
+        before = _next(before, False) & precedes & ~found
         trail = tf.where(before, _blanks(parts, f"{_SPACE}+$"), 0)
         trail = tf.minimum(trail, length - lead)
-        starts += tf.where(found & follows, -_shifted(trail, 1, 0), lead)
-        ends += tf.where(found & precedes, _shifted(lead, -1, 0), -trail)
+        starts += tf.where(found & follows, -_previous(trail, 0), lead)
+        ends += tf.where(found & precedes, _next(lead, 0), -trail)
         parts = tf.strings.substr(
             parts,
             lead,
             tf.where(found, tf.zeros_like(length), length - lead - trail),
         )
         # Joins text that was split at a match that is not a token.
-        begins = ~follows | found | _shifted(found, 1, False)
+        begins = ~follows | found | _previous(found, False)
         first = tf.where(begins)[:, 0]
         last = tf.concat([first[1:], [tf.size(row, tf.int64)]], 0)
         last = last[: tf.size(first)] - 1
@@ -281,11 +281,13 @@ def _blanks(texts: tf.Tensor, pattern: str) -> tf.Tensor:
     return tf.cast(removed, tf.int64)
 
 
-def _shifted(
-    values: tf.Tensor, by: int, outside: bool | int | str
-) -> tf.Tensor:
-    """Shifts values by 1 or -1 positions."""
+def _previous(values: tf.Tensor, outside: bool | int | str) -> tf.Tensor:
+    """The value before each; `outside` before the first."""
     fill = tf.constant([outside], values.dtype)
-    if by > 0:
-        return tf.concat([fill, values], 0)[: tf.size(values)]
-    return tf.concat([values, fill], 0)[-tf.size(values) :]
+    return tf.concat([fill, values], 0)[: tf.size(values)]
+
+
+def _next(values: tf.Tensor, outside: bool | int | str) -> tf.Tensor:
+    """The value after each; `outside` after the last."""
+    fill = tf.constant([outside], values.dtype)
+    return tf.concat([values[1:], fill], 0)[: tf.size(values)]
