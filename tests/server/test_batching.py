@@ -156,6 +156,15 @@ async def test_without_the_row_that_the_graph_names_the_rest_runs_together():
     assert "row 0 is 13" in str(answers[3])
 
 
+@in_loop
+async def test_a_request_that_waits_alone_runs_once():
+    graph = Graph()
+    async with queue(graph, batch_timeout_micros=1000) as line:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="row 0 is 13"):
+            await ask(line, [13])
+    assert graph.runs == [[13]]
+
+
 @pytest.mark.parametrize("error", ["13 is no number", "x: row 99 is 13."])
 @in_loop
 async def test_each_runs_alone_where_the_graph_names_no_row_of_theirs(error):
