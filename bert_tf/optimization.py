@@ -299,11 +299,8 @@ def adamw(
     Raises:
       UserError: a value is out of range.
     """
-    steps = warmup_steps(warmup, total_steps)
     return AdamW(
-        LinearWarmupDecay(
-            learning_rate, total_steps, steps, warmup_times_decay
-        ),
+        _schedule(learning_rate, total_steps, warmup, warmup_times_decay),
         weight_decay,
         beta_1,
         beta_2,
@@ -325,16 +322,25 @@ def lamb(
     warmup_times_decay: bool = False,
 ) -> Lamb:
     """LAMB with linear warm-up and decay; arguments as `adamw`."""
-    steps = warmup_steps(warmup, total_steps)
     return Lamb(
-        LinearWarmupDecay(
-            learning_rate, total_steps, steps, warmup_times_decay
-        ),
+        _schedule(learning_rate, total_steps, warmup, warmup_times_decay),
         weight_decay,
         beta_1,
         beta_2,
         epsilon,
         clip_norm,
+    )
+
+
+def _schedule(
+    learning_rate: float,
+    total_steps: int,
+    warmup: float | int,
+    warmup_times_decay: bool,
+) -> LinearWarmupDecay:
+    steps = warmup_steps(warmup, total_steps)
+    return LinearWarmupDecay(
+        learning_rate, total_steps, steps, warmup_times_decay
     )
 
 

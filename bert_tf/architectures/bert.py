@@ -18,6 +18,7 @@ from bert_tf.architectures.parts import (
     Kind,
     Names,
     Part,
+    task_classes,
 )
 from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
 from bert_tf.text.wordpiece import WordPiece
@@ -242,10 +243,7 @@ NAMES = Names(
             "BertForPreTraining": (MASKED_LM, NEXT_SENTENCE),
             "BertForMaskedLM": (MASKED_LM,),
             "BertForNextSentencePrediction": (NEXT_SENTENCE,),
-            "BertForSequenceClassification": (CLASSIFIER,),
-            "BertForTokenClassification": (TOKEN_CLASSIFIER,),
-            "BertForQuestionAnswering": (SPAN,),
-            "BertForMultipleChoice": (MULTIPLE_CHOICE,),
+            **task_classes("Bert"),
         },
         words_copy="cls.predictions.decoder.weight",
         bias="cls.predictions.bias",

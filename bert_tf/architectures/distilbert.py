@@ -21,6 +21,7 @@ from bert_tf.architectures.parts import (
     KerasHubForm,
     Names,
     Part,
+    task_classes,
 )
 from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
 from bert_tf.recipe import setting
@@ -159,10 +160,7 @@ _NAMES = Names(
         classes={
             "DistilBertModel": (),
             "DistilBertForMaskedLM": (MASKED_LM,),
-            "DistilBertForSequenceClassification": (CLASSIFIER,),
-            "DistilBertForTokenClassification": (TOKEN_CLASSIFIER,),
-            "DistilBertForQuestionAnswering": (SPAN,),
-            "DistilBertForMultipleChoice": (MULTIPLE_CHOICE,),
+            **task_classes("DistilBert"),
         },
         words_copy="vocab_projector.weight",
         bias="vocab_projector.bias",

@@ -27,6 +27,7 @@ from bert_tf.architectures.parts import (
     Kind,
     Names,
     Part,
+    task_classes,
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
@@ -209,10 +210,7 @@ _NAMES = Names(
             "ElectraModel": (),
             "ElectraForPreTraining": (REPLACED_TOKENS,),
             "ElectraForMaskedLM": (MASKED_LM,),
-            "ElectraForSequenceClassification": (CLASSIFIER,),
-            "ElectraForTokenClassification": (TOKEN_CLASSIFIER,),
-            "ElectraForQuestionAnswering": (SPAN,),
-            "ElectraForMultipleChoice": (MULTIPLE_CHOICE,),
+            **task_classes("Electra"),
         },
         words_copy="generator_lm_head.weight",
         bias="generator_lm_head.bias",

@@ -164,6 +164,20 @@ BILSTM_PARTS = tuple(
 )
 
 
+def task_classes(family: str) -> dict[str, tuple[str, ...]]:
+    """The classes for tasks that transformers names alike in every family.
+
+    Args:
+      family: what their names begin with, such as "Bert".
+    """
+    return {
+        f"{family}ForSequenceClassification": (CLASSIFIER,),
+        f"{family}ForTokenClassification": (TOKEN_CLASSIFIER,),
+        f"{family}ForQuestionAnswering": (SPAN,),
+        f"{family}ForMultipleChoice": (MULTIPLE_CHOICE,),
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceForm:
     """The format of transformers' files besides the names of parts.

@@ -21,6 +21,7 @@ from bert_tf.architectures.parts import (
     HuggingFaceForm,
     Names,
     Part,
+    task_classes,
 )
 from bert_tf.config import BertConfig
 from bert_tf.text.byte_bpe import ByteLevelBpe
@@ -86,10 +87,7 @@ _NAMES = Names(
         classes={
             "RobertaModel": (),
             "RobertaForMaskedLM": (MASKED_LM,),
-            "RobertaForSequenceClassification": (CLASSIFIER,),
-            "RobertaForTokenClassification": (TOKEN_CLASSIFIER,),
-            "RobertaForQuestionAnswering": (SPAN,),
-            "RobertaForMultipleChoice": (MULTIPLE_CHOICE,),
+            **task_classes("Roberta"),
         },
         words_copy="lm_head.decoder.weight",
         bias="lm_head.bias",

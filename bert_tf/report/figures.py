@@ -620,18 +620,18 @@ def measured(models: Mapping[str, Mapping[str, Any]], metric: str) -> bytes:
     """
     labels = list(models)
     each = list(models.values())
+    scored = [model["scores"].get(metric) for model in each]
     shown = []
-    if scored := [model["scores"].get(metric) for model in each]:
-        if any(score is not None for score in scored):
-            shown.append(
-                Bars(
-                    labels,
-                    [None if x is None else 100 * x for x in scored],
-                    f"{in_words(metric)}, x 100",
-                    spreads=[100 * m["spread"].get(metric, 0.0) for m in each],
-                    color=None,
-                )
+    if any(score is not None for score in scored):
+        shown.append(
+            Bars(
+                labels,
+                [None if x is None else 100 * x for x in scored],
+                f"{in_words(metric)}, x 100",
+                spreads=[100 * m["spread"].get(metric, 0.0) for m in each],
+                color=None,
             )
+        )
     speeds = [model["rows_per_second"] for model in each]
     sizes = [model["parameters"] / 1e6 for model in each]
     shown += [

@@ -10,6 +10,7 @@ from bert_tf.config import BertConfig
 from bert_tf.text.tokenizer_protocol import TokenizerData
 from bert_tf.text.wordpiece import WordPiece
 from tests.contracts import made_up_architecture
+from tests.golden.common import SIZES
 from tests.records_corpus import VOCABULARY
 from tests.relatives import BYTES, LETTERS, Golden
 
@@ -56,16 +57,7 @@ class Case:
 
     def config(self, **changes: Any) -> BertConfig:
         """A configuration of the sizes of the models in tests/golden."""
-        values = {
-            "vocab_size": 24,
-            "hidden_size": 8,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "intermediate_size": 12,
-            "max_position_embeddings": 12,
-            **self.changes,
-            **changes,
-        }
+        values = {**SIZES, **self.changes, **changes}
         kind: type[BertConfig] = find_architecture(self.name, "tests").config
         return kind(**values)
 

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
@@ -33,7 +33,7 @@ from bert_tf.records.beam.files import (
     write_whole,
 )
 from bert_tf.records.beam.pipeline import add_steps
-from bert_tf.records.build import finish, make_records
+from bert_tf.records.build import Log, finish, make_records
 from bert_tf.records.folder import (
     MANIFEST_FILE,
     RECIPE_FILE,
@@ -48,7 +48,6 @@ from bert_tf.text.tokenizer_protocol import TokenizerData
 
 # A killed run leaves this file behind.
 _STATE = f"{WORK_FOLDER}/{STATE_FILE}"
-_Log = Callable[[str], None]
 
 
 def create_records_with_beam(
@@ -58,7 +57,7 @@ def create_records_with_beam(
     recipe: RecordsRecipe,
     options: PipelineOptions,
     overwrite: bool = False,
-    log: _Log = print,
+    log: Log = print,
 ) -> RecordsReport:
     """Builds the same records as `create_records`, as a Beam pipeline.
 
@@ -114,7 +113,7 @@ def _read_tokenizer(vocab_file: str, lower_case: bool) -> TokenizerData:
 
 
 def _run(
-    task: RecordsTask, output_dir: str, options: PipelineOptions, log: _Log
+    task: RecordsTask, output_dir: str, options: PipelineOptions, log: Log
 ) -> Manifest:
     """Runs the pipeline and returns the manifest of its files."""
     # A killed run may have left the file of another name.
@@ -175,7 +174,7 @@ def _make_remote(
     output_dir: str,
     options: PipelineOptions,
     overwrite: bool,
-    log: _Log,
+    log: Log,
 ) -> RecordsReport:
     """`make_records` for a folder that only Beam can access."""
     started = time.monotonic()

@@ -19,6 +19,7 @@ from bert_tf.architectures.parts import (
     Kind,
     Names,
     Part,
+    task_classes,
 )
 from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
 from bert_tf.recipe import setting
@@ -153,10 +154,7 @@ _NAMES = Names(
         classes={
             "MosaicModel": (),
             "MosaicForMaskedLM": (MASKED_LM,),
-            "MosaicForSequenceClassification": (CLASSIFIER,),
-            "MosaicForTokenClassification": (TOKEN_CLASSIFIER,),
-            "MosaicForQuestionAnswering": (SPAN,),
-            "MosaicForMultipleChoice": (MULTIPLE_CHOICE,),
+            **task_classes("Mosaic"),
         },
         words_copy="lm.decoder.weight",
         bias="lm.bias",
