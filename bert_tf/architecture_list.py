@@ -21,6 +21,7 @@ class Listed(NamedTuple):
 
 # By `model_type`.
 ARCHITECTURES = {
+    "albert": Listed("albert.ALBERT", ("AlbertEncoder",)),
     "bert": Listed("bert.BERT", ("BertEncoder",)),
     "distilbert": Listed(
         "distilbert.DISTILBERT", ("DistilBertBlock", "DistilBertEncoder")
@@ -28,7 +29,15 @@ ARCHITECTURES = {
     "electra": Listed(
         "electra.ELECTRA", ("ElectraEmbeddings", "ElectraEncoder")
     ),
+    "modernbert": Listed(
+        "modernbert.MODERNBERT",
+        (
+            *("HeadTransform", "ModernBertBlock", "ModernBertEncoder"),
+            *("ModernBertPooler", "RotaryAttention", "WordEmbeddings"),
+        ),
+    ),
     "roberta": Listed("roberta.ROBERTA", ("RobertaEncoder",)),
+    "xlm-roberta": Listed("xlm_roberta.XLM_ROBERTA", ("XlmRobertaEncoder",)),
 }
 
 

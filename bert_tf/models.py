@@ -96,7 +96,7 @@ def bert_token_classifier(
     """
     _check(encoder, num_classes, dropout)
     inputs = _inputs(None)
-    sequence = encoder(inputs, unpadded=unpadded)["sequence_output"]
+    sequence = _token_features(encoder, inputs, TOKEN_CLASSIFIER, unpadded)
     logits = _head(encoder, sequence, TOKEN_CLASSIFIER, num_classes, dropout)
     return keras.Model(inputs, logits, name="bert_token_classifier")
 
@@ -124,7 +124,7 @@ def bert_span_labeler(
     """
     _check(encoder, 2, None)
     inputs = _inputs(None)
-    sequence = encoder(inputs, unpadded=unpadded)["sequence_output"]
+    sequence = _token_features(encoder, inputs, SPAN, unpadded)
     dropout = encoder.config.span_dropout
     logits = _head(encoder, sequence, SPAN, 2, dropout)
     return keras.Model(
@@ -251,6 +251,22 @@ def _inputs(*sizes: None) -> dict[str, keras.KerasTensor]:
     }
 
 
+def _token_features(
+    encoder: BertEncoder,
+    inputs: dict[str, keras.KerasTensor],
+    head: str,
+    unpadded: bool,
+) -> keras.KerasTensor:
+    """Computes what the last layer of a head on tokens reads, [B, S, H]."""
+    sequence = encoder(inputs, unpadded=unpadded)["sequence_output"]
+    if encoder.token_head_class is None:
+        return sequence
+    transform = encoder.token_head_class(
+        encoder.config, name=f"{head}_transform", dtype=encoder.dtype_policy
+    )
+    return transform(sequence)
+
+
 def _head(
     encoder: BertEncoder,
     features: keras.KerasTensor,
@@ -337,12 +353,17 @@ def _parts(model: keras.Model) -> tuple[BertEncoder, NamedWeights]:
         )
     (encoder,) = encoders
     named = encoder.named_weights()
+    layers = {layer.name: layer for layer in model.layers}
     for head, shapes in head_shapes(encoder.config).items():
-        for layer in model.layers:
-            if layer.name == head and isinstance(layer, keras.layers.Dense):
-                weights, bias = shapes
-                named[weights] = Weight(layer.kernel, transposed=True)
-                named[bias] = Weight(layer.bias)
+        layer = layers.get(head)
+        if isinstance(layer, keras.layers.Dense):
+            *first, weights, bias = shapes
+            named[weights] = Weight(layer.kernel, transposed=True)
+            named[bias] = Weight(layer.bias)
+            if first:
+                parts = layers[f"{head}_transform"].part_weights()
+                found = [weight for part in parts for weight in part.weights]
+                named |= dict(zip(first, found, strict=True))
     for layer in model.layers:
         if isinstance(layer, ReplacedTokensHead):
             named |= head_weights(encoder.config, REPLACED_TOKENS, layer)

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401, the operations of SavedModels
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 import bert_tf
 from bert_tf import models
 from bert_tf.architecture_list import find_architecture
 from bert_tf.checkpoints import TASK_HEADS, load_checkpoint, save_checkpoint
-from bert_tf.checkpoints.hugging_face import stored_as_theirs
+from bert_tf.checkpoints.hugging_face import stored_as_theirs, word_tables
+from bert_tf.checkpoints.layout import names_of
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import encoder_class
 from bert_tf.named_weights import NamedWeights
@@ -20,6 +22,7 @@ from bert_tf.text.byte_bpe import ByteLevelBpe, byte_letters
 from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_protocol import TokenizerData
+from bert_tf.text.unigram import AlbertUnigram, Unigram
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPiece
 from tests import commands
@@ -30,9 +33,12 @@ _OUTPUTS = {
     "masked_lm_logits": "prediction_logits",
     "next_sentence_logits": "seq_relationship_logits",
 }
+# Of an ALBERT, whose sentences are in order or not.
+_ORDER = "sop_logits"
 _PRETRAINED = (
     *("BertForPreTraining", "BertForMaskedLM", "DistilBertForMaskedLM"),
-    *("ElectraForMaskedLM", "RobertaForMaskedLM"),
+    *("ElectraForMaskedLM", "RobertaForMaskedLM", "XLMRobertaForMaskedLM"),
+    *("AlbertForPreTraining", "AlbertForMaskedLM", "ModernBertForMaskedLM"),
 )
 _MODELS = {
     "ForSequenceClassification": lambda e: bert_tf.bert_classifier(e, 3),
@@ -89,7 +95,7 @@ class Golden:
         encoder = self.encoder(name)
         found = encoder(self.batch(), return_all_layers=True, unpadded=unpadded)
         states = [found["embedding_output"], *found["all_encoder_layers"]]
-        assert len(states) == 3
+        assert f"{name}/hidden_{len(states)}" not in self.outputs
         for number, state in enumerate(states):
             expected = self.outputs[f"{name}/hidden_{number}"]
             np.testing.assert_allclose(
@@ -109,6 +115,8 @@ class Golden:
                 for ours, theirs in _OUTPUTS.items()
                 if ours in outputs
             }
+            if f"{name}/{_ORDER}" in self.outputs:
+                logits[_ORDER] = logits.pop("seq_relationship_logits")
             if name.endswith("ForMaskedLM"):
                 logits = {"logits": logits["prediction_logits"]}
         else:
@@ -139,6 +147,11 @@ class Golden:
             for key, value in self.outputs.items()
             if key.startswith(f"{name}/gradient/")
         }
+        names = names_of(self.config_class).hugging_face
+        if names.words_copy in recorded:
+            # One array of two names.
+            words, _ = word_tables(self.config_class)
+            recorded[words] = recorded.pop(names.words_copy)
         if not recorded:
             pytest.skip("there is no gradient of several kinds of logits")
         model = self.model(name)
@@ -153,7 +166,7 @@ class Golden:
         named = {
             ours: weight
             for ours, weight in weights_of(model).items()
-            if table[ours].name in recorded
+            if ours in table and table[ours].name in recorded
         }
         assert len(recorded) == len(named)
         for ours, gradient in gradients_of(named, loss).items():
@@ -218,6 +231,34 @@ BYTES = ByteLevelBpe(
     ["<s>", "<pad>", "</s>", "<unk>", *byte_letters(), "<mask>"],
     [],
     SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+)
+
+
+def unigram_model(*special: str) -> bytes:
+    """A unigram model of 24 pieces, of which the first and last are special."""
+    model = ModelProto()
+    letters = ["\u2581", *"etaoinshrdlucm", "\u2581t", "\u2581a", "th"]
+    for piece in special[:-1]:
+        kind = "UNKNOWN" if piece == "<unk>" else "CONTROL"
+        model.pieces.add(piece=piece, type=getattr(model.SentencePiece, kind))
+    for number, piece in enumerate(letters[: 24 - len(special)]):
+        model.pieces.add(piece=piece, score=-2.0 - number / 10)
+    model.pieces.add(piece=special[-1], type=model.SentencePiece.CONTROL)
+    model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
+    model.trainer_spec.unk_id = special.index("<unk>")
+    for name in ("bos_id", "eos_id", "pad_id"):
+        setattr(model.trainer_spec, name, -1)
+    serialized: bytes = model.SerializeToString()
+    return serialized
+
+
+UNIGRAM = Unigram(
+    unigram_model("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
+    SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+)
+ALBERT_UNIGRAM = AlbertUnigram(
+    unigram_model("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
+    SpecialTokens("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
 )
 
 

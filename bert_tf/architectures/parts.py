@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bert_tf.config import BertConfig
@@ -87,6 +87,7 @@ class Part:
         is none.
       google_tf1: the name in Google's TF1 checkpoints of other architectures
         than BERT, whose names are `ours`; empty if there is none.
+      in_first: whether the first layer has the part.
     """
 
     kind: Kind
@@ -96,6 +97,7 @@ class Part:
     model_garden: str = ""
     keras_hub: str = ""
     google_tf1: str = ""
+    in_first: bool = True
 
     def of_block(self, numbers: tuple[int, ...]) -> "Part":
         """Fills in the numbers of a block; see `BertConfig.block_numbers`."""
@@ -198,6 +200,7 @@ class HuggingFaceForm:
         their names in PyTorch; {} is the number in Keras' name.
       masked_lm_act: the activation of the masked LM head; empty means
         hidden_act.
+      flat_keys: replaces nested values of config.json by `keys`.
     """
 
     body: str
@@ -213,6 +216,7 @@ class HuggingFaceForm:
     masked_lm_act: str = ""
     unread: str = ""
     keras_layers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    flat_keys: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,6 +251,7 @@ class Names:
       hugging_face: the format of transformers' files.
       keras_hub: the format of KerasHub's files.
       embeddings_project: between embeddings and layers, if E is not H.
+      final: the parts after the last layer.
     """
 
     embeddings: tuple[Part, ...]
@@ -255,6 +260,7 @@ class Names:
     hugging_face: HuggingFaceForm
     keras_hub: KerasHubForm = dataclasses.field(default_factory=KerasHubForm)
     embeddings_project: tuple[Part, ...] = ()
+    final: tuple[Part, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

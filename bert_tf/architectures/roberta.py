@@ -68,7 +68,7 @@ _HEADS = {
     TOKEN_CLASSIFIER: ("classifier",),
     MULTIPLE_CHOICE: ("classifier",),
 }
-_NAMES = Names(
+NAMES = Names(
     embeddings=_body(BERT.embeddings),
     layer=_body(BERT.layer),
     heads={
@@ -109,7 +109,7 @@ _NAMES = Names(
 )
 ROBERTA = Architecture(
     config=RobertaConfig,
-    names=_NAMES,
+    names=NAMES,
     tokenizer=ByteLevelBpe,
     encoder="bert_tf.encoders.roberta.RobertaEncoder",
 )

@@ -194,5 +194,6 @@ class Checkpoint:
 
 def num_labels(checkpoint: Checkpoint, head: str) -> int:
     """Returns the number of labels of a head."""
-    weights = next(iter(head_shapes(checkpoint.config)[head]))
+    shapes = head_shapes(checkpoint.config)[head]
+    weights = next(name for name, shape in shapes.items() if None in shape)
     return shapes_of_arrays(checkpoint.arrays)[weights][0]

@@ -91,8 +91,34 @@ def _sharing(config: BertConfig) -> list[str]:
     return [
         head
         for head, parts in names_of(config).heads.items()
-        if head in TASK_HEADS and parts[0].hugging_face == _SHARED_NAME
+        if head in TASK_HEADS and parts[-1].hugging_face == _SHARED_NAME
     ]
+
+
+def _other_heads(config: BertConfig, head: str | None) -> set[str]:
+    """Returns our names of parts whose names belong to another head.
+
+    Args:
+      config: the architecture.
+      head: the head of `classifier.weight`, or None.
+    """
+    heads = names_of(config).heads
+    present = {MASKED_LM} if head is None else {head}
+    if head in HEADS_ON_POOLER:
+        present.add(POOLER)
+    taken = {part.hugging_face for h in present for part in heads.get(h, ())}
+    return {
+        part.ours
+        for other, parts in heads.items()
+        if other not in present
+        for part in parts
+        if part.hugging_face in taken or parts[-1].hugging_face in taken
+    } | {
+        part.ours
+        for other in _sharing(config)
+        if other != head
+        for part in heads[other]
+    }
 
 
 def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
@@ -105,6 +131,10 @@ def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
     """
     model_type = values.get("model_type", BertConfig.model_type)
     form = find_architecture(model_type, str(path)).names.hugging_face
+    try:
+        values = form.flat_keys(values)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
     for key, only in form.fixed.items():
         if values.get(key, only) != only:
             raise UserError(
@@ -321,12 +351,7 @@ def stored_as_theirs(
         Kind.VECTOR: ("",),
         Kind.LOW_RANK: (".lora_A.weight", ".lora_B.weight"),
     }
-    unread = {
-        part.ours
-        for other in _sharing(config)
-        if other != head
-        for part in names.heads[other]
-    }
+    unread = _other_heads(config, head)
     table = {}
     for part in all_parts(config):
         if part.ours in unread:
@@ -347,7 +372,8 @@ def stored_as_theirs(
                 stem + end, shape[::-1] if kernel else shape, kernel
             )
     (name,) = names.heads[MASKED_LM][-1].shapes(config)
-    table[name] = dataclasses.replace(table[name], name=bias or form.bias)
+    if name in table:
+        table[name] = dataclasses.replace(table[name], name=bias or form.bias)
     return table
 
 

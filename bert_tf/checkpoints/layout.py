@@ -42,7 +42,7 @@ def head_parts(config: BertConfig) -> dict[str, tuple[Part, ...]]:
             if part.kind in (Kind.DENSE, Kind.KERNEL)
             and (
                 config.lora_on == ALL_DENSE
-                or part.ours.endswith(("/query", "/value"))
+                or part.ours.endswith(("/query", "/value", "/qkv"))
             )
         )
     return heads
@@ -55,13 +55,22 @@ def encoder_parts(config: BertConfig) -> Iterator[Part]:
     if config.embedding_size != config.hidden_size:
         yield from names.embeddings_project
     yield from _layer_parts(config)
+    yield from names.final
+
+
+def block_parts(config: BertConfig, layer: int) -> Iterator[Part]:
+    """Yields the parts of the block of a layer, in order."""
+    for part in names_of(config).layer:
+        if layer or part.in_first:
+            yield part.of_block(config.block_numbers[layer])
 
 
 def _layer_parts(config: BertConfig) -> Iterator[Part]:
-    # Layers may share a block.
-    for numbers in dict.fromkeys(config.block_numbers):
-        for part in names_of(config).layer:
-            yield part.of_block(numbers)
+    numbers = config.block_numbers
+    for layer, block in enumerate(numbers):
+        # Layers may share a block.
+        if block not in numbers[:layer]:
+            yield from block_parts(config, layer)
 
 
 def all_parts(config: BertConfig) -> Iterator[Part]:

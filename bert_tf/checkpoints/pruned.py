@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
-from bert_tf.checkpoints.layout import names_of
+from bert_tf.checkpoints.layout import block_parts
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays, changed_arrays, shapes_of_arrays
@@ -15,7 +15,7 @@ from bert_tf.lazy_arrays import LazyArrays, changed_arrays, shapes_of_arrays
 def refuse_shared_blocks(checkpoint: Checkpoint) -> None:
     """Raises `UserError` on a model whose layers share weights."""
     config = checkpoint.config
-    if len(set(config.block_numbers)) < config.num_hidden_layers:
+    if len(set(config.block_numbers)) < len(config.block_numbers):
         raise UserError(
             f"{checkpoint.source}: its layers share their weights, so parts "
             "of single layers cannot be removed; choose another model."
@@ -33,15 +33,22 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
       The checkpoint, whose arrays are read at each access.
 
     Raises:
-      UserError: its layers share weights.
+      UserError: its layers share weights, or its first layer, which differs
+        from the others, would not be the first.
     """
     refuse_shared_blocks(checkpoint)
     old = checkpoint.config
+    first_differs = len([*block_parts(old, 0)]) < len([*block_parts(old, 1)])
+    if first_differs and (layers[0] or 0 in layers[1:]):
+        raise UserError(
+            f"{checkpoint.source}: `layers`={','.join(map(str, layers))}: the "
+            "first layer has no layer norm, so 0 must be the first of them."
+        )
     new = dataclasses.replace(old, num_hidden_layers=len(layers))
 
     def names(config: BertConfig, layer: int) -> Iterator[str]:
-        for part in names_of(config).layer:
-            yield from part.of_block(config.block_numbers[layer]).shapes(config)
+        for part in block_parts(config, layer):
+            yield from part.shapes(config)
 
     shapes = shapes_of_arrays(checkpoint.arrays)
     of_layers = {n for i in range(old.num_hidden_layers) for n in names(old, i)}
@@ -80,13 +87,17 @@ def keep_parts(
     size = config.attention_size // config.num_attention_heads
     # The axis of an array that is cut, and the indices to keep.
     cut: dict[str, tuple[int, np.ndarray]] = {}
-    for numbers, of_heads, inner in zip(
-        config.block_numbers, heads, columns, strict=True
-    ):
+    for layer, (of_heads, inner) in enumerate(zip(heads, columns, strict=True)):
         width = (of_heads[:, None] * size + np.arange(size)).ravel()
-        indices = {"attention_size": width, "intermediate_size": inner}
-        for part in names_of(config).layer:
-            for name, shape in part.of_block(numbers).shapes(config).items():
+        indices = {
+            "attention_size": width,
+            "intermediate_size": inner,
+            # Concatenated: query, key and value; columns and their gates.
+            "qkv_size": _repeated(width, config.attention_size, 3),
+            "gated_size": _repeated(inner, config.intermediate_size, 2),
+        }
+        for part in block_parts(config, layer):
+            for name, shape in part.shapes(config).items():
                 # A bias has the last axis of its kernel.
                 for axis, size_name in enumerate(part.sizes[-len(shape) :]):
                     if size_name in indices:
@@ -112,3 +123,8 @@ def keep_parts(
         ),
         arrays=changed_arrays(arrays, shapes, read),
     )
+
+
+def _repeated(indices: np.ndarray, size: int, times: int) -> np.ndarray:
+    """The same indices in each of several consecutive ranges of a size."""
+    return np.concatenate([indices + size * n for n in range(times)])

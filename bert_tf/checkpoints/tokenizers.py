@@ -17,12 +17,13 @@ from bert_tf.text.tokenizer_protocol import (
     TokenizerData,
     no_vocabulary,
 )
+from bert_tf.text.unigram import Unigram
 from bert_tf.text.wordpiece import WordPiece
 
 
 def _all_kinds() -> tuple[type[TokenizerData], ...]:
     kinds = (find_architecture(n, "the list").tokenizer for n in ARCHITECTURES)
-    return tuple(dict.fromkeys((ByteLevelBpe, *kinds)))
+    return tuple(dict.fromkeys((ByteLevelBpe, Unigram, *kinds)))
 
 
 def tokenizer_files(folder: pathlib.Path | None = None) -> tuple[str, ...]:

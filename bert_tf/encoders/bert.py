@@ -23,11 +23,13 @@ from bert_tf.errors import UserError
 from bert_tf.layers import (
     BiLSTM,
     Embeddings,
+    LayerNorm,
     Pooler,
     TransformerBlock,
     attention_bias,
 )
 from bert_tf.layers.attention import AttentionMask
+from bert_tf.layers.base import ConfiguredLayer
 from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.layers.rematerialization import rematerialized
 from bert_tf.layers.unpadding import TokenIndices
@@ -109,6 +111,8 @@ class BertEncoder(keras.Model):
     embeddings_class: ClassVar[type[Embeddings]] = Embeddings
     block_class: ClassVar[type[TransformerBlock]] = TransformerBlock
     pooler_class: ClassVar[type[keras.layers.Layer]] = Pooler
+    # Transforms tokens before the last layer of heads on tokens, if any.
+    token_head_class: ClassVar[type[ConfiguredLayer] | None] = None
 
     def __init__(
         self,
@@ -136,11 +140,12 @@ class BertEncoder(keras.Model):
         blocks: dict[tuple[int, ...], TransformerBlock] = {}
         for numbers in config.block_numbers:
             if numbers not in blocks:
-                blocks[numbers] = self.block_class(
-                    config, name=f"layer_{len(blocks)}", dtype=policy
+                blocks[numbers] = self.make_block(
+                    numbers, f"layer_{len(blocks)}"
                 )
         # The block of each layer; layers may share one.
         self.blocks = [blocks[numbers] for numbers in config.block_numbers]
+        self.final = self.make_final()
         self.bilstm = None
         if config.bilstm:
             self.bilstm = BiLSTM(config, name="bilstm", dtype=policy)
@@ -156,13 +161,32 @@ class BertEncoder(keras.Model):
         for layer in (self.embeddings, *self.blocks, self.pooler):
             if not layer.built:
                 layer.build(None)
+        if self.final is not None:
+            self.final.build((None, None, self.config.hidden_size))
         if self.bilstm is not None:
             self.bilstm.build(None)
         if self.config.lora_rank:
-            for layer in (self.embeddings, *self.blocks):
+            layers = [self.embeddings, *self.blocks, self.final]
+            for layer in (layer for layer in layers if layer is not None):
                 for weight in layer.weights:
                     weight.trainable = is_low_rank(weight.name)
         self.built = True
+
+    def make_block(
+        self, numbers: tuple[int, ...], name: str
+    ) -> TransformerBlock:
+        """Makes the block with these numbers; see `block_numbers`."""
+        del numbers
+        return self.block_class(self.config, name=name, dtype=self.dtype_policy)
+
+    def make_final(self) -> LayerNorm | None:
+        """Makes the layer after the last block; a BERT has none."""
+        return None
+
+    @property
+    def pools_all(self) -> bool:
+        """Whether the pooler reads all tokens, not only the first."""
+        return False
 
     def __repr__(self) -> str:
         size = self.config.in_words(weight.shape for weight in self.weights)
@@ -193,8 +217,9 @@ class BertEncoder(keras.Model):
                 inputs["input_mask"], self.config.causal, packed
             )
         # Whether the last block computes only the pooled token of each row: a
-        # BiLSTM reads all tokens, and unpadded packed rows have several.
-        cls_only = pooled_only and self.bilstm is None
+        # BiLSTM or the pooler may read all, and unpadded packed rows have
+        # several.
+        cls_only = pooled_only and self.bilstm is None and not self.pools_all
         if token_indices is not None and packed is not None:
             cls_only = False
         # The pooled positions of a causal model; others pool the first.
@@ -219,6 +244,10 @@ class BertEncoder(keras.Model):
             )
 
         hidden = layers[-1]
+        if self.final is not None:
+            hidden = self.final(hidden)
+            if not cls_only:
+                layers = [*layers[:-1], hidden]
         if cls_only:
             pooled = self.pooler(hidden, training=training)
             outputs = {"pooled_output": pooled}
@@ -231,6 +260,7 @@ class BertEncoder(keras.Model):
                 token_indices is None
                 or packed is not None
                 or starts is not None
+                or self.pools_all
             ):
                 pooled = self._pool(sequence, inputs, last, training)
             else:
@@ -428,6 +458,8 @@ class BertEncoder(keras.Model):
         """The weights by their names in bert_tf's model folders."""
         config = self.config
         layers = [self.embeddings, *dict.fromkeys(self.blocks)]
+        if self.final is not None:
+            layers.append(self.final)
         named = named_by_parts(config, encoder_parts(config), layers)
         if self.bilstm is not None:
             named |= head_weights(config, BILSTM, self.bilstm)

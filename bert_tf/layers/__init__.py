@@ -4,7 +4,7 @@ from bert_tf.layers.attention import SelfAttention, attention_bias
 from bert_tf.layers.base import Dense, GlorotDense, LayerNorm
 from bert_tf.layers.bilstm import BiLSTM
 from bert_tf.layers.block import TransformerBlock
-from bert_tf.layers.embeddings import Embeddings
+from bert_tf.layers.embeddings import Embeddings, FactorizedEmbeddings
 from bert_tf.layers.heads import (
     MaskedLMHead,
     NextSentenceHead,
@@ -16,6 +16,7 @@ __all__ = [
     "BiLSTM",
     "Dense",
     "Embeddings",
+    "FactorizedEmbeddings",
     "GlorotDense",
     "LayerNorm",
     "MaskedLMHead",

@@ -362,6 +362,12 @@ class SelfAttention(ConfiguredLayer):
             key, value = self._heads(hidden, 1, 3)
         else:
             query, key, value = self._heads(hidden, 0, 3)
+        rows = None
+        if cls_only:
+            rows = cls_positions
+            if rows is None:
+                rows = ops.zeros((1, 1), "int32")
+        query, key = self.positioned(query, key, rows)
         mask = AttentionMask.of(
             bias, query.shape[2], self.config.num_attention_heads
         )
@@ -379,7 +385,20 @@ class SelfAttention(ConfiguredLayer):
         Returns:
           float32 [B, N, S, S].
         """
-        return _scores(*self._heads(hidden, 0, 2))
+        return _scores(*self.positioned(*self._heads(hidden, 0, 2)))
+
+    def positioned(
+        self, query: Any, key: Any, query_positions: Any = None
+    ) -> tuple[Any, Any]:
+        """Encodes positions in queries and keys; here they stay as they are.
+
+        Args:
+          query: float [B, N, Q, D].
+          key: float [B, N, S, D], at the positions 0..S-1.
+          query_positions: int32 [B or 1, Q]; None means those of the keys.
+        """
+        del query_positions
+        return query, key
 
     def of_tokens(
         self,
@@ -423,8 +442,11 @@ class SelfAttention(ConfiguredLayer):
                     token_indices.group_rows(pooled), heads, masks, strict=True
                 )
             ]
+        first = ops.zeros((1, 1), "int32") if cls_only else None
         contexts = [
-            self._attend(query, key, value, mask, training)
+            self._attend(
+                *self.positioned(query, key, first), value, mask, training
+            )
             for (query, key, value), mask in zip(heads, masks, strict=True)
         ]
         if cls_only:

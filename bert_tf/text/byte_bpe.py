@@ -8,7 +8,6 @@ represent bytes by the 256 letters of GPT-2's encoder.py.
 import functools
 import hashlib
 import json
-import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -19,10 +18,14 @@ from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_text
 from bert_tf.recipe import read_json_object
-from bert_tf.text.token_table import Packing, SpecialTokens, TokenTable
+from bert_tf.text.subwords import (
+    LibraryWorker,
+    Subwords,
+    find_special_tokens,
+    packing_of_json,
+)
+from bert_tf.text.token_table import Packing, SpecialTokens
 from bert_tf.text.tokenizer_files import (
-    SPECIAL_TOKENS_FILE,
-    TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
     AddedToken,
     JsonPart,
@@ -30,7 +33,6 @@ from bert_tf.text.tokenizer_files import (
     added_entries,
     read_tokenizer_files,
 )
-from bert_tf.text.tokenizer_protocol import Tokenizer, graph_tokenizer
 
 if TYPE_CHECKING:
     import tokenizers
@@ -56,13 +58,11 @@ def byte_letters() -> dict[str, int]:
     return letters | {chr(256 + n): byte for n, byte in enumerate(others)}
 
 
-class ByteLevelBpe(TokenTable):
+class ByteLevelBpe(Subwords):
     """Tokens, merges and rules of byte-level BPE; a `TokenizerData`.
 
     Attributes:
       merges: the pairs in the order of merging.
-      added_tokens: tokens that are recognized in text before it is split into
-        words, including special tokens.
       nfc: whether text is normalized to NFC.
       add_prefix_space: whether a blank is inserted before a text without one.
       trim_offsets: whether the offsets of a token exclude its blanks.
@@ -70,7 +70,6 @@ class ByteLevelBpe(TokenTable):
 
     FILES: ClassVar[tuple[str, ...]] = (TOKENIZER_FILE,)
     GRAPH: ClassVar[str] = "bert_tf.text.byte_bpe_graph.ByteBpeTokenizer"
-    other_rules = ""
 
     def __init__(
         self,
@@ -90,7 +89,6 @@ class ByteLevelBpe(TokenTable):
         """
         self._tokens = tuple(tokens)
         self.merges = tuple(merges)
-        self.special = special
         self.nfc, self.add_prefix_space = nfc, add_prefix_space
         self.trim_offsets = trim_offsets
         # UTF-8 does not use the bytes C0, C1 and those from F5.
@@ -107,41 +105,12 @@ class ByteLevelBpe(TokenTable):
                 f"token, such as {missing[0]!r}; take the whole vocabulary "
                 "that the model was trained with."
             )
-        named = {token.content for token in added_tokens}
-        # <mask> includes the blanks before it, as in transformers.
-        unnamed = [
-            AddedToken(
-                token,
-                lstrip=token == special.mask,
-                normalized=False,
-                special=True,
-            )
-            for token in special.present
-            if token not in named
-        ]
-        self.added_tokens = tuple(
-            sorted([*added_tokens, *unnamed], key=lambda t: self.ids[t.content])
-        )
-        end = () if special.sep is None else (self.sep_id,)
-        begin = () if special.cls is None else (self.cls_id,)
-        self._packing = packing or Packing(
-            begin, end * 2, end, 0, max(self.pad_id, 0)
-        )
+        super().__init__(special, added_tokens, packing)
 
     @property
     def tokens(self) -> tuple[str, ...]:
         """The tokens, with letters for bytes."""
         return self._tokens
-
-    @property
-    def packing(self) -> Packing:
-        """How special tokens frame a row."""
-        return self._packing
-
-    @property
-    def vocabulary(self) -> Self:
-        """The tokens."""
-        return self
 
     @functools.cached_property
     def ranks(self) -> dict[str, int]:
@@ -158,6 +127,14 @@ class ByteLevelBpe(TokenTable):
             else None
             for token in self._tokens
         )
+
+    @property
+    def spelled(self) -> list[bytes]:
+        """See `Subwords`."""
+        return [
+            token.encode() if raw is None else raw
+            for token, raw in zip(self._tokens, self.raw, strict=True)
+        ]
 
     @functools.cached_property
     def starts_word(self) -> np.ndarray:
@@ -245,7 +222,7 @@ class ByteLevelBpe(TokenTable):
             raise UserError(f"{folder}: no token has the id {missing}.")
         in_order = [tokens[number] for number in range(len(tokens))]
         numbers = {token: number for number, token in enumerate(in_order)}
-        special = _special_tokens(folder, set(in_order))
+        special = find_special_tokens(folder, numbers, _NAMES)
         config, processor = files.config, fast.part("post_processor")
         splitter = fast.part("pre_tokenizer")
         prefix = splitter.flag("add_prefix_space") if is_bpe else None
@@ -264,89 +241,51 @@ class ByteLevelBpe(TokenTable):
             normalizer == "NFC",
             bool(prefix),
             trims and processor.flag("trim_offsets") is not False,
-            _packing(processor, numbers, numbers.get(special.pad or "", 0)),
+            packing_of_json(
+                processor, numbers, numbers.get(special.pad or "", 0)
+            ),
         )
 
-    @classmethod
-    def of_file(
-        cls, path: str | os.PathLike, lower_case: bool | None = None
-    ) -> Self:
-        """See `TokenizerData`."""
-        folder = pathlib.Path(path).parent
-        data = cls.read(folder, lower_case)
-        if data is None:
-            raise UserError(
-                f"{path}: has no {_MERGES} next to it; put it there."
-            )
-        return data
-
-    @classmethod
-    def of_tokens(cls, path: str | os.PathLike, rows: int) -> Self:
-        """See `TokenizerData`."""
-        del rows
-        return cls.of_file(path)
-
-    def with_rules_of(
-        self, folder: pathlib.Path, lower_case: bool | None = None
-    ) -> Self:
-        """See `TokenizerData`."""
-        return type(self).read(folder, lower_case) or self
-
-    def _rules(self) -> dict[str, Any]:
+    def rules(self) -> dict[str, Any]:
+        """See `Subwords`."""
         return {
-            "added_tokens": [vars(token) for token in self.added_tokens],
             "nfc": self.nfc,
             "add_prefix_space": self.add_prefix_space,
             "trim_offsets": self.trim_offsets,
-            "packing": [*vars(self._packing).values()],
         }
 
     def settings(self) -> dict[str, Any]:
         """See `TokenizerData`."""
         pairs = "\n".join(map(" ".join, self.merges))
         merges = hashlib.sha256(pairs.encode()).hexdigest()
-        return {"merges": merges, **json.loads(json.dumps(self._rules()))}
+        return {"merges": merges, **self.rules_json()}
 
     def to_dict(self) -> dict[str, Any]:
         """See `TokenizerData`."""
         return {
             "vocabulary": list(self._tokens),
             "special_tokens": list(self.special),
-            "tokenizer": {"merges": [*map(list, self.merges)], **self._rules()},
+            "tokenizer": {
+                "merges": [*map(list, self.merges)],
+                **self.rules_json(),
+            },
         }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """See `TokenizerData`."""
         rules = dict(values.pop("tokenizer"))
-        begin, middle, end, segment, pad_id = rules.pop("packing")
-        packing = Packing(
-            tuple(begin), tuple(middle), tuple(end), segment, pad_id
-        )
+        merges = [(a, b) for a, b in rules.pop("merges")]
         return cls(
             values.pop("vocabulary"),
-            [(a, b) for a, b in rules.pop("merges")],
+            merges,
             SpecialTokens(*values.pop("special_tokens")),
-            [AddedToken(**token) for token in rules.pop("added_tokens")],
-            packing=packing,
-            **rules,
+            **cls.rules_of_json(rules),
         )
-
-    def tokenizer(self, split_special_tokens: bool = True) -> Tokenizer:
-        """See `TokenizerData`."""
-        return graph_tokenizer(self, split_special_tokens)
 
     def worker(self) -> "ByteBpeWorker":
         """See `TokenizerData`."""
         return ByteBpeWorker(self)
-
-    def recognized_tokens(self, split_special_tokens: bool) -> list[AddedToken]:
-        """The added tokens that are recognized in text."""
-        return [
-            token
-            for token in self.added_tokens
-            if not split_special_tokens or token.content not in self.special
-        ]
 
     def library_tokenizer(
         self, split_special_tokens: bool = True
@@ -363,12 +302,7 @@ class ByteLevelBpe(TokenTable):
             add_prefix_space=self.add_prefix_space
         )
         library.decoder = decoders.ByteLevel()
-        for token in self.recognized_tokens(split_special_tokens):
-            values = dict(vars(token))
-            add = library.add_tokens
-            if values.pop("special"):
-                add = library.add_special_tokens
-            add([tokenizers.AddedToken(**values)])
+        self.add_tokens(library, split_special_tokens)
         return library
 
     def save(
@@ -376,14 +310,8 @@ class ByteLevelBpe(TokenTable):
     ) -> None:
         """See `TokenizerData`."""
         folder = pathlib.Path(folder)
-        self._write(self.library_tokenizer(False), folder)
-        values: dict[str, Any] = {
-            key: token for key, token in self.special.to_dict().items() if token
-        }
-        if max_length is not None:
-            values["model_max_length"] = max_length
-        text = json.dumps(values, ensure_ascii=False, indent=2)
-        write_text(folder / TOKENIZER_CONFIG_FILE, text + "\n")
+        super().save(folder, max_length)
+        self.write_library(self.library_tokenizer(False), folder)
 
     def save_hugging_face(self, folder: pathlib.Path, max_length: int) -> None:
         """See `TokenizerData`."""
@@ -394,32 +322,14 @@ class ByteLevelBpe(TokenTable):
         lines = ["#version: 0.2", *map(" ".join, self.merges), ""]
         write_text(folder / _MERGES, "\n".join(lines))
 
-    def save_json(
-        self,
-        folder: pathlib.Path,
-        max_length: int,
-        padded: bool,
-        finds_special: bool = False,
-    ) -> None:
-        """See `TokenizerData`."""
-        library = self.library_tokenizer(not finds_special)
-        library.enable_truncation(max_length)
-        if padded:
-            library.enable_padding(
-                length=max_length,
-                pad_id=self._packing.pad_id,
-                pad_token=self._tokens[self._packing.pad_id],
-            )
-        self._write(library, folder)
-
-    def _write(
+    def write_library(
         self, library: "tokenizers.Tokenizer", folder: pathlib.Path
     ) -> None:
+        """See `Subwords`; with the processor that transformers writes."""
         from tokenizers import processors
 
-        from bert_tf.text.wordpiece_json import framing
-
-        special, packing = self.special, self._packing
+        super().write_library(library, folder)
+        special, packing = self.special, self.packing
         if packing.middle == packing.end * 2 and special.cls and special.sep:
             library.post_processor = processors.RobertaProcessing(
                 (special.sep, self.sep_id),
@@ -427,14 +337,7 @@ class ByteLevelBpe(TokenTable):
                 trim_offsets=self.trim_offsets,
                 add_prefix_space=self.add_prefix_space,
             )
-        else:
-            library.post_processor = framing(self)
-        write_text(folder / TOKENIZER_FILE, library.to_str() + "\n")
-
-    def notices(self, to: str) -> list[str]:
-        """See `TokenizerData`."""
-        del to
-        return []
+            write_text(folder / TOKENIZER_FILE, library.to_str() + "\n")
 
     def pieces_of(self, tokens: Sequence[str]) -> list[Sequence[int]]:
         """See `TokenizerData`."""
@@ -448,50 +351,20 @@ class ByteLevelBpe(TokenTable):
             for token, each in zip(tokens, encodings, strict=True)
         ]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Some cached values cannot be pickled.
-        return type(self).from_dict, (self.to_dict(),)
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ByteLevelBpe)
-            and super().__eq__(other)
-            and self.merges == other.merges
-            and self._rules() == other._rules()
-        )
-
-    def __hash__(self) -> int:
-        return super().__hash__()
-
-
-class ByteBpeWorker:
+class ByteBpeWorker(LibraryWorker):
     """Tokenizes large texts by the library tokenizers."""
 
-    dtype: type[np.integer] = np.int32
-
     def __init__(self, data: ByteLevelBpe) -> None:
+        super().__init__(data)
         self._library = data.library_tokenizer()
-        if len(data) <= 1 << 16:
-            self.dtype = np.uint16
 
-    def tokenize(
-        self, text: bytes, sentence_bytes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """See `WorkerTokenizer`."""
-        ends = np.cumsum(sentence_bytes + 1) - 1
-        sentences = [
-            text[end - size : end].decode(errors="replace")
-            for end, size in zip(
-                ends.tolist(), sentence_bytes.tolist(), strict=True
-            )
-        ]
-        encodings = self._library.encode_batch_fast(
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        """See `LibraryWorker`."""
+        found = self._library.encode_batch_fast(
             sentences, add_special_tokens=False
         )
-        ids = [encoding.ids for encoding in encodings]
-        counts = np.array([len(each) for each in ids], np.int64)
-        flat = [number for each in ids for number in each]
-        return np.array(flat, self.dtype), counts
+        return [each.ids for each in found]
 
 
 def _refuse_other_rules(fast: JsonPart) -> None:
@@ -514,45 +387,3 @@ def _refuse_other_rules(fast: JsonPart) -> None:
                 f"{part.source}: {key} is {value!r}, which byte-level BPE does "
                 f"not support; it takes {' or '.join(map(repr, allowed))}."
             )
-
-
-def _special_tokens(folder: pathlib.Path, tokens: set[str]) -> SpecialTokens:
-    """The special tokens that files name, or tokens of the usual names."""
-    config = read_json_object(folder / TOKENIZER_CONFIG_FILE, missing_ok=True)
-    older = read_json_object(folder / SPECIAL_TOKENS_FILE, missing_ok=True)
-    special: list[str | None] = []
-    for role, usual in zip(SpecialTokens._fields, _NAMES, strict=True):
-        named = config.get(f"{role}_token", older.get(f"{role}_token"))
-        if isinstance(named, dict):
-            named = named.get("content")
-        choices = usual if named is None else (named,)
-        special.append(next((t for t in choices if t in tokens), None))
-        if named is not None and special[-1] is None:
-            raise UserError(
-                f"{folder}: {role}_token is {named!r}, which the vocabulary "
-                "lacks."
-            )
-    return SpecialTokens(*special)
-
-
-def _packing(
-    processor: JsonPart, ids: Mapping[str, int], pad_id: int
-) -> Packing | None:
-    """The rows of a tokenizer.json; None means RoBERTa's."""
-    kind = processor.values.get("type")
-    if kind == "BertProcessing":
-        cls, sep = processor.values["cls"][1], processor.values["sep"][1]
-        return Packing((cls,), (sep,), (sep,), 1, pad_id)
-    if kind != "TemplateProcessing":
-        return None
-    parts: list[list[int]] = [[]]
-    segment = 0
-    for piece in processor.values["pair"]:
-        ((name, value),) = piece.items()
-        if name == "Sequence":
-            parts.append([])
-            segment = value["type_id"]
-        else:
-            parts[-1].append(ids[value["id"]])
-    begin, middle, end = map(tuple, parts)
-    return Packing(begin, middle, end, segment, pad_id)

@@ -9,31 +9,28 @@ pieces. This is checked.
 """
 
 import functools
-import struct
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 import tokenizers
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import models, normalizers, pre_tokenizers
 
 from bert_tf.errors import UserError
 from bert_tf.text import unicode_tables
-from bert_tf.text.added_tokens import AddedTokens, Pieces
+from bert_tf.text.added_tokens import Pieces
 from bert_tf.text.byte_bpe import ByteLevelBpe
 from bert_tf.text.normalizer import Normalizer
-from bert_tf.text.tokenizer import GraphTokenizer, text_ids
+from bert_tf.text.subword_graph import NUL, SubwordTokenizer
 
 # Classes of code points.
 _OTHER, _LETTER, _NUMBER, _BLANK, _SPACE = range(5)
 _CONTRACTIONS = ("s", "t", "m", "d", "re", "ve", "ll")
-# A noncharacter, because string operations may stop at a NUL.
-_NUL = "\U0010fffe"
-_NUL_BYTES = len(_NUL.encode())
+_NUL_BYTES = len(NUL.encode())
 # Prefixes and names that no text contains, for tokens that are not merged.
 _UNSPELLED, _UNKNOWN = "\u0101", "\u0102"
-_MODEL_BPE, _CONTROL, _UNKNOWN_TYPE = 2, 3, 2
 
 
 @functools.cache
@@ -116,17 +113,13 @@ def _sizes_in_nfd() -> np.ndarray:
     return sizes
 
 
-class ByteBpeTokenizer(GraphTokenizer):
-    """Splits text into the ids of byte-level BPE; a `Tokenizer`.
+class ByteBpeTokenizer(SubwordTokenizer):
+    """Splits text into the ids of byte-level BPE; see `SubwordTokenizer`.
 
-    Bytes that are not UTF-8 are decoded as U+FFFD. Added tokens are recognized
-    in text as by Hugging Face's tokenizers; special tokens are split like other
-    text unless `split_special_tokens` is False. A token with some bytes of a
-    character spans the character; spans exclude blanks if
-    `ByteLevelBpe.trim_offsets` is set.
+    Offsets exclude blanks if `ByteLevelBpe.trim_offsets` is set.
     """
 
-    lower_case = False
+    data: ByteLevelBpe
 
     def __init__(self, data: ByteLevelBpe, split_special_tokens: bool = True):
         """Builds the tables.
@@ -138,9 +131,7 @@ class ByteBpeTokenizer(GraphTokenizer):
         Raises:
           UserError: merges are ambiguous by their results; see the module.
         """
-        super().__init__()
-        self.data = self.vocabulary = data
-        self.split_special_tokens = split_special_tokens
+        super().__init__(data, split_special_tokens)
         lengths, leads, trails = (
             np.zeros(len(data), np.int64) for _ in range(3)
         )
@@ -161,30 +152,15 @@ class ByteBpeTokenizer(GraphTokenizer):
             own[number] = len(content) * token.lstrip
         self._model = _sentencepiece_model(data)
         with tf.init_scope(), tf.device("/CPU:0"):
-            self._normalizer = _Composed() if data.nfc else Normalizer()
             self._classes = tf.constant(_classes())
             self._lengths = tf.constant(lengths)
             self._own = tf.constant(own)
             self._leads = tf.constant(leads, tf.int32)
             self._trails = tf.constant(trails, tf.int32)
-            self._tokens = tf.constant(data.tokens)
-            self._bytes = tf.constant(
-                [
-                    token.encode() if raw is None else raw
-                    for token, raw in zip(data.tokens, data.raw, strict=True)
-                ]
-            )
-            self._added_tokens = AddedTokens(
-                recognized, data, self._normalizer, nul=_NUL
-            )
             self._check()
 
-    @classmethod
-    def from_data(
-        cls, data: ByteLevelBpe, split_special_tokens: bool = True
-    ) -> "ByteBpeTokenizer":
-        """Builds the tokenizer; see the constructor."""
-        return cls(data, split_special_tokens)
+    def _make_normalizer(self) -> Normalizer:
+        return _Composed() if self.data.nfc else Normalizer()
 
     def _check(self) -> None:
         """Refuses merges that are ambiguous by their results."""
@@ -205,36 +181,6 @@ class ByteBpeTokenizer(GraphTokenizer):
                     "its own letters are merged to, so this byte-level BPE "
                     "cannot be computed in a graph; use another model."
                 )
-
-    @property
-    def stand_alone(self) -> frozenset[int]:
-        """The code points that always are separate words."""
-        return unicode_tables.stand_alone()
-
-    def __repr__(self) -> str:
-        return f"ByteBpeTokenizer({len(self.data):,} tokens)"
-
-    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """Normalizes texts, string [B], as before splitting."""
-        return self._normalizer.normalize(texts)
-
-    def detokenize(self, ids: Any) -> tf.Tensor:
-        """Joins the bytes of tokens to text, without special tokens.
-
-        Args:
-          ids: int32 [B, tokens], dense or ragged, or [tokens].
-
-        Returns:
-          string [B], or a scalar; U+FFFD for bytes that are not UTF-8.
-        """
-        ids, is_single = text_ids(ids, self.data)
-        with tf.device("/CPU:0"):
-            spelled = tf.gather(self._bytes, ids.flat_values)
-            joined = tf.strings.reduce_join(
-                ids.with_flat_values(spelled), axis=-1
-            )
-            texts = tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8")
-        return texts[0] if is_single else texts
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
@@ -260,7 +206,7 @@ class ByteBpeTokenizer(GraphTokenizer):
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """BPE of normalized texts: ids, row splits, byte starts and ends."""
-        texts = tf.strings.regex_replace(texts, rf"\x{{{ord(_NUL):X}}}", "\0")
+        texts = tf.strings.regex_replace(texts, rf"\x{{{ord(NUL):X}}}", "\0")
         shift = tf.zeros([tf.size(texts)], tf.int64)
         if self.data.add_prefix_space:
             bare = (texts != "") & (tf.strings.substr(texts, 0, 1) != " ")
@@ -368,42 +314,23 @@ class ByteBpeTokenizer(GraphTokenizer):
 
 
 def _sentencepiece_model(data: ByteLevelBpe) -> bytes:
-    """The merges as a BPE model of SentencePiece over ISO-8859-1's letters.
-
-    A ModelProto of sentencepiece_model.proto, by the numbers of its fields.
-    """
-    pieces = []
+    """The merges as a BPE model of SentencePiece over ISO-8859-1's letters."""
+    model = ModelProto()
     for token, raw in zip(data.tokens, data.raw, strict=True):
+        piece = model.pieces.add()
         if raw is None:
-            piece = _field(1, _UNSPELLED + token) + _field(3, _CONTROL)
+            piece.piece, piece.type = _UNSPELLED + token, piece.CONTROL
         else:
-            # Single bytes are not the result of a merge.
-            score = -float(data.ranks.get(token, len(data)))
-            piece = _field(1, raw.decode("latin-1")) + _field(2, score)
-        pieces.append(_field(1, piece))
-    unknown = _field(1, _UNKNOWN) + _field(3, _UNKNOWN_TYPE)
-    model = b"".join([*pieces, _field(1, unknown)])
-    trainer = {3: _MODEL_BPE, 40: len(data), 41: -1, 42: -1, 43: -1}
-    spec = b"".join(_field(*item) for item in trainer.items())
-    model += _field(2, spec + _field(45, _UNKNOWN))
-    # add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces.
-    normal = b"".join(_field(number, 0) for number in (3, 4, 5))
-    return model + _field(3, _field(1, "identity") + normal)
-
-
-def _field(number: int, value: str | bytes | float) -> bytes:
-    """Encodes a field of a protocol buffer; floats have 32 bits."""
-    if isinstance(value, float):
-        return _varint(number << 3 | 5) + struct.pack("<f", value)
-    if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    value, parts = value & (1 << 64) - 1, []
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*parts, value])
+            # Bytes are not the result of a merge.
+            piece.piece = raw.decode("latin-1")
+            piece.score = -float(data.ranks.get(token, len(data)))
+    model.pieces.add(piece=_UNKNOWN, type=ModelProto.SentencePiece.UNKNOWN)
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    trainer.model_type = trainer.BPE
+    trainer.unk_id, trainer.unk_piece = len(data), _UNKNOWN
+    trainer.bos_id = trainer.eos_id = trainer.pad_id = -1
+    normalizer.name = "identity"
+    normalizer.add_dummy_prefix = normalizer.remove_extra_whitespaces = False
+    normalizer.escape_whitespaces = False
+    serialized: bytes = model.SerializeToString()
+    return serialized

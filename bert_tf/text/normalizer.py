@@ -9,7 +9,7 @@ canonical order of marks that are not accents.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import flatbuffers
@@ -61,24 +61,25 @@ def _replacements(
         code: text.translate(replaced) for code, text in rules.mapping.items()
     }
     mapping.update(dict.fromkeys(unicode_tables.dropped(), ""))
-    values = np.zeros(unicode_tables.CODE_POINTS, np.int64)
-    pool, offsets, length = [], {}, 0
-
-    def value(text: str) -> int:
-        nonlocal length
-        data = text.encode()
-        if data not in offsets:
-            offsets[data] = length
-            pool.append(text)
-            length += len(data)
-        return _CHANGED | offsets[data] << _LENGTH_BITS | len(data)
-
     if code_points.unassigned is not None:
         unknown = unicode_tables.unassigned().copy()
         unknown[list(code_points.kept)] = False
-        values[unknown] = value(code_points.unassigned)
+        codes = np.flatnonzero(unknown).tolist()
+        mapping = dict.fromkeys(codes, code_points.unassigned) | mapping
+    return _packed(mapping)
+
+
+def _packed(mapping: Mapping[int, str]) -> tuple[np.ndarray, str]:
+    """The values of `_trie` and the pool that they point into."""
+    values = np.zeros(unicode_tables.CODE_POINTS, np.int64)
+    pool, offsets, length = [], {}, 0
     for code, text in mapping.items():
-        values[code] = value(text)
+        size = len(text.encode())
+        if text not in offsets:
+            offsets[text] = length
+            pool.append(text)
+            length += size
+        values[code] = _CHANGED | offsets[text] << _LENGTH_BITS | size
     return values, "".join(pool)
 
 
@@ -150,14 +151,19 @@ def _trie(values: np.ndarray) -> np.ndarray:
 def _table(
     lower_case: bool, strip_accents: bool, code_points: CodePoints
 ) -> np.ndarray:
-    """Builds the table of `FastBertNormalizer`, uint8 [bytes]."""
+    """The table of BERT's rules, uint8 [bytes]."""
     values, pool = _replacements(lower_case, strip_accents, code_points)
+    return _built(values, pool, strip_accents)
+
+
+def _built(values: np.ndarray, pool: str, splits_hangul: bool) -> np.ndarray:
+    """The table in `FastBertNormalizer`'s format, uint8 [bytes]."""
     builder = flatbuffers.Builder(1 << 20)
     trie = builder.CreateNumpyVector(_trie(values))
     strings = builder.CreateNumpyVector(np.frombuffer(pool.encode(), np.uint8))
     builder.StartObject(4)
     # Whether syllables of Hangul are decomposed.
-    builder.PrependBoolSlot(0, strip_accents, False)
+    builder.PrependBoolSlot(0, splits_hangul, False)
     builder.PrependUOffsetTRelativeSlot(1, trie, 0)
     builder.PrependInt32Slot(2, int(values[0]), 0)
     builder.PrependUOffsetTRelativeSlot(3, strings, 0)
@@ -175,9 +181,10 @@ class FinalSigma(tf.Module):
 
     _CASED, _TRANSPARENT = 1, 2
 
-    def __init__(self):
+    def __init__(self, dropped: frozenset[int] = frozenset()):
         super().__init__()
-        cased, transparent = unicode_tables.case_classes()
+        cased, ignorable = unicode_tables.case_classes()
+        cased, transparent = cased - dropped, ignorable | dropped
         kinds = np.zeros(unicode_tables.CODE_POINTS, np.int32)
         kinds[list(cased)] = self._CASED
         kinds[list(transparent)] = self._TRANSPARENT
@@ -248,11 +255,31 @@ class Normalizer(tf.Module):
         Returns:
           Starts and exclusive ends in characters of `texts`, int32 [tokens].
         """
-        first, last = source_characters(sources, texts, rows, starts, ends - 1)
-        return first, last + 1
+        is_empty = starts == ends
+        last = tf.where(is_empty, starts, ends - 1)
+        first, last = source_characters(sources, texts, rows, starts, last)
+        return first, tf.where(is_empty, first, last + 1)
 
 
-class BertNormalizer(Normalizer):
+class _Replacing(Normalizer):
+    """The base of normalizers that may remove characters."""
+
+    def character_offsets(
+        self,
+        sources: tf.RaggedTensor,
+        texts: tf.Tensor,
+        rows: tf.Tensor,
+        starts: tf.Tensor,
+        ends: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `Normalizer`; ends include the removed characters that follow."""
+        first, last, end = source_characters(
+            sources, texts, rows, starts, ends - 1, ends
+        )
+        return first, tf.maximum(end, last + 1)
+
+
+class BertNormalizer(_Replacing):
     """Cleans text and optionally lower-cases it or strips its accents.
 
     The result has the words of google-research/bert's BasicTokenizer, before
@@ -280,7 +307,9 @@ class BertNormalizer(Normalizer):
         dropped = unicode_tables.ranges(unicode_tables.dropped())
         self._plain = unicode_tables.character_class(plain) + "*"
         self._dropped = unicode_tables.character_class(dropped)
-        self._final_sigma = FinalSigma() if config.lower_case else None
+        self._final_sigma = None
+        if config.lower_case:
+            self._final_sigma = FinalSigma(unicode_tables.dropped())
         table = _table(config.lower_case, config.strip_accents, code_points)
         self._by_code_point = tf_text.FastBertNormalizer(
             model_buffer=tf.constant(table)
@@ -320,20 +349,6 @@ class BertNormalizer(Normalizer):
         )
         return normalized, sources, repaired
 
-    def character_offsets(
-        self,
-        sources: tf.RaggedTensor,
-        texts: tf.Tensor,
-        rows: tf.Tensor,
-        starts: tf.Tensor,
-        ends: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `Normalizer`; ends include the removed characters that follow."""
-        first, last, end = source_characters(
-            sources, texts, rows, starts, ends - 1, ends
-        )
-        return first, tf.maximum(end, last + 1)
-
     def _repair(self, texts: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
         """Makes texts plain by replacing single characters."""
         rows = tf.where(~plain)
@@ -365,6 +380,47 @@ class BertNormalizer(Normalizer):
         return tf.tensor_scatter_nd_update(
             normalized, rows, tf.where(same, ordered, unordered)
         )
+
+
+class CodePointNormalizer(_Replacing):
+    """Replaces code points one by one, and lower-cases as `str.lower`.
+
+    Args:
+      replacements: what becomes of each code point that changes.
+      lower_case: whether capital sigmas become final where `str.lower` makes
+        them so; all other lower-casing is in `replacements`.
+    """
+
+    def __init__(self, replacements: Mapping[int, str], lower_case: bool):
+        super().__init__()
+        sigma = unicode_tables.character_class(
+            unicode_tables.other_ranges([unicode_tables.CAPITAL_SIGMA])
+        )
+        self._plain = sigma + "*"
+        self._final_sigma = FinalSigma() if lower_case else None
+        table = _built(*_packed(replacements), False)
+        self._by_code_point = tf_text.FastBertNormalizer(
+            model_buffer=tf.constant(table)
+        )
+
+    def _repair(self, texts: tf.Tensor) -> tf.Tensor:
+        if self._final_sigma is None:
+            return texts
+        rows = tf.where(~tf.strings.regex_full_match(texts, self._plain))
+        repaired = self._final_sigma(tf.gather_nd(texts, rows))
+        return tf.tensor_scatter_nd_update(texts, rows, repaired)
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        """Normalizes valid UTF-8, string [B]."""
+        return self._by_code_point.normalize(self._repair(texts))
+
+    def normalize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
+        """See `Normalizer`."""
+        repaired = self._repair(texts)
+        found, sources = self._by_code_point.normalize_with_offsets(repaired)
+        return found, sources, repaired
 
 
 def characters_before(

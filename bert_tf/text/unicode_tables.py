@@ -156,9 +156,8 @@ def case_classes() -> tuple[frozenset[int], frozenset[int]]:
     unless a cased letter follows.
 
     Returns:
-      The cased code points, after which a capital sigma is final, and the
-      transparent ones, which the rule skips because they are case-ignorable or
-      dropped before.
+      The cased code points, which make a following capital sigma final, and
+      the case-ignorable ones, which the rule skips.
     """
     sigmas = {CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA}
     codes = np.array([c for c in sorted(assigned()) if c not in sigmas])
@@ -173,8 +172,7 @@ def case_classes() -> tuple[frozenset[int], frozenset[int]]:
 
     cased = sigmas.union(codes[~final("AΣ", "")].tolist())
     ignorable = set(codes[final("A", "Σ")].tolist()) - cased
-    transparent = ignorable | dropped()
-    return frozenset(cased - transparent), frozenset(transparent)
+    return frozenset(cased), frozenset(ignorable)
 
 
 def ranges(codes: Iterable[int]) -> list[tuple[int, int]]:

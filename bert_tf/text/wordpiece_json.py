@@ -1,7 +1,7 @@
 """Writes a WordPiece tokenizer.json, for programs without TensorFlow."""
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 
 import numpy as np
 import tokenizers
@@ -100,36 +100,58 @@ def _normalizer(
     known = frozenset(map(ord, set("".join(vocabulary.tokens))))
     unassigned = np.flatnonzero(unicode_tables.unassigned()).tolist()
     unknown = next(c for c in unicode_tables.NONCHARACTERS if c not in known)
-    steps = [
+    steps: list[normalizers.Normalizer] = [
         _replace(unicode_tables.dropped(), ""),
         _replace(unicode_tables.spaces(), " "),
         _replace({*unassigned} - known, chr(unknown)),
     ]
     library: list[normalizers.Normalizer] = []
     if rules.lower_case:
-        cased, transparent = unicode_tables.case_classes()
-        before, between = map(_class_of, (cased, transparent))
-        sigma = chr(unicode_tables.CAPITAL_SIGMA)
-        final = f"(?<={before}{between}*){sigma}(?!{between}*{before})"
-        steps.append(
-            normalizers.Replace(
-                tokenizers.Regex(final), chr(unicode_tables.FINAL_SIGMA)
-            )
-        )
+        steps.append(final_sigma())
         library.append(normalizers.Lowercase())
     if rules.strip_accents:
         library += [normalizers.NFD(), _replace(unicode_tables.accents(), "")]
-    # Separated by NUL, which is dropped.
-    chars = list(map(chr, unicode_tables.assigned() - unicode_tables.dropped()))
-    changed = normalizers.Sequence(library).normalize_str("\0".join(chars))
     mapping = unicode_tables.replacements(
         rules.lower_case, rules.strip_accents
     ).mapping
+    # Dropped characters are gone.
+    steps += corrections(library, mapping, unicode_tables.dropped())
+    return normalizers.Sequence([*steps, *library])
+
+
+def final_sigma() -> normalizers.Replace:
+    """Replaces a capital sigma at the end of a word, as `str.lower` does."""
+    cased, ignorable = unicode_tables.case_classes()
+    before, between = _class_of(cased), _class_of(ignorable - cased)
+    sigma = chr(unicode_tables.CAPITAL_SIGMA)
+    final = f"(?<={before}{between}*){sigma}(?!{between}*{before})"
+    return normalizers.Replace(
+        tokenizers.Regex(final), chr(unicode_tables.FINAL_SIGMA)
+    )
+
+
+def corrections(
+    library: list[normalizers.Normalizer],
+    mapping: Mapping[int, str],
+    left_out: Set[int] = frozenset(),
+) -> list[normalizers.Normalizer]:
+    """Replaces assigned characters before steps that treat them otherwise.
+
+    Args:
+      library: steps of the tokenizers library.
+      mapping: what becomes of each code point that changes.
+      left_out: code points that do not reach the steps.
+    """
+    # NUL separates them.
+    codes = unicode_tables.assigned() - left_out - {0}
+    chars = list(map(chr, sorted(codes)))
+    changed = normalizers.Sequence(library).normalize_str("\0".join(chars))
+    steps: list[normalizers.Normalizer] = []
     for char, theirs in zip(chars, changed.split("\0"), strict=True):
         ours = mapping.get(ord(char), char)
         if theirs != ours:
             steps.append(normalizers.Replace(char, ours))
-    return normalizers.Sequence([*steps, *library])
+    return steps
 
 
 def _replace(codes: Iterable[int], by: str) -> normalizers.Replace:

@@ -12,7 +12,13 @@ from bert_tf.text.wordpiece import WordPiece
 from tests.contracts import made_up_architecture
 from tests.golden.common import SIZES
 from tests.records_corpus import VOCABULARY
-from tests.relatives import BYTES, LETTERS, Golden
+from tests.relatives import (
+    ALBERT_UNIGRAM,
+    BYTES,
+    LETTERS,
+    UNIGRAM,
+    Golden,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,6 +197,93 @@ CASES = {
                     '"max_position_embeddings": 12',
                     '"max_position_embeddings": 10',
                     "do not fit",
+                ),
+            ),
+        ),
+        Case(
+            name="xlm-roberta",
+            targets=_OF_BERT,
+            whole=(("classifier",), ("classifier", "pooler")),
+            tokenizer=UNIGRAM,
+            records_tokenizer=UNIGRAM,
+            google_tf1="is xlm-roberta: google-research has no names",
+            # Conneau et al. 2020, section 3.
+            sizes={
+                "base": (12, 768, 12, 3072, 768),
+                "large": (24, 1024, 16, 4096, 1024),
+            },
+            refused=(
+                ("XLMRobertaForMaskedLM", '"xlm-roberta"', '"bert"', "fit"),
+            ),
+        ),
+        Case(
+            name="albert",
+            targets=(
+                *("query", "key", "value", "attention.dense"),
+                *("ffn", "ffn_output"),
+            ),
+            whole=(("classifier", "pooler"), ("classifier", "pooler")),
+            tokenizer=ALBERT_UNIGRAM,
+            records_tokenizer=ALBERT_UNIGRAM,
+            pruned="its layers share their weights",
+            changes={
+                "embedding_size": 6,
+                "num_hidden_layers": 3,
+                "num_hidden_groups": 2,
+                "inner_group_num": 2,
+            },
+            # README of google-research/albert.
+            sizes={
+                "base": (12, 768, 12, 3072, 128),
+                "large": (24, 1024, 16, 4096, 128),
+                "xlarge": (24, 2048, 16, 8192, 128),
+                "xxlarge": (12, 4096, 64, 16384, 128),
+            },
+            refused=(
+                ("AlbertModel", '"albert"', '"bert"', "do not fit"),
+                (
+                    "AlbertForPreTraining",
+                    '"num_hidden_groups": 2',
+                    '"num_hidden_groups": 4',
+                    "num_hidden_groups is 4",
+                ),
+            ),
+        ),
+        Case(
+            name="modernbert",
+            targets=("Wqkv", "Wo", "Wi"),
+            whole=(("classifier", "head"), ("classifier", "head")),
+            tokenizer=BYTES,
+            records_tokenizer=BYTES,
+            changes={
+                "vocab_size": len(BYTES),
+                "num_hidden_layers": 4,
+                "local_attention": 4,
+            },
+            google_tf1="model_type is modernbert: google-research has no names",
+            # Warner et al. 2024, section 2.1.2.
+            sizes={
+                "base": (22, 768, 12, 1152, 768),
+                "large": (28, 1024, 16, 2624, 1024),
+            },
+            refused=(
+                (
+                    "ModernBertModel",
+                    '"norm_bias": false',
+                    '"norm_bias": true',
+                    "norm_bias is True; False can be read",
+                ),
+                (
+                    "ModernBertModel",
+                    '"rope_type": "default"',
+                    '"rope_type": "yarn"',
+                    "rope_type is 'yarn'",
+                ),
+                (
+                    "ModernBertModel",
+                    '"full_attention",',
+                    '"sliding_attention",',
+                    "layer_types is",
                 ),
             ),
         ),

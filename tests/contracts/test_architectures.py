@@ -32,7 +32,7 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.checkpoints.folder import save_adapter
-from bert_tf.checkpoints.layout import names_of
+from bert_tf.checkpoints.layout import block_parts
 from bert_tf.checkpoints.pruned import keep_parts, refuse_shared_blocks
 from bert_tf.encoders import encoder_class
 from bert_tf.memory.prediction import Workload
@@ -41,6 +41,7 @@ from bert_tf.pretraining.run import run_pretraining
 from bert_tf.records.build import create_records
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.tokenizer_protocol import TokenizerData
+from bert_tf.text.unigram import AlbertUnigram
 from bert_tf.text.wordpiece import WordPiece
 from tests.contracts.architecture_cases import CASES, Case
 from tests.contracts.made_up_architecture import add_to_package
@@ -271,8 +272,9 @@ def test_what_is_cut_off_is_as_if_it_gave_nothing(case):
         assert case.pruned in error_of(refuse_shared_blocks, whole)
         return
     refuse_shared_blocks(whole)
-    heads = np.array([[1], [0]])
-    columns = np.array([[0, 3, 5], [1, 2, 11]])
+    layers = encoder.config.num_hidden_layers
+    heads = np.array([[1], [0], [1], [1]])[:layers]
+    columns = np.array([[0, 3, 5], [1, 2, 11], [0, 1, 2], [7, 8, 9]])[:layers]
     cut = keep_parts(whole, heads, columns)
     assert cut.config.intermediate_size == 3
     smaller = encoder_class(cut.config)(cut.config)
@@ -283,10 +285,10 @@ def test_what_is_cut_off_is_as_if_it_gave_nothing(case):
         "attention_size": [4 * h[0] + np.arange(4) for h in heads],
         "intermediate_size": list(columns),
     }
-    for layer, numbers in enumerate(encoder.config.block_numbers):
-        for part in names_of(encoder.config).layer:
+    for layer in range(layers):
+        for part in block_parts(encoder.config, layer):
             if part.sizes[0] in stays:
-                name, *_ = part.of_block(numbers).shapes(encoder.config)
+                name, *_ = part.shapes(encoder.config)
                 kernel = np.zeros_like(silent[name])
                 rows = stays[part.sizes[0]][layer]
                 kernel[rows] = silent[name][rows]
@@ -313,7 +315,7 @@ def records_of(tmp_path_factory) -> Callable[[TokenizerData], pathlib.Path]:
             max_seq_length=16,
             max_predictions_per_seq=3,
             held_out=0.1,
-            lower_case=isinstance(data, WordPiece),
+            lower_case=isinstance(data, WordPiece | AlbertUnigram),
         )
         create_records(
             [corpus],

@@ -4,13 +4,12 @@ Needs torch, transformers and safetensors, no TensorFlow.
 """
 
 import pathlib
+import sys
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
-
-from tests.golden.common import DISTILBERT_SIZES, SIZES, fill_torch
 
 HERE = pathlib.Path(__file__).parent
 VOCAB, LENGTH = 24, 9
@@ -60,20 +59,68 @@ SAVED: dict[str, dict[str, dict[str, Any]]] = {
         "RobertaForQuestionAnswering": {},
         "RobertaForMultipleChoice": {},
     },
+    "xlm-roberta": {
+        "XLMRobertaModel": {},
+        "XLMRobertaForMaskedLM": {},
+        "XLMRobertaForSequenceClassification": {"num_labels": 3},
+        "XLMRobertaForTokenClassification": {"num_labels": 5},
+        "XLMRobertaForQuestionAnswering": {},
+        "XLMRobertaForMultipleChoice": {},
+    },
+    "albert": {
+        "AlbertModel": {"hidden_act": "gelu"},
+        # Three layers of two groups of two blocks.
+        "AlbertForPreTraining": {
+            "num_hidden_layers": 3,
+            "num_hidden_groups": 2,
+            "inner_group_num": 2,
+        },
+        "AlbertForMaskedLM": {"hidden_act": "relu"},
+        "AlbertForSequenceClassification": {"num_labels": 3},
+        "AlbertForTokenClassification": {"num_labels": 5},
+        "AlbertForQuestionAnswering": {},
+        "AlbertForMultipleChoice": {},
+    },
+    "modernbert": {
+        "ModernBertModel": {},
+        "ModernBertForMaskedLM": {},
+        "ModernBertForSequenceClassification": {
+            "num_labels": 3,
+            "classifier_pooling": "mean",
+        },
+        "ModernBertForTokenClassification": {"num_labels": 5},
+        "ModernBertForQuestionAnswering": {},
+        "ModernBertForMultipleChoice": {},
+    },
 }
 CONFIGS = {
     "bert": transformers.BertConfig,
     "distilbert": transformers.DistilBertConfig,
     "electra": transformers.ElectraConfig,
     "roberta": transformers.RobertaConfig,
+    "xlm-roberta": transformers.XLMRobertaConfig,
+    "albert": transformers.AlbertConfig,
+    "modernbert": transformers.ModernBertConfig,
 }
+# A token for each byte and five special ones.
+_BYTES = {"vocab_size": 261}
+_ROBERTA = SIZES | {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
 ALL_SIZES = {
     "bert": SIZES,
     "distilbert": DISTILBERT_SIZES,
     "electra": SIZES | {"embedding_size": 6},
-    # A token for each byte and five special ones.
-    "roberta": SIZES
-    | {"vocab_size": 261, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
+    "roberta": _ROBERTA | _BYTES,
+    "xlm-roberta": _ROBERTA,
+    "albert": SIZES | {"embedding_size": 6},
+    # Three layers, of which the last two see three tokens.
+    "modernbert": SIZES
+    | _BYTES
+    | {
+        "num_hidden_layers": 3,
+        "local_attention": 2,
+        "pad_token_id": 0,
+        "attn_implementation": "eager",
+    },
 }
 
 
@@ -126,9 +173,10 @@ def outputs_of(model, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    for architecture, classes in SAVED.items():
-        segments = architecture in ("bert", "electra")
-        given = inputs(segments, int(architecture == "roberta"))
+    for architecture in sys.argv[1:] or SAVED:
+        classes = SAVED[architecture]
+        segments = architecture in ("bert", "electra", "albert")
+        given = inputs(segments, int("roberta" in architecture))
         recorded = dict(given)
         for seed, name in enumerate(classes):
             model = random_model(architecture, name, seed)

@@ -1,0 +1,342 @@
+"""ModernBERT (Warner et al. 2024): pre-norm, gated, with rotary positions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.architectures.modernbert import MEAN, ModernBertConfig
+from bert_tf.compat import take_rows
+from bert_tf.config import QUERY_VALUE
+from bert_tf.encoders.bert import BertEncoder
+from bert_tf.layers import (
+    Dense,
+    Embeddings,
+    LayerNorm,
+    SelfAttention,
+    TransformerBlock,
+)
+from bert_tf.layers.attention import MASKED_SCORE
+from bert_tf.layers.base import ConfiguredLayer
+from bert_tf.layers.heads import at_positions
+from bert_tf.layers.part_weights import LowRank, PartWeights, part_of
+from bert_tf.layers.products import activate
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class WordEmbeddings(Embeddings):
+    """Word embeddings with layer norm and dropout, without positions."""
+
+    has_positions = False
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class RotaryAttention(SelfAttention):
+    """Self-attention whose queries and keys are rotated by their positions.
+
+    Su et al. 2021, "RoFormer", section 3.2.2: dimension d is paired with d +
+    D / 2, and the pair is rotated by position * base^(-2 d / D). The scores
+    depend on distances only, so that positions in a row serve every sequence
+    of the row.
+
+    Args:
+      config: the architecture.
+      base: the base of the rotations.
+      name: name of the layer.
+      dtype: Keras dtype policy or its name.
+      trainable: whether training changes the weights.
+    """
+
+    def __init__(
+        self,
+        config: ModernBertConfig,
+        base: float,
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__(config, name=name, dtype=dtype, trainable=trainable)
+        self.base = base
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the kernel [H, 3A]; its update is one for all three parts."""
+        config = self.config
+        width = 3 * config.attention_size
+        self.kernel = self.add_kernel("qkv_kernel", (config.hidden_size, width))
+        self.bias = None
+        if config.lora_rank:
+            self.update = self.add_low_rank("", config.hidden_size, width)
+        self.dropout = self.make_dropout(config.attention_probs_dropout_prob)
+
+    def rotated(self, heads: Any, positions: Any = None) -> Any:
+        """Rotates heads [B, N, S, D] by positions [S], by default 0..S-1."""
+        size = heads.shape[-1]
+        if positions is None:
+            positions = ops.arange(ops.shape(heads)[2], dtype="int32")[None]
+        exponents = ops.arange(0, size, 2, dtype="float32") / size
+        angles = ops.cast(positions, "float32")[..., None] * ops.exp(
+            -ops.log(ops.cast(self.base, "float32")) * exponents
+        )
+        angles = ops.concatenate([angles, angles], axis=-1)[:, None]
+        values = ops.cast(heads, "float32")
+        half = size // 2
+        turned = ops.concatenate([-values[..., half:], values[..., :half]], -1)
+        values = values * ops.cos(angles) + turned * ops.sin(angles)
+        return ops.cast(values, heads.dtype)
+
+    def positioned(
+        self, query: Any, key: Any, query_positions: Any = None
+    ) -> tuple[Any, Any]:
+        """See `SelfAttention.positioned`."""
+        return self.rotated(query, query_positions), self.rotated(key)
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights of its one part."""
+        return [part_of(self.kernel, update=self.update)]
+
+    def _update(self, first: int, last: int) -> LowRank | None:
+        if self.update is None:
+            return None
+        width = self.config.attention_size
+        a, b = self.update
+        return LowRank(a, b[:, first * width : last * width])
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor arguments as plain data."""
+        return {**super().get_config(), "base": self.base}
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class ModernBertBlock(TransformerBlock):
+    """Attention and a gated feed-forward (Shazeer 2020), each of normed states.
+
+    Args:
+      config: the architecture.
+      layer: the number of the layer; the first has no norm before attention.
+      name: name of the layer.
+      dtype: Keras dtype policy or its name.
+      trainable: whether training changes the weights.
+    """
+
+    def __init__(
+        self,
+        config: ModernBertConfig,
+        layer: int,
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__(config, name=name, dtype=dtype, trainable=trainable)
+        self.layer = layer
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the weights of both sub-layers."""
+        config, policy = self.config, self.dtype_policy
+        is_global = config.is_global(self.layer)
+        self.attention = RotaryAttention(
+            config,
+            config.global_rope_theta if is_global else config.local_rope_theta,
+            name="attention",
+            dtype=policy,
+        )
+        dense = config
+        if config.lora_on == QUERY_VALUE:
+            dense = config.without_lora()
+        self.attention_output, self.intermediate, self.output_dense = (
+            Dense(dense, units, name=name, dtype=policy)
+            for name, units in (
+                ("attention_output", config.hidden_size),
+                ("intermediate", config.gated_size),
+                ("output", config.hidden_size),
+            )
+        )
+        self.attention_norm = None
+        if self.layer:
+            self.attention_norm = LayerNorm(
+                config, name="attention_layer_norm", dtype=policy
+            )
+            self.attention_norm.build((None, None, config.hidden_size))
+        self.output_norm = LayerNorm(
+            config, name="output_layer_norm", dtype=policy
+        )
+        for layer, width in (
+            (self.attention, config.hidden_size),
+            (self.attention_output, config.attention_size),
+            (self.output_norm, config.hidden_size),
+            (self.intermediate, config.hidden_size),
+            (self.output_dense, config.intermediate_size),
+        ):
+            layer.build((None, None, width))
+        self.attention_dropout = self.make_dropout(
+            config.attention_probs_dropout_prob, "attention_dropout"
+        )
+        self.inner_dropout = self.make_dropout(
+            config.mlp_dropout, "inner_dropout"
+        )
+
+    def attention_input(self, hidden: Any) -> Any:
+        """The normed hidden states; in the first layer they are unchanged."""
+        if self.attention_norm is None:
+            return hidden
+        return self.attention_norm(hidden)
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights of all parts of a layer."""
+        layers = (
+            self.attention_norm,
+            self.attention,
+            self.attention_output,
+            self.output_norm,
+            self.intermediate,
+            self.output_dense,
+        )
+        present = (layer for layer in layers if layer is not None)
+        return [part for layer in present for part in layer.part_weights()]
+
+    def _transform(
+        self, hidden: Any, context: Any, training: bool | None
+    ) -> Any:
+        attended = self.attention_dropout(
+            self.attention_output(context), training=training
+        )
+        hidden = self.compute(ops.add(hidden, attended))
+        both = self.intermediate(self.output_norm(hidden), training=training)
+        inner, gate = ops.split(both, 2, axis=-1)
+        inner = activate(self.config.hidden_act, inner) * gate
+        inner = self.inner_dropout(inner, training=training)
+        outer = self.output_dense(inner, training=training)
+        return self.compute(ops.add(hidden, outer))
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor arguments as plain data."""
+        return {**super().get_config(), "layer": self.layer}
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class HeadTransform(ConfiguredLayer):
+    """The dense layer and the layer norm that every head begins with."""
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the kernel [H, H] and gamma [H]."""
+        config, policy = self.config.without_lora(), self.dtype_policy
+        wide = (None, None, config.hidden_size)
+        self.dense = Dense(
+            config,
+            config.hidden_size,
+            config.hidden_act,
+            name="dense",
+            dtype=policy,
+        )
+        self.layer_norm = LayerNorm(config, name="layer_norm", dtype=policy)
+        for layer in (self.dense, self.layer_norm):
+            layer.build(wide)
+
+    def call(self, hidden: Any, training: bool | None = None) -> Any:
+        """Maps float [..., H] to float [..., H] in the compute dtype."""
+        return self.layer_norm(self.dense(hidden, training=training))
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights of both parts."""
+        return [*self.dense.part_weights(), *self.layer_norm.part_weights()]
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class ModernBertPooler(HeadTransform):
+    """Transforms the first token of a sequence or the mean of its tokens."""
+
+    def call(
+        self,
+        sequence_output: Any,
+        positions: Any = None,
+        training: bool | None = None,
+    ) -> Any:
+        """Pools; see `bert_tf.layers.Pooler`."""
+        if positions is None:
+            first = sequence_output[:, 0]
+        else:
+            first = at_positions(sequence_output, positions)
+        return super().call(first, training=training)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class ModernBertEncoder(BertEncoder):
+    """The encoder of Warner et al. 2024, section 2.1.
+
+    A `BertEncoder` of a `ModernBertConfig`: rows have one segment, 0; position
+    ids are not read, because scores depend on distances between tokens.
+    pooled_output is the head's dense layer and layer norm on the first token or
+    the mean, by classifier_pooling. A pre-trained ModernBERT has none; it is
+    initialized randomly.
+    """
+
+    config_class = ModernBertConfig
+    embeddings_class = WordEmbeddings
+    pooler_class = ModernBertPooler
+    token_head_class = HeadTransform
+
+    def make_block(
+        self, numbers: tuple[int, ...], name: str
+    ) -> TransformerBlock:
+        """Makes the block of a layer."""
+        return ModernBertBlock(
+            self.config, *numbers, name=name, dtype=self.dtype_policy
+        )
+
+    def make_final(self) -> LayerNorm:
+        """Makes the layer norm after the last block."""
+        return LayerNorm(
+            self.config, name="final_norm", dtype=self.dtype_policy
+        )
+
+    @property
+    def pools_all(self) -> bool:
+        """Whether the pooler reads all tokens."""
+        return self.config.classifier_pooling == MEAN
+
+    def attention_biases(
+        self, input_mask: Any, sequence_ids: Any = None
+    ) -> list[Any]:
+        """The attention bias of each layer, by its window."""
+        bias, *_ = super().attention_biases(input_mask, sequence_ids)
+        positions = ops.arange(ops.shape(input_mask)[1])
+        distances = ops.abs(positions[:, None] - positions[None, :])
+        window = self.config.local_attention // 2
+        local = ops.where(distances > window, MASKED_SCORE, bias)
+        return [
+            bias if self.config.is_global(layer) else local
+            for layer in range(len(self.blocks))
+        ]
+
+    def _pool(
+        self,
+        hidden: Any,
+        inputs: Mapping[str, Any],
+        last: Any,
+        training: bool | None,
+    ) -> Any:
+        if not self.pools_all:
+            return super()._pool(hidden, inputs, last, training)
+        rows, length = ops.shape(hidden)[0], ops.shape(hidden)[1]
+        mask, starts = inputs["input_mask"], inputs.get("cls_positions")
+        real = ops.cast(ops.not_equal(mask, 0), "float32")
+        packed = inputs.get("sequence_ids")
+        if starts is None:
+            weights = real[:, None]
+        elif packed is None:
+            weights = ops.repeat(real[:, None], ops.shape(starts)[1], axis=1)
+        else:
+            flat = ops.arange(rows)[:, None] * length + starts
+            own = take_rows(ops.reshape(packed, (-1,)), flat)
+            same = ops.equal(own[:, :, None], packed[:, None])
+            weights = ops.cast(same, "float32") * real[:, None]
+        total = ops.sum(weights, axis=-1, keepdims=True)
+        sums = ops.matmul(weights, ops.cast(hidden, "float32"))
+        means = ops.cast(sums / ops.maximum(total, 1.0), self.compute_dtype)
+        if starts is None:
+            return self.pooler(means, training=training)
+        columns = ops.arange(ops.shape(means)[1], dtype="int32")[None]
+        columns = ops.repeat(columns, ops.shape(means)[0], axis=0)
+        return self.pooler(means, columns, training=training)

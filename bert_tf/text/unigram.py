@@ -1,0 +1,566 @@
+"""SentencePiece's unigram model as data: the tokenizer of XLM-R and ALBERT.
+
+Text is normalised by the model's own table and split into its most probable
+sequence of pieces (Kudo 2018, "Subword regularization", section 3.1). A piece
+at the start of a word begins with U+2581, which stands for the blank before it.
+"""
+
+import base64
+import functools
+import hashlib
+import pathlib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from sentencepiece import SentencePieceProcessor
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+from bert_tf.errors import UserError
+from bert_tf.files import written_beside
+from bert_tf.foreign_files import read_bytes
+from bert_tf.text import unicode_tables
+from bert_tf.text.subwords import (
+    LibraryWorker,
+    Subwords,
+    find_special_tokens,
+    packing_of_json,
+)
+from bert_tf.text.token_table import Packing, SpecialTokens
+from bert_tf.text.tokenizer_files import (
+    AddedToken,
+    JsonPart,
+    OtherRules,
+    added_entries,
+    read_tokenizer_files,
+)
+
+if TYPE_CHECKING:
+    import tokenizers
+    from tokenizers import normalizers
+
+
+MODEL_FILE, _FAIRSEQ_FILE = "spiece.model", "sentencepiece.bpe.model"
+WORD_START = "\u2581"
+# The class of transformers that preprocesses text.
+_ALBERT = "AlbertTokenizer"
+# Types of pieces and of models (sentencepiece_model.proto).
+_NORMAL, _UNKNOWN, _CONTROL, _UNIGRAM = 1, 2, 3, 1
+# Lower than the score of any other way to spell a text.
+_UNUSED_SCORE = -100.0
+
+
+class Unigram(Subwords):
+    """The pieces, scores and rules of a unigram model; a `TokenizerData`.
+
+    Attributes:
+      model: a serialized ModelProto whose pieces are in the order of the ids.
+    """
+
+    FILES: ClassVar[tuple[str, ...]] = (MODEL_FILE,)
+    GRAPH: ClassVar[str] = "bert_tf.text.unigram_graph.UnigramTokenizer"
+    # The special tokens if no file names them.
+    NAMES: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("<pad>",),
+        ("<unk>",),
+        ("<s>", "[CLS]"),
+        ("</s>", "[SEP]"),
+        ("<mask>", "[MASK]"),
+    )
+
+    def __init__(
+        self,
+        model: bytes,
+        special: SpecialTokens,
+        added_tokens: Sequence[AddedToken] = (),
+        packing: Packing | None = None,
+    ) -> None:
+        """Keeps the parts; `packing` None means RoBERTa's rows."""
+        self.model = model
+        super().__init__(special, added_tokens, packing)
+
+    @functools.cached_property
+    def proto(self) -> ModelProto:
+        """The parsed model."""
+        return ModelProto.FromString(self.model)
+
+    @functools.cached_property
+    def tokens(self) -> tuple[str, ...]:
+        """The pieces."""
+        return tuple(piece.piece for piece in self.proto.pieces)
+
+    @functools.cached_property
+    def starts_word(self) -> np.ndarray:
+        """Pieces that begin with a blank, and pieces that spell no text."""
+        return np.array(
+            [
+                piece.type in (_UNKNOWN, _CONTROL)
+                or piece.piece.startswith(WORD_START)
+                for piece in self.proto.pieces
+            ]
+        )
+
+    @property
+    def spelled(self) -> list[bytes]:
+        """See `Subwords`."""
+        return [
+            token.replace(WORD_START, " ").encode() for token in self.tokens
+        ]
+
+    @property
+    def lower_case(self) -> bool:
+        """Whether text is lower-cased."""
+        return False
+
+    @functools.cached_property
+    def texts(self) -> tuple[str, ...]:
+        """What the pieces spell, without the blank before them."""
+        return tuple(
+            token.removeprefix(WORD_START).replace(WORD_START, " ")
+            for token in self.tokens
+        )
+
+    @classmethod
+    def read(
+        cls,
+        folder: str | pathlib.Path,
+        lower_case: bool | None = None,
+        rows: int | None = None,
+        notify: bool = True,
+    ) -> Self | None:
+        """See `TokenizerData`."""
+        del notify
+        folder = pathlib.Path(folder)
+        files = read_tokenizer_files(folder)
+        fast = files.hugging_face
+        paths = [folder / name for name in (MODEL_FILE, _FAIRSEQ_FILE)]
+        path = next((path for path in paths if path.is_file()), None)
+        if path is not None:
+            model = read_model(path)
+            if path.name == _FAIRSEQ_FILE:
+                model = _in_order_of_fairseq(model)
+        elif fast.part("model").values.get("type") == "Unigram":
+            path = pathlib.Path(fast.source)
+            model = _model_of_library(fast)
+        else:
+            return None
+        known = {piece.piece: n for n, piece in enumerate(model.pieces)}
+        added: list[AddedToken] = []
+        for token, number, place in added_entries(files):
+            if number == len(known):
+                known[token.content] = number
+                _add_piece(model, token.content)
+            if known.get(token.content) != number:
+                raise UserError(
+                    f"{place}: the id of {token.content!r} is {number}, but "
+                    f"{known.get(token.content)} in {path}."
+                )
+            if all(token.content != other.content for other in added):
+                added.append(token)
+        if rows is not None and len(known) > rows:
+            raise UserError(
+                f"{path}: has {len(known)} pieces, but vocab_size is {rows}; "
+                "take the file that the model was trained with."
+            )
+        special = find_special_tokens(folder, known, cls.NAMES)
+        kind: type[Self] = cls
+        named = str(files.config.values.get("tokenizer_class", ""))
+        if named.startswith(_ALBERT) and not issubclass(cls, AlbertUnigram):
+            kind = AlbertUnigram
+        processor = fast.part("post_processor")
+        packing = packing_of_json(processor, known, known.get(special.pad, 0))
+        serialized = model.SerializeToString()
+        rules = kind.file_rules(files.config, lower_case)
+        return kind(serialized, special, added, packing, **rules)
+
+    @classmethod
+    def file_rules(
+        cls, config: JsonPart, lower_case: bool | None
+    ) -> dict[str, Any]:
+        """The `rules` that tokenizer_config.json states."""
+        if lower_case:
+            raise UserError(
+                f"{config.source}: this unigram model keeps case; pass "
+                "`lower_case`=False."
+            )
+        return {}
+
+    def rules(self) -> dict[str, Any]:
+        """See `Subwords`."""
+        return {}
+
+    def settings(self) -> dict[str, Any]:
+        """See `TokenizerData`."""
+        digest = hashlib.sha256(self.model).hexdigest()
+        return {"unigram_model": digest, **self.rules_json()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """See `TokenizerData`."""
+        return {
+            "special_tokens": list(self.special),
+            "tokenizer": {
+                "model": base64.b64encode(self.model).decode(),
+                **self.rules_json(),
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """See `TokenizerData`."""
+        rules = dict(values.pop("tokenizer"))
+        model = base64.b64decode(rules.pop("model"))
+        special = SpecialTokens(*values.pop("special_tokens"))
+        return cls(model, special, **cls.rules_of_json(rules))
+
+    def worker(self) -> "UnigramWorker":
+        """See `TokenizerData`."""
+        return UnigramWorker(self)
+
+    def replacements(self) -> Mapping[int, str]:
+        """What replaces code points before the model's own normaliser."""
+        return {}
+
+    def scored_model(self) -> bytes:
+        """The model with the scores that decide the ids."""
+        return self.model
+
+    def library_tokenizer(
+        self, split_special_tokens: bool = True
+    ) -> "tokenizers.Tokenizer":
+        """See `Subwords`; special tokens and ties may differ."""
+        import tokenizers
+        from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+        proto = ModelProto.FromString(self.scored_model())
+        # The library has no pieces that text cannot spell.
+        lowest = min(piece.score for piece in proto.pieces) - 1000
+        unspelled = {
+            number
+            for number, piece in enumerate(proto.pieces)
+            if piece.type in (_UNKNOWN, _CONTROL)
+        }
+        pairs = [
+            (piece.piece, lowest if number in unspelled else piece.score)
+            for number, piece in enumerate(proto.pieces)
+        ]
+        made = tokenizers.Tokenizer(
+            models.Unigram(pairs, unk_id=self.unk_id, byte_fallback=False)
+        )
+        steps = self._library_steps()
+        charsmap = proto.normalizer_spec.precompiled_charsmap
+        if charsmap:
+            # The library's step does not compose the letters of Hangul.
+            steps.append(normalizers.NFC())
+            steps.append(normalizers.Precompiled(charsmap))
+        blanks = tokenizers.Regex("^[ \u2581]+|[ \u2581]+$")
+        steps.append(normalizers.Replace(blanks, ""))
+        steps.append(normalizers.Replace(tokenizers.Regex("[ \u2581]+"), " "))
+        made.normalizer = normalizers.Sequence(steps)
+        made.pre_tokenizer = pre_tokenizers.Metaspace(WORD_START)
+        made.decoder = decoders.Metaspace(WORD_START)
+        self.add_tokens(made, split_special_tokens)
+        return made
+
+    def _library_steps(self) -> "list[normalizers.Normalizer]":
+        """`replacements` as steps of the tokenizers library."""
+        return []
+
+    def save(
+        self, folder: str | pathlib.Path, max_length: int | None = None
+    ) -> None:
+        """See `TokenizerData`."""
+        folder = pathlib.Path(folder)
+        with written_beside(folder / MODEL_FILE) as path:
+            path.write_bytes(self.model)
+        super().save(folder, max_length)
+
+    def config_values(self) -> dict[str, Any]:
+        """See `Subwords`."""
+        decoder = {
+            str(self.ids[token.content]): dict(vars(token))
+            for token in self.added_tokens
+            if token.content not in self.special
+        }
+        values = {"added_tokens_decoder": decoder} if decoder else {}
+        return super().config_values() | values | self.rules()
+
+    def save_hugging_face(self, folder: pathlib.Path, max_length: int) -> None:
+        """See `TokenizerData`."""
+        self.save(folder, max_length)
+        self.write_library(self.library_tokenizer(False), folder)
+
+    def pieces_of(self, tokens: Sequence[str]) -> list[Sequence[int]]:
+        """See `TokenizerData`."""
+        library = SentencePieceProcessor(model_proto=self.scored_model())
+        found: list[Sequence[int]] = []
+        for token in tokens:
+            if token in self.ids:
+                found.append([self.ids[token]])
+                continue
+            ids = library.encode(token.replace(WORD_START, " "))
+            if not token.startswith(WORD_START):
+                # The blank that is added before every text.
+                first = self.tokens[ids[0]] if ids else ""
+                bare = first.removeprefix(WORD_START)
+                rest = [self.ids[bare]] if bare in self.ids else []
+                ids = rest + ids[1:]
+            found.append(ids)
+        return found
+
+
+class AlbertUnigram(Unigram):
+    """ALBERT's tokenizer: its own preprocessing and BERT's rows.
+
+    Text is decomposed (NFKD), loses its combining marks unless they are kept,
+    and is lower-cased (google-research/albert, tokenization.py,
+    `preprocess_text`). A comma behind a digit is a token of its own
+    (`encode_pieces`): pieces that end in both are not used.
+
+    Attributes:
+      do_lower_case: whether text is lower-cased.
+      keep_accents: whether combining marks stay.
+    """
+
+    def __init__(
+        self,
+        model: bytes,
+        special: SpecialTokens,
+        added_tokens: Sequence[AddedToken] = (),
+        packing: Packing | None = None,
+        do_lower_case: bool = True,
+        keep_accents: bool = False,
+    ) -> None:
+        """Keeps the parts; `packing` None means BERT's rows."""
+        super().__init__(model, special, added_tokens, packing)
+        self.do_lower_case, self.keep_accents = do_lower_case, keep_accents
+        if packing is None:
+            sep = (self.sep_id,)
+            self._packing = Packing((self.cls_id,), sep, sep, 1, self.pad_id)
+
+    @functools.cached_property
+    def starts_word(self) -> np.ndarray:
+        """Pieces that begin a word (google-research/albert, `_is_start_piece`).
+
+        Those that begin with a blank or "<", single punctuation marks, and
+        those with a character that is neither a Latin letter nor such a mark.
+        """
+        marks = set('!"#$%&"()*+,-./:;?@[\\]^_`{|}~\u20ac\u00a3')
+        letters = set("abcdefghijklmnopqrstuvwxyz") | marks
+
+        def begins(piece: str) -> bool:
+            return (
+                piece.startswith((WORD_START, "<"))
+                or piece in marks
+                or not set(piece.lower()) <= letters
+            )
+
+        return np.array([begins(token) for token in self.tokens])
+
+    @classmethod
+    def file_rules(
+        cls, config: JsonPart, lower_case: bool | None
+    ) -> dict[str, Any]:
+        """See `Unigram`."""
+        stored = config.flag("do_lower_case")
+        if None not in (stored, lower_case) and stored != lower_case:
+            raise UserError(
+                f"{config.source}: do_lower_case is {stored}; pass "
+                f"`lower_case`={stored}."
+            )
+        if lower_case is None:
+            lower_case = stored is not False
+        return {
+            "do_lower_case": lower_case,
+            "keep_accents": bool(config.flag("keep_accents")),
+        }
+
+    def rules(self) -> dict[str, Any]:
+        """See `Subwords`."""
+        return {
+            "do_lower_case": self.do_lower_case,
+            "keep_accents": self.keep_accents,
+        }
+
+    @property
+    def lower_case(self) -> bool:
+        """Whether text is lower-cased."""
+        return self.do_lower_case
+
+    def config_values(self) -> dict[str, Any]:
+        """See `Subwords`."""
+        return {**super().config_values(), "tokenizer_class": _ALBERT}
+
+    def replacements(self) -> Mapping[int, str]:
+        """See `Unigram.replacements`; from Python's Unicode tables."""
+        return _decomposed(self.do_lower_case, self.keep_accents)
+
+    def _library_steps(self) -> "list[normalizers.Normalizer]":
+        from tokenizers import Regex, normalizers
+
+        from bert_tf.text.wordpiece_json import corrections, final_sigma
+
+        mapping = self.replacements()
+        library: list[normalizers.Normalizer] = [normalizers.NFKD()]
+        if not self.keep_accents:
+            marks = [
+                code
+                for code in unicode_tables.assigned()
+                if unicodedata.combining(chr(code))
+            ]
+            found = unicode_tables.character_class(unicode_tables.ranges(marks))
+            library.append(normalizers.Replace(Regex(found), ""))
+        steps: list[normalizers.Normalizer] = []
+        if self.do_lower_case:
+            steps.append(final_sigma())
+            library.append(normalizers.Lowercase())
+        return [*steps, *corrections(library, mapping), *library]
+
+    def scored_model(self) -> bytes:
+        """The model without its pieces of a digit and a comma."""
+        proto = ModelProto.FromString(self.model)
+        for piece in proto.pieces:
+            text = piece.piece
+            if len(text) > 1 and text[-1] == "," and text[-2].isdigit():
+                piece.score = _UNUSED_SCORE
+        return proto.SerializeToString()
+
+
+@functools.cache
+def _decomposed(lower_case: bool, keep_accents: bool) -> Mapping[int, str]:
+    """What each code point becomes that ALBERT's preprocessing changes."""
+    found = dict.fromkeys(unicode_tables.spaces(), " ")
+    for code in sorted(unicode_tables.assigned() - found.keys()):
+        char = chr(code)
+        text = unicodedata.normalize("NFKD", char)
+        if not keep_accents:
+            text = "".join(c for c in text if not unicodedata.combining(c))
+        text = text.lower() if lower_case else text
+        if text != char:
+            found[code] = text
+    return found
+
+
+class UnigramWorker(LibraryWorker):
+    """Tokenizes large texts by the sentencepiece library.
+
+    If two ways to split a text have equal scores up to rounding, the library
+    may choose another one than TensorFlow Text's operation.
+    """
+
+    def __init__(self, data: Unigram) -> None:
+        super().__init__(data)
+        self._library = SentencePieceProcessor(model_proto=data.scored_model())
+        self._replacements = dict(data.replacements())
+
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        """See `LibraryWorker`."""
+        if self._replacements:
+            sentences = [s.translate(self._replacements) for s in sentences]
+        ids: list[list[int]] = self._library.encode(sentences)
+        return ids
+
+
+def read_model(path: pathlib.Path) -> ModelProto:
+    """Parses a SentencePiece file.
+
+    Raises:
+      UserError: the file is damaged, or not a unigram model that the graph can
+        compute.
+    """
+    try:
+        model = ModelProto.FromString(read_bytes(path))
+    except DecodeError:
+        model = ModelProto()
+    if not model.pieces:
+        raise UserError(
+            f"{path}: no SentencePiece model; put the file that the model was "
+            "trained with into the folder."
+        )
+    trainer = model.trainer_spec
+    for field, value, allowed in (
+        ("model_type", trainer.model_type, _UNIGRAM),
+        ("byte_fallback", trainer.byte_fallback, False),
+        (
+            "treat_whitespace_as_suffix",
+            trainer.treat_whitespace_as_suffix,
+            False,
+        ),
+    ):
+        if value != allowed:
+            raise OtherRules(
+                f"{path}: {field} is {value}, which the unigram tokenizer "
+                f"does not support; it takes {allowed}."
+            )
+    return model
+
+
+def _add_piece(
+    model: ModelProto, text: str, kind: int = _CONTROL, score: float = 0.0
+) -> None:
+    piece = model.pieces.add()
+    piece.piece, piece.type, piece.score = text, kind, score
+
+
+def _in_order_of_fairseq(model: ModelProto) -> ModelProto:
+    """A model whose pieces have the ids of fairseq's XLM-R.
+
+    <s> 0, <pad> 1, </s> 2, <unk> 3, the other pieces behind them in their
+    order, and <mask> last.
+    """
+    ordered = ModelProto()
+    ordered.CopyFrom(model)
+    del ordered.pieces[:]
+    for text in ("<s>", "<pad>", "</s>"):
+        _add_piece(ordered, text)
+    _add_piece(ordered, "<unk>", _UNKNOWN)
+    ordered.pieces.extend(
+        piece
+        for piece in model.pieces
+        if piece.type not in (_UNKNOWN, _CONTROL)
+    )
+    _add_piece(ordered, "<mask>")
+    spec = ordered.trainer_spec
+    spec.bos_id, spec.pad_id, spec.eos_id, spec.unk_id = 0, 1, 2, 3
+    return ordered
+
+
+def _model_of_library(fast: JsonPart) -> ModelProto:
+    """The model of a tokenizer.json, with its normaliser's table."""
+    values = fast.part("model").values
+    model = ModelProto()
+    unk = values.get("unk_id")
+    special = {
+        entry["content"]
+        for entry in fast.values.get("added_tokens") or []
+        if entry.get("special")
+    }
+    for number, (text, score) in enumerate(values["vocab"]):
+        kind = _CONTROL if text in special else _NORMAL
+        _add_piece(
+            model, text, _UNKNOWN if number == unk else kind, float(score)
+        )
+    if values.get("byte_fallback"):
+        raise OtherRules(
+            f"{fast.source}: byte_fallback is true, which the unigram "
+            "tokenizer does not support; it takes false."
+        )
+    spec = model.normalizer_spec
+    spec.add_dummy_prefix = spec.remove_extra_whitespaces = True
+    spec.escape_whitespaces = True
+    spec.precompiled_charsmap = _charsmap(fast.part("normalizer"))
+    trainer = model.trainer_spec
+    trainer.model_type = _UNIGRAM
+    trainer.unk_id = -1 if unk is None else unk
+    trainer.bos_id = trainer.eos_id = trainer.pad_id = -1
+    return model
+
+
+def _charsmap(normalizer: JsonPart) -> bytes:
+    """The table of the Precompiled normaliser; empty where there is none."""
+    steps = normalizer.values.get("normalizers") or [normalizer.values]
+    for step in steps:
+        if step.get("type") == "Precompiled":
+            return base64.b64decode(step["precompiled_charsmap"])
+    return b""
