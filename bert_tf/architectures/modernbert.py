@@ -197,46 +197,44 @@ NAMES = Names(
             "model.embeddings.norm",
         ),
     ),
-    layer=tuple(
-        Part(kind, f"{_OURS}/{ours}", sizes, f"{_THEIRS}.{theirs}", **rest)
-        for kind, ours, sizes, theirs, rest in (
-            (
-                Kind.SCALE,
-                "attention/LayerNorm",
-                (_HIDDEN,),
-                "attn_norm",
-                {"in_first": False},
-            ),
-            (
-                Kind.KERNEL,
-                "attention/self/qkv",
-                (_HIDDEN, "qkv_size"),
-                "attn.Wqkv",
-                {},
-            ),
-            (
-                Kind.KERNEL,
-                "attention/output/dense",
-                ("attention_size", _HIDDEN),
-                "attn.Wo",
-                {},
-            ),
-            (Kind.SCALE, "LayerNorm", (_HIDDEN,), "mlp_norm", {}),
-            (
-                Kind.KERNEL,
-                "intermediate/dense",
-                (_HIDDEN, "gated_size"),
-                "mlp.Wi",
-                {},
-            ),
-            (
-                Kind.KERNEL,
-                "output/dense",
-                ("intermediate_size", _HIDDEN),
-                "mlp.Wo",
-                {},
-            ),
-        )
+    layer=(
+        Part(
+            Kind.SCALE,
+            f"{_OURS}/attention/LayerNorm",
+            (_HIDDEN,),
+            f"{_THEIRS}.attn_norm",
+            in_first=False,
+        ),
+        *(
+            Part(kind, f"{_OURS}/{ours}", sizes, f"{_THEIRS}.{theirs}")
+            for kind, ours, sizes, theirs in (
+                (
+                    Kind.KERNEL,
+                    "attention/self/qkv",
+                    (_HIDDEN, "qkv_size"),
+                    "attn.Wqkv",
+                ),
+                (
+                    Kind.KERNEL,
+                    "attention/output/dense",
+                    ("attention_size", _HIDDEN),
+                    "attn.Wo",
+                ),
+                (Kind.SCALE, "LayerNorm", (_HIDDEN,), "mlp_norm"),
+                (
+                    Kind.KERNEL,
+                    "intermediate/dense",
+                    (_HIDDEN, "gated_size"),
+                    "mlp.Wi",
+                ),
+                (
+                    Kind.KERNEL,
+                    "output/dense",
+                    ("intermediate_size", _HIDDEN),
+                    "mlp.Wo",
+                ),
+            )
+        ),
     ),
     final=(
         Part(

@@ -120,6 +120,8 @@ class ModernBertBlock(TransformerBlock):
       trainable: whether training changes the weights.
     """
 
+    config: ModernBertConfig
+
     def __init__(
         self,
         config: ModernBertConfig,
@@ -153,12 +155,12 @@ class ModernBertBlock(TransformerBlock):
                 ("output", config.hidden_size),
             )
         )
-        self.attention_norm = None
+        self.input_norm = None
         if self.layer:
-            self.attention_norm = LayerNorm(
+            self.input_norm = LayerNorm(
                 config, name="attention_layer_norm", dtype=policy
             )
-            self.attention_norm.build((None, None, config.hidden_size))
+            self.input_norm.build((None, None, config.hidden_size))
         self.output_norm = LayerNorm(
             config, name="output_layer_norm", dtype=policy
         )
@@ -179,14 +181,14 @@ class ModernBertBlock(TransformerBlock):
 
     def attention_input(self, hidden: Any) -> Any:
         """The normed hidden states; in the first layer they are unchanged."""
-        if self.attention_norm is None:
+        if self.input_norm is None:
             return hidden
-        return self.attention_norm(hidden)
+        return self.input_norm(hidden)
 
     def part_weights(self) -> list[PartWeights]:
         """The weights of all parts of a layer."""
         layers = (
-            self.attention_norm,
+            self.input_norm,
             self.attention,
             self.attention_output,
             self.output_norm,
@@ -244,8 +246,15 @@ class HeadTransform(ConfiguredLayer):
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class ModernBertPooler(HeadTransform):
+class ModernBertPooler(ConfiguredLayer):
     """Transforms the first token of a sequence or the mean of its tokens."""
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the weights of the transform."""
+        self.transform = HeadTransform(
+            self.config, name="transform", dtype=self.dtype_policy
+        )
+        self.transform.build(None)
 
     def call(
         self,
@@ -258,7 +267,11 @@ class ModernBertPooler(HeadTransform):
             first = sequence_output[:, 0]
         else:
             first = at_positions(sequence_output, positions)
-        return super().call(first, training=training)
+        return self.transform(first, training=training)
+
+    def part_weights(self) -> list[PartWeights]:
+        """The weights of the transform."""
+        return self.transform.part_weights()
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -272,6 +285,7 @@ class ModernBertEncoder(BertEncoder):
     initialized randomly.
     """
 
+    config: ModernBertConfig
     config_class = ModernBertConfig
     embeddings_class = WordEmbeddings
     pooler_class = ModernBertPooler

@@ -11,7 +11,7 @@ import hashlib
 import pathlib
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -165,7 +165,7 @@ class Unigram(Subwords):
                 "take the file that the model was trained with."
             )
         special = find_special_tokens(folder, known, cls.NAMES)
-        kind: type[Self] = cls
+        kind: type[Unigram] = cls
         named = str(files.config.values.get("tokenizer_class", ""))
         if named.startswith(_ALBERT) and not issubclass(cls, AlbertUnigram):
             kind = AlbertUnigram
@@ -173,7 +173,8 @@ class Unigram(Subwords):
         packing = packing_of_json(processor, known, known.get(special.pad, 0))
         serialized = model.SerializeToString()
         rules = kind.file_rules(files.config, lower_case)
-        return kind(serialized, special, added, packing, **rules)
+        found = kind(serialized, special, added, packing, **rules)
+        return cast(Self, found)
 
     @classmethod
     def file_rules(

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 import transformers
 
+from tests.golden.common import DISTILBERT_SIZES, SIZES, fill_torch
+
 HERE = pathlib.Path(__file__).parent
 VOCAB, LENGTH = 24, 9
 # The classes of each architecture, with what differs from its sizes.
