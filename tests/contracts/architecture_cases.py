@@ -206,7 +206,7 @@ CASES = {
             whole=(("classifier",), ("classifier", "pooler")),
             tokenizer=UNIGRAM,
             records_tokenizer=UNIGRAM,
-            google_tf1="is xlm-roberta: google-research has no names",
+            google_tf1="xlm-roberta: google-research/bert has no names",
             # Conneau et al. 2020, section 3.
             sizes={
                 "base": (12, 768, 12, 3072, 768),
@@ -260,7 +260,7 @@ CASES = {
                 "num_hidden_layers": 4,
                 "local_attention": 4,
             },
-            google_tf1="model_type is modernbert: google-research has no names",
+            google_tf1="modernbert: google-research/bert has no names",
             # Warner et al. 2024, section 2.1.2.
             sizes={
                 "base": (22, 768, 12, 1152, 768),

@@ -463,8 +463,11 @@ def test_a_bert_imports_no_other_architecture(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_whole_way_of_a_roberta_by_commands(tmp_path):
+@pytest.mark.parametrize(
+    "name", ["roberta", "xlm-roberta", "albert", "modernbert"]
+)
+def test_the_whole_way_by_commands(name, tmp_path):
     """Another architecture and tokenizer: converted, fine-tuned and served."""
-    case = CASES["roberta"]
+    case = CASES[name]
     config = case.config(hidden_size=16, max_position_embeddings=32)
     assert_the_whole_way_by_commands(config, case.tokenizer, tmp_path)
