@@ -273,10 +273,13 @@ class _Replacing(Normalizer):
         ends: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Normalizer`; ends include the removed characters that follow."""
+        # The blank that is added before a text may be a piece without bytes.
+        last = tf.maximum(starts, ends - 1)
         first, last, end = source_characters(
-            sources, texts, rows, starts, ends - 1, ends
+            sources, texts, rows, starts, last, ends
         )
-        return first, tf.maximum(end, last + 1)
+        end = tf.maximum(end, last + 1)
+        return first, tf.where(starts == ends, first, end)
 
 
 class BertNormalizer(_Replacing):
