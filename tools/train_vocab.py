@@ -1,7 +1,11 @@
-"""Trains a WordPiece vocabulary on text.
+"""Trains a vocabulary on text: WordPiece, unigram or byte-level BPE.
 
 python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \\
     --output=out/vocab.txt
+python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=32000 \\
+    --kind=unigram --output=out/spiece.model
+python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=50265 \\
+    --kind=byte_bpe --output=out/tokenizer.json
 
 With --extend=bert/vocab.txt, words that this vocabulary splits are added to it,
 for a model whose training continues (tools.convert_checkpoint --vocab_file).
@@ -32,14 +36,26 @@ _VOCAB_SIZE = flags.DEFINE_integer(
 _OUTPUT = flags.DEFINE_string(
     "output", None, "The vocabulary file to write, for example out/vocab.txt."
 )
+_KIND = flags.DEFINE_enum(
+    "kind",
+    "wordpiece",
+    ["wordpiece", "unigram", "byte_bpe"],
+    "Kind of tokenizer; the file is spiece.model for unigram, tokenizer.json "
+    "for byte_bpe.",
+)
 _LOWER_CASE = flags.DEFINE_bool(
-    "lower_case", True, "Lower-case the text and strip its accents."
+    "lower_case",
+    None,
+    "Lower-case the text and strip its accents; by default for wordpiece. "
+    "A unigram model is ALBERT's if true, else XLM-R's.",
 )
 _STRIP_ACCENTS = flags.DEFINE_bool(
     "strip_accents", None, "Strip accents; by default as --lower_case."
 )
 _TOKENIZE_CHINESE_CHARS = flags.DEFINE_bool(
-    "tokenize_chinese_chars", True, "Split at every CJK ideograph."
+    "tokenize_chinese_chars",
+    None,
+    "Split at every CJK ideograph; by default for wordpiece.",
 )
 _GOOGLE_LAYOUT = flags.DEFINE_bool(
     "google_layout",
@@ -53,12 +69,16 @@ _EXTEND = flags.DEFINE_string(
     "[unused] ones and are then appended.",
 )
 _MIN_FREQUENCY = flags.DEFINE_integer(
-    "min_frequency", 2, "Minimum number of occurrences of a merged piece."
+    "min_frequency",
+    None,
+    "Minimum number of occurrences of a merged piece, 2 by default; not for "
+    "unigram.",
 )
 _CHARACTER_COVERAGE = flags.DEFINE_float(
     "character_coverage",
-    0.9999,
-    "Share of all characters in the alphabet; rarer ones become [UNK].",
+    None,
+    "Share of all characters in the alphabet, 0.9999 by default; rarer ones "
+    "become [UNK]. Not for byte_bpe.",
 )
 _HELD_OUT = flags.DEFINE_float(
     "held_out", 0.01, "Share of lines held out to evaluate the vocabulary."
@@ -90,32 +110,30 @@ def main() -> None:
     # Fails before the training if the folder cannot be created.
     output.parent.mkdir(parents=True, exist_ok=True)
 
-    from bert_tf.corpora.vocabulary import train_corpus_vocab
-    from bert_tf.text.tokenizer_config import TokenizerConfig
-    from bert_tf.text.vocabulary_trainer import (
-        VocabularySettings,
-        vocabulary_to_extend,
+    from bert_tf.corpora.vocabulary import (
+        train_corpus_vocab,
+        vocabulary_trainer,
     )
 
-    extend = _EXTEND.value
-    config = TokenizerConfig.of(
-        _LOWER_CASE.value, _STRIP_ACCENTS.value, _TOKENIZE_CHINESE_CHARS.value
-    )
-    settings = VocabularySettings(
+    trainer = vocabulary_trainer(
+        _KIND.value,
         command_line.required(_VOCAB_SIZE),
-        _GOOGLE_LAYOUT.value,
-        _MIN_FREQUENCY.value,
-        _CHARACTER_COVERAGE.value,
         _HELD_OUT.value,
         _MAX_UNIQUE_WORDS.value,
-        None if extend is None else vocabulary_to_extend(extend, config),
+        lower_case=_LOWER_CASE.value,
+        strip_accents=_STRIP_ACCENTS.value,
+        tokenize_chinese_chars=_TOKENIZE_CHINESE_CHARS.value,
+        google_layout=_GOOGLE_LAYOUT.value,
+        min_frequency=_MIN_FREQUENCY.value,
+        character_coverage=_CHARACTER_COVERAGE.value,
+        extend=_EXTEND.value,
     )
+    trainer.check_name(output)
     recipe = _RECIPE()
     trained = train_corpus_vocab(
         parse_inputs(command_line.required(_INPUT), recipe),
         recipe,
-        settings,
-        config,
+        trainer,
         _WORKERS.value,
         progress=True,
     )

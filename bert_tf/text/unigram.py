@@ -140,7 +140,7 @@ class Unigram(Subwords):
         if path is not None:
             model = read_model(path)
             if path.name == _FAIRSEQ_FILE:
-                model = _in_order_of_fairseq(model)
+                model = in_order_of_fairseq(model)
         elif fast.part("model").values.get("type") == "Unigram":
             path = pathlib.Path(fast.source)
             model = _model_of_library(fast)
@@ -395,7 +395,7 @@ class AlbertUnigram(Unigram):
 
     def replacements(self) -> Mapping[int, str]:
         """See `Unigram.replacements`; from Python's Unicode tables."""
-        return _decomposed(self.do_lower_case, self.keep_accents)
+        return decomposed(self.do_lower_case, self.keep_accents)
 
     def _library_steps(self) -> "list[normalizers.Normalizer]":
         from tokenizers import Regex, normalizers
@@ -429,7 +429,7 @@ class AlbertUnigram(Unigram):
 
 
 @functools.cache
-def _decomposed(lower_case: bool, keep_accents: bool) -> Mapping[int, str]:
+def decomposed(lower_case: bool, keep_accents: bool) -> Mapping[int, str]:
     """What each code point becomes that ALBERT's preprocessing changes."""
     found = dict.fromkeys(unicode_tables.spaces(), " ")
     for code in sorted(unicode_tables.assigned() - found.keys()):
@@ -504,7 +504,7 @@ def _add_piece(
     piece.piece, piece.type, piece.score = text, kind, score
 
 
-def _in_order_of_fairseq(model: ModelProto) -> ModelProto:
+def in_order_of_fairseq(model: ModelProto) -> ModelProto:
     """A model whose pieces have the ids of fairseq's XLM-R.
 
     <s> 0, <pad> 1, </s> 2, <unk> 3, the other pieces behind them in their

@@ -1,20 +1,11 @@
-"""Counts the words of large texts, as split by BERT."""
+"""Counts the words of large texts within bounded memory."""
 
 import collections
 import dataclasses
-import re
 import zlib
-from collections.abc import Iterable, Sequence
-
-import tensorflow as tf
-
-from bert_tf.text import unicode_tables
-from bert_tf.text.normalizer import BertNormalizer
-from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.vocabulary import MAX_WORD_CHARACTERS
+from collections.abc import Callable, Iterable, Sequence
 
 CHUNK_CHARACTERS = 1 << 22
-_LINES_AT_ONCE = 256
 # No more words are held out, which suffices to estimate rates.
 _HELD_OUT_WORDS = 1_000_000
 
@@ -68,7 +59,7 @@ class CorpusCounts:
 
 def count_chunks(
     chunks: Iterable[Sequence[str]],
-    config: TokenizerConfig,
+    words: Callable[[Sequence[str]], collections.Counter[str]],
     held_out: float,
     max_unique_words: int,
 ) -> CorpusCounts:
@@ -79,12 +70,10 @@ def count_chunks(
 
     Args:
       chunks: batches of lines.
-      config: how text is split into words.
+      words: counts the words of lines.
       held_out: the fraction of lines to hold out.
       max_unique_words: see `WordCounts`.
     """
-    normalizer = BertNormalizer(config)
-    pattern = unicode_tables.word_pattern(config.tokenize_chinese_chars)
     counts = CorpusCounts(
         WordCounts(max_unique_words), WordCounts(max_unique_words)
     )
@@ -98,29 +87,11 @@ def count_chunks(
                 held_out_lines.append(line)
             else:
                 learned.append(line)
-        counts.learned.add(_words(normalizer, pattern, learned))
-        counts.held_out.add(_words(normalizer, pattern, held_out_lines))
+        for found, chosen in (
+            (counts.learned, learned),
+            (counts.held_out, held_out_lines),
+        ):
+            if chosen:
+                found.add(words(chosen))
         counts.lines += len(lines)
-    return counts
-
-
-def _words(
-    normalizer: BertNormalizer, pattern: re.Pattern[str], lines: Sequence[str]
-) -> collections.Counter:
-    if not lines:
-        return collections.Counter()
-    texts = [
-        "\n".join(lines[start : start + _LINES_AT_ONCE])
-        for start in range(0, len(lines), _LINES_AT_ONCE)
-    ]
-    normalized = normalizer.normalize(tf.constant(texts)).numpy()
-    blank_separated: collections.Counter = collections.Counter()
-    for text in normalized:
-        blank_separated.update(text.decode().split())
-    counts: collections.Counter = collections.Counter()
-    # Splitting at punctuation is slow: once for each distinct run.
-    for run, count in blank_separated.items():
-        for word in pattern.findall(run):
-            # Longer words are always [UNK]; a prefix suffices.
-            counts[word[: MAX_WORD_CHARACTERS + 1]] += count
     return counts

@@ -15,12 +15,9 @@ from bert_tf.corpora.vocabulary import (
     train_vocab,
 )
 from bert_tf.errors import UserError
-from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.vocabulary_trainer import (
-    TrainedVocabulary,
-    VocabularySettings,
-)
+from bert_tf.text.vocabulary_trainer import TrainedVocabulary
 from bert_tf.text.word_counts import CorpusCounts, WordCounts
+from bert_tf.text.wordpiece_trainer import WordPieceTrainer
 
 SENTENCES = ["The cat sat on the mat.", "The cats sit where mats are."] * 30
 
@@ -52,10 +49,8 @@ def trained(
 ) -> TrainedVocabulary:
     recipe = CorpusRecipe(**settings)
     files = parse_inputs(text, recipe)
-    learned = VocabularySettings(vocab_size, held_out=0.0)
-    return train_corpus_vocab(
-        files, recipe, learned, TokenizerConfig.of(), workers
-    )
+    trainer = WordPieceTrainer(vocab_size, held_out=0.0)
+    return train_corpus_vocab(files, recipe, trainer, workers)
 
 
 def test_formats_give_the_vocabulary_of_their_sentences(
@@ -112,7 +107,7 @@ def test_smoothing_decides_how_often_words_count(
         (tmp_path / f"{name}.txt").write_text(f"{name * 2}\n" * lines)
     recipe = CorpusRecipe(smoothing=0.0)
     files = parse_inputs(f"a={tmp_path}/a.txt,b={tmp_path}/b.txt", recipe)
-    found = count_words(files, recipe, TokenizerConfig.of(), 0.0, 1000)
+    found = count_words(files, recipe, WordPieceTrainer(100, 0.0))
     assert found.learned.counts == {"aa": 20, "bb": 20}
 
 

@@ -17,6 +17,7 @@ from bert_tf.errors import UserError
 from bert_tf.text import word_counts
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.wordpiece_trainer import WordPieceTrainer
 
 TEXT = (
     """The cat sat on the mat, and the other cats sat beside it.
@@ -47,7 +48,8 @@ def reference_words(text: str, lower_case: bool) -> collections.Counter:
 def count(files, lower_case=True, held_out=0.0, limit=1000):
     files = [CorpusFile(str(path), SENTENCES) for path in files]
     config = TokenizerConfig.of(lower_case)
-    return count_words(files, CorpusRecipe(), config, held_out, limit)
+    trainer = WordPieceTrainer(100, held_out, limit, config)
+    return count_words(files, CorpusRecipe(), trainer)
 
 
 @settings(max_examples=60)
@@ -83,7 +85,7 @@ def test_small_chunks_and_compressed_files_count_the_same(
     monkeypatch.setattr(corpus_vocabulary, "CHUNK_CHARACTERS", 100)
     found = count_words(
         [CorpusFile(str(path), SENTENCES) for path in (corpus, packed)],
-        *(CorpusRecipe(), TokenizerConfig.of(), 0.0, 1000),
+        *(CorpusRecipe(), WordPieceTrainer(100, 0.0, 1000)),
         advance=read.append,
     )
     expected = reference_words(TEXT, True)
