@@ -114,12 +114,11 @@ _HEADS = {
 
 
 def _named(part: Part, theirs: str, ours: str = "") -> Part:
-    ours = ours or part.ours
-    renamed = part.renamed(theirs, google_tf1=ours)
-    return dataclasses.replace(renamed, ours=ours)
+    return dataclasses.replace(part.renamed(theirs), ours=ours or part.ours)
 
 
 NAMES = Names(
+    google_config="albert_config.json",
     embeddings=tuple(
         _named(part, part.hugging_face.replace("bert.", "albert.", 1))
         for part in BERT.embeddings
@@ -130,7 +129,6 @@ NAMES = Names(
             "bert/encoder/embedding_hidden_mapping_in",
             ("embedding_size", "hidden_size"),
             "albert.encoder.embedding_hidden_mapping_in",
-            google_tf1="bert/encoder/embedding_hidden_mapping_in",
         ),
     ),
     layer=tuple(

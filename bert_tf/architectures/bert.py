@@ -207,6 +207,7 @@ KERAS_LAYERS = {
     "bert_output": "output",
 }
 NAMES = Names(
+    google_config="bert_config.json",
     embeddings=_EMBEDDINGS,
     layer=_LAYER,
     heads=_HEADS,

@@ -252,6 +252,8 @@ class Names:
       keras_hub: the format of KerasHub's files.
       embeddings_project: between embeddings and layers, if E is not H.
       final: the parts after the last layer.
+      google_config: the configuration file in Google's TF1 folders, if our
+        names are those of Google's variables; else empty.
     """
 
     embeddings: tuple[Part, ...]
@@ -261,6 +263,7 @@ class Names:
     keras_hub: KerasHubForm = dataclasses.field(default_factory=KerasHubForm)
     embeddings_project: tuple[Part, ...] = ()
     final: tuple[Part, ...] = ()
+    google_config: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

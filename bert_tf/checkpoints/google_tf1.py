@@ -1,13 +1,15 @@
-"""Reads and writes TensorFlow 1 folders of google-research/bert and electra.
+"""Reads and writes TF1 folders of google-research/bert, albert and electra.
 
 bert_config.json                        the architecture in Google's keys; for
-                                        ELECTRA in ours, or absent
+                                        ELECTRA in ours, or absent; ALBERT's is
+                                        albert_config.json
 bert_model.ckpt.index, .data-*-of-*     variables by name; model.ckpt-STEP.*
                                         in the folder of a run
 checkpoint                              names the newest of several
 labels.json                             ours: names of the labels of a head
 
-Our names and shapes are those of a BERT's variables, see `layout.py`.
+Our names and shapes are those of the variables of a BERT or an ALBERT, see
+`layout.py`.
 
 A checkpoint of ELECTRA has the discriminator (electra/encoder,
 discriminator_predictions), the generator (generator/encoder,
@@ -27,7 +29,7 @@ import numpy as np
 
 from bert_tf.architectures.parts import MASKED_LM, REPLACED_TOKENS
 from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
-from bert_tf.checkpoints.layout import all_parts, head_shapes
+from bert_tf.checkpoints.layout import all_parts, head_shapes, names_of
 from bert_tf.checkpoints.recognition import find_prefix, remains
 from bert_tf.checkpoints.stored import (
     Stored,
@@ -44,7 +46,7 @@ from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.progress import log, log_once
 from bert_tf.recipe import read_json_object
 
-CONFIG_FILE = "bert_config.json"
+CONFIG_FILE, ALBERT_CONFIG = "bert_config.json", "albert_config.json"
 # The keys that google-research/bert reads, and the epsilon, which it does not
 # read: `write` adds it if it is not 1e-12.
 _KEYS = (
@@ -69,6 +71,17 @@ _UNREAD_KEYS = (
     "pooler_size_per_head",
     "backward_compatible",
 )
+# Further keys of albert_config.json.
+_ALBERT_KEYS = ("embedding_size", "num_hidden_groups", "inner_group_num")
+# Keys of albert_config.json without effect, with their values.
+_ALBERT_UNREAD = {
+    "net_structure_type": 0,
+    "gap_size": 0,
+    "num_memory_blocks": 0,
+    "down_scale_factor": 1,
+}
+# What the names of an ALBERT's blocks begin with.
+_GROUPS = "bert/encoder/transformer/group_"
 # Keys that change the computation, and their only supported value.
 _CONSTANT = {"directionality": "bidi", "pooler_type": "first_token_transform"}
 # Defaults of modeling.py that differ from ours.
@@ -93,21 +106,44 @@ _DISCRIMINATOR, _GENERATOR = "electra", "generator"
 
 def read_google_config(path: pathlib.Path) -> BertConfig:
     """Reads the architecture of a BERT in Google's keys."""
+    values = _google_values(path)
+    for key, only in _CONSTANT.items():
+        if (value := values.pop(key, only)) != only:
+            raise UserError(f"{path}: {key} is {value!r}; a BERT has {only!r}.")
+    for key in _UNREAD_KEYS:
+        values.pop(key, None)
+    keys = {key: key for key in _KEYS}
+    return config_of_keys(values, keys, _DEFAULTS, path)
+
+
+def _read_albert_config(path: pathlib.Path) -> BertConfig:
+    """Reads the architecture of an ALBERT in Google's keys."""
+    # Not imported to read a BERT.
+    from bert_tf.architectures.albert import AlbertConfig
+
+    values = _google_values(path)
+    for key in _ALBERT_UNREAD:
+        values.pop(key, None)
+    known = {*_KEYS, *_ALBERT_KEYS}
+    if unknown := [key for key in values if key not in known]:
+        raise UserError(
+            f"{path}: unknown key {', '.join(unknown)}; it takes "
+            f"{', '.join(sorted(known))}."
+        )
+    values = {"model_type": AlbertConfig.model_type, **values}
+    return BertConfig.from_dict(values, str(path))
+
+
+def _google_values(path: pathlib.Path) -> dict[str, Any]:
     if not path.exists():
         raise UserError(
             f"{path.parent}: has no {path.name}; put the one that the "
             "weights were trained with beside them."
         )
     values = read_json_object(path)
-    for key, only in _CONSTANT.items():
-        if (value := values.pop(key, only)) != only:
-            raise UserError(f"{path}: {key} is {value!r}; a BERT has {only!r}.")
-    for key in _UNREAD_KEYS:
-        values.pop(key, None)
     if isinstance(values.get("hidden_act"), str):
         values["hidden_act"] = values["hidden_act"].lower()
-    keys = {key: key for key in _KEYS}
-    return config_of_keys(values, keys, _DEFAULTS, path)
+    return values
 
 
 def config_of_keys(
@@ -179,6 +215,9 @@ def read(
     if body:
         config = _electra_config(folder / CONFIG_FILE, found, body, source)
         table = _electra_table(config, body)
+    elif any(name.startswith(_GROUPS) for name in found):
+        config = _read_albert_config(folder / ALBERT_CONFIG)
+        table = stored_as_ours(config)
     else:
         config = read_google_config(folder / CONFIG_FILE)
         table = stored_as_ours(config)
@@ -304,7 +343,8 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     """
     config = checkpoint.config
     table = stored_as_ours(config)
-    if type(config) is not BertConfig:
+    names = names_of(config)
+    if not names.google_config:
         table = _table_to_write(checkpoint)
     if config.causal:
         raise UserError(
@@ -317,10 +357,14 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     values = {key: getattr(config, key) for key in _KEYS}
     if config.layer_norm_eps == _EPSILON:
         del values["layer_norm_eps"]
-    if type(config) is not BertConfig:
+    if names.google_config == ALBERT_CONFIG:
+        values |= {key: getattr(config, key) for key in _ALBERT_KEYS}
+        values |= _ALBERT_UNREAD
+    elif not names.google_config:
         # For other programs; google-research/electra reads no such file.
         values = config.to_dict()
-    write_text(folder / CONFIG_FILE, json.dumps(values, indent=2) + "\n")
+    name = names.google_config or CONFIG_FILE
+    write_text(folder / name, json.dumps(values, indent=2) + "\n")
     write_labels(folder, checkpoint.labels, checkpoint.problem_type)
 
 
@@ -350,7 +394,7 @@ def _table_to_write(checkpoint: Checkpoint) -> dict[str, Stored]:
 
 def notices(config: BertConfig) -> list[str]:
     """Returns a line for each difference of Google's computation."""
-    if type(config) is not BertConfig:
+    if not names_of(config).google_config:
         forms = config.hidden_act, config.layer_norm_eps
         if forms == ("gelu_erf", _EPSILON):
             return []

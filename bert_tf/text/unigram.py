@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 
 MODEL_FILE, _FAIRSEQ_FILE = "spiece.model", "sentencepiece.bpe.model"
+# In google-research/albert's folders.
+_GOOGLE_FILE = "30k-clean.model"
 WORD_START = "\u2581"
 # The class of transformers that preprocesses text.
 _ALBERT = "AlbertTokenizer"
@@ -135,7 +137,9 @@ class Unigram(Subwords):
         folder = pathlib.Path(folder)
         files = read_tokenizer_files(folder)
         fast = files.hugging_face
-        paths = [folder / name for name in (MODEL_FILE, _FAIRSEQ_FILE)]
+        paths = [
+            folder / name for name in (MODEL_FILE, _FAIRSEQ_FILE, _GOOGLE_FILE)
+        ]
         path = next((path for path in paths if path.is_file()), None)
         if path is not None:
             model = read_model(path)
