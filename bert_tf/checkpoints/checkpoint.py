@@ -194,6 +194,5 @@ class Checkpoint:
 
 def num_labels(checkpoint: Checkpoint, head: str) -> int:
     """Returns the number of labels of a head."""
-    shapes = head_shapes(checkpoint.config)[head]
-    weights = next(name for name, shape in shapes.items() if None in shape)
-    return shapes_of_arrays(checkpoint.arrays)[weights][0]
+    *_, bias = head_shapes(checkpoint.config)[head]
+    return shapes_of_arrays(checkpoint.arrays)[bias][0]

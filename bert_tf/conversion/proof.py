@@ -232,6 +232,8 @@ def model_outputs(
             restore(model, checkpoint, fresh=absent)
             pooled = head in HEADS_ON_POOLER
             read = outputs["pooled_output" if pooled else "sequence_output"]
+            if encoder.token_head_class is not None and not pooled:
+                read = model.get_layer(f"{head}_transform")(read)
             outputs[f"{head}_logits"] = model.get_layer(head)(read)
         if all_layers:
             layers = encoder(batch, return_all_layers=True)
