@@ -262,7 +262,7 @@ class BertEncoder(keras.Model):
                 or starts is not None
                 or self.pools_all
             ):
-                pooled = self._pool(sequence, inputs, last, training)
+                pooled = self.pool(sequence, inputs, last, training)
             else:
                 first = token_indices.pooled(hidden)
                 pooled = self.pooler(first, training=training)
@@ -379,7 +379,7 @@ class BertEncoder(keras.Model):
         }
         return [masks[id(bias)] for bias in biases]
 
-    def _pool(
+    def pool(
         self,
         hidden: Any,
         inputs: Mapping[str, Any],

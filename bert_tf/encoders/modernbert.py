@@ -324,15 +324,16 @@ class ModernBertEncoder(BertEncoder):
             for layer in range(len(self.blocks))
         ]
 
-    def _pool(
+    def pool(
         self,
         hidden: Any,
         inputs: Mapping[str, Any],
         last: Any,
         training: bool | None,
     ) -> Any:
+        """Pools hidden states [B, S, H] of padded rows."""
         if not self.pools_all:
-            return super()._pool(hidden, inputs, last, training)
+            return super().pool(hidden, inputs, last, training)
         rows, length = ops.shape(hidden)[0], ops.shape(hidden)[1]
         mask, starts = inputs["input_mask"], inputs.get("cls_positions")
         real = ops.cast(ops.not_equal(mask, 0), "float32")
