@@ -24,6 +24,7 @@ CLASSES = {
     "Dropout": "bert_tf.layers.base",
     "ElectraPretrainer": "bert_tf.pretraining.electra",
     "Embeddings": "bert_tf.layers.embeddings",
+    "FactorizedEmbeddings": "bert_tf.layers.embeddings",
     "FeatureTagger": "bert_tf.families.token_classification.features",
     "GlorotDense": "bert_tf.layers.base",
     "Lamb": "bert_tf.optimization",

@@ -155,6 +155,11 @@ CASES: dict[str, Case] = {
     "Embeddings": layer_case(
         layers.Embeddings, {k: BATCH[k] for k in ("input_ids", "segment_ids")}
     ),
+    "FactorizedEmbeddings": layer_case(
+        layers.FactorizedEmbeddings,
+        {k: BATCH[k] for k in ("input_ids", "segment_ids")},
+        config=ELECTRA,
+    ),
     "GlorotDense": layer_case(layers.GlorotDense, HIDDEN, 7),
     "LayerNorm": layer_case(layers.LayerNorm, HIDDEN),
     "MaskedLMHead": layer_case(
