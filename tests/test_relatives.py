@@ -161,7 +161,7 @@ def test_what_is_refused():
     words = batch() | {"word_embeddings": np.zeros([3, 9, 8], "float32")}
     assert "they take [B, S, 6]" in error_of(ElectraEncoder(electra()), words)
     line = error_of(bert_tf.BertConfig.from_dict, {"model_type": "t5"}, "here")
-    assert "here: model_type is 't5'; it takes one of bert, distilbert" in line
+    assert "here: model_type is 't5'; it takes one of albert, bert, " in line
 
 
 def test_a_roberta_padded_with_another_token_is_not_written(tmp_path):
