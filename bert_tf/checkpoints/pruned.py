@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
-from bert_tf.checkpoints.layout import block_parts
+from bert_tf.checkpoints.layout import block_parts, names_of
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays, changed_arrays, shapes_of_arrays
@@ -38,7 +38,7 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
     """
     refuse_shared_blocks(checkpoint)
     old = checkpoint.config
-    first_differs = len([*block_parts(old, 0)]) < len([*block_parts(old, 1)])
+    first_differs = not all(part.in_first for part in names_of(old).layer)
     if first_differs and (layers[0] or 0 in layers[1:]):
         raise UserError(
             f"{checkpoint.source}: `layers`={','.join(map(str, layers))}: the "
