@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         replaced_token_detector,
         restore,
     )
-    from bert_tf.optimization import adamw, lamb
+    from bert_tf.optimization import adamw, lamb, stable_adamw
     from bert_tf.pretraining.electra import ElectraPretrainer
     from bert_tf.pretraining.pretrainer import BertPretrainer
     from bert_tf.text.layout import SentencePacker
@@ -80,6 +80,7 @@ _HOME = {
     "restore": "bert_tf.models",
     "save_checkpoint": "bert_tf.checkpoints",
     "search": "bert_tf.inference.search",
+    "stable_adamw": "bert_tf.optimization",
     "train_vocab": "bert_tf.corpora.vocabulary",
 }
 
@@ -120,6 +121,7 @@ __all__ = [
     "restore",
     "save_checkpoint",
     "search",
+    "stable_adamw",
     "train_vocab",
 ]
 __version__ = "0.1.0"

@@ -39,6 +39,7 @@ CLASSES = {
     "ReplacedTokenDetection": "bert_tf.pretraining.objective",
     "ReplacedTokensHead": "bert_tf.layers.heads",
     "SelfAttention": "bert_tf.layers.attention",
+    "StableAdamW": "bert_tf.optimization",
     "TaskModel": "bert_tf.families.task_model",
     "TextClassifier": "bert_tf.inference.text_classifier",
     "TransformerBlock": "bert_tf.layers.block",

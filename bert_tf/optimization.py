@@ -1,8 +1,10 @@
 """The learning-rate schedule and the optimizers of BERT.
 
 AdamW (Loshchilov and Hutter 2019) with the bias correction of Kingma and Ba, or
-without it as in google-research/bert, optimization.py; and LAMB (You et al.
-2020, "Large batch optimization for deep learning", algorithm 2).
+without it as in google-research/bert, optimization.py; LAMB (You et al. 2020,
+"Large batch optimization for deep learning", algorithm 2); and StableAdamW
+(Wortsman et al. 2023, "Stable and low-precision training for large-scale
+vision-language models", algorithm 2).
 """
 
 import contextlib
@@ -18,10 +20,12 @@ from bert_tf import compat
 from bert_tf.errors import UserError
 from bert_tf.recipe import Limits
 
+LINEAR, ONE_MINUS_SQRT = DECAY_SHAPES = ("linear", "one_minus_sqrt")
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from 0, then linear decay to 0 at the last step.
+    """Linear warm-up from 0, then a decay to 0 at the last step.
 
     As in google-research/bert, optimization.py, the first step has rate 0 and
     the decay counts from step 0, so that the rate drops to
@@ -29,11 +33,20 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     google-research/electra, model/optimization.py, the rate is the product of
     warm-up and decay, which is continuous and stays below the peak.
 
+    With fewer `decay_steps` the schedule is a trapezoid: the rate is constant
+    between the warm-up and the decay, as in AnswerDotAI/ModernBERT,
+    src/scheduler.py. Its decays are linear or, at a share x of the decay,
+    learning_rate * (1 - sqrt(x)) (Hägele et al. 2024, "Scaling laws and
+    compute-optimal training beyond fixed training durations", equation 1).
+
     Args:
       learning_rate: the peak rate.
       total_steps: number of steps until the rate is 0.
       warmup_steps: number of warm-up steps.
       multiplied: whether to multiply warm-up and decay, as ELECTRA does.
+      decay_steps: number of last steps in which the rate decays, 0 for none;
+        None for all.
+      decay_shape: one of `DECAY_SHAPES`.
     """
 
     def __init__(
@@ -42,22 +55,28 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         total_steps: int,
         warmup_steps: int,
         multiplied: bool = False,
+        decay_steps: int | None = None,
+        decay_shape: str = LINEAR,
     ) -> None:
+        if decay_steps is None:
+            decay_steps = total_steps
         Limits(at_least=0).check("learning_rate", learning_rate)
         Limits(at_least=1).check("total_steps", total_steps)
-        Limits(at_least=0, at_most=total_steps).check(
-            "warmup_steps", warmup_steps, " (total_steps)"
-        )
+        within = Limits(at_least=0, at_most=total_steps)
+        within.check("warmup_steps", warmup_steps, " (total_steps)")
+        within.check("decay_steps", decay_steps, " (total_steps)")
+        Limits(choices=DECAY_SHAPES).check("decay_shape", decay_shape)
         self.learning_rate = learning_rate
         self.total_steps = total_steps
         self.warmup_steps = warmup_steps
         self.multiplied = multiplied
+        self.decay_steps = decay_steps
+        self.decay_shape = decay_shape
 
     def __call__(self, step: Any) -> Any:
         """Returns the rate of a step, counted from 0: scalar float32."""
         step = ops.cast(step, "float32")
-        remaining = ops.maximum(self.total_steps - step, 0.0)
-        rate = self.learning_rate * remaining / self.total_steps
+        rate = self.learning_rate * self._decay(step)
         if self.warmup_steps == 0:
             return rate
         if self.multiplied:
@@ -65,14 +84,33 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         warming = self.learning_rate * step / self.warmup_steps
         return ops.where(step < self.warmup_steps, warming, rate)
 
+    def _decay(self, step: Any) -> Any:
+        """Returns the factor of the peak rate that the decay leaves."""
+        if self.decay_steps == 0:
+            return ops.ones_like(step)
+        left = ops.maximum(self.total_steps - step, 0.0) / self.decay_steps
+        left = ops.minimum(left, 1.0)
+        if self.decay_shape == LINEAR:
+            return left
+        return 1.0 - ops.sqrt(1.0 - left)
+
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor arguments."""
+        # Files without the later arguments stay byte-identical.
+        later = {
+            "multiplied": (self.multiplied, False),
+            "decay_steps": (self.decay_steps, self.total_steps),
+            "decay_shape": (self.decay_shape, LINEAR),
+        }
         return {
             "learning_rate": self.learning_rate,
             "total_steps": self.total_steps,
             "warmup_steps": self.warmup_steps,
-            # Files without `multiplied` stay byte-identical.
-            **({"multiplied": True} if self.multiplied else {}),
+            **{
+                name: value
+                for name, (value, default) in later.items()
+                if value != default
+            },
         }
 
 
@@ -92,7 +130,7 @@ def is_excluded(path: str) -> bool:
 
 
 class BertOptimizer(compat.Optimizer):
-    """Adam with decoupled weight decay; the base of `AdamW` and `Lamb`.
+    """Adam with decoupled weight decay; the base of the optimizers.
 
     Gradients are clipped by their global norm after the sum over replicas.
     Keras' `global_clipnorm` clips the gradients of each replica before the
@@ -187,10 +225,21 @@ class BertOptimizer(compat.Optimizer):
         update = m / (ops.sqrt(v) + self.epsilon)
         if not self._excluded[index]:
             update = update + self.weight_decay * weight
-            update = self._scale(update, weight, self._blocks[index])
+        update = self._scale(index, update, weight, gradient, v)
         self.assign_sub(variable, ops.cast(learning_rate, "float32") * update)
 
-    def _scale(self, update: Any, weight: Any, blocks: int) -> Any:
+    def _scale(
+        self, index: int, update: Any, weight: Any, gradient: Any, v: Any
+    ) -> Any:
+        """Scales an update.
+
+        Args:
+          index: the number of the variable.
+          update: float32 in the variable's shape, weight decay included.
+          weight: the value of the variable, float32.
+          gradient: its gradient, float32.
+          v: its second moment, corrected if `bias_correction`, float32.
+        """
         return update
 
     def get_config(self) -> dict[str, Any]:
@@ -219,8 +268,35 @@ class Lamb(BertOptimizer):
     as three layers.
     """
 
-    def _scale(self, update: Any, weight: Any, blocks: int) -> Any:
-        return update * trust_ratio(weight, update, blocks)
+    def _scale(
+        self, index: int, update: Any, weight: Any, gradient: Any, v: Any
+    ) -> Any:
+        if self._excluded[index]:
+            return update
+        return update * trust_ratio(weight, update, self._blocks[index])
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class StableAdamW(BertOptimizer):
+    """AdamW whose updates are smaller where the second moment lags behind.
+
+    The learning rate of each variable is divided by
+    max(1, sqrt(mean(g^2 / max(v, epsilon^2)))), where v is the bias-corrected
+    second moment that includes the gradient g; this replaces clipping of
+    gradients. A fused query, key and value kernel is one variable, as it is in
+    a ModernBERT.
+
+    The weight decay is lr * decay * w, with the divided rate, as in AdamW and
+    in the paper. In the variant that ModernBERT's authors call decoupled
+    (optimi 0.2.1, `decouple_lr`) it is lr / peak_lr * decay' * w, which is
+    decay = decay' / peak_lr here: their 1e-5 at a peak of 8e-4 is 0.0125.
+    """
+
+    def _scale(
+        self, index: int, update: Any, weight: Any, gradient: Any, v: Any
+    ) -> Any:
+        ratio = ops.square(gradient) / ops.maximum(v, self.epsilon**2)
+        return update / ops.maximum(ops.sqrt(ops.mean(ratio)), 1.0)
 
 
 def trust_ratio(weight: Any, update: Any, blocks: int) -> Any:
@@ -280,6 +356,8 @@ def adamw(
     clip_norm: float | None = 1.0,
     bias_correction: bool = True,
     warmup_times_decay: bool = False,
+    decay_proportion: float = 1.0,
+    decay_shape: str = LINEAR,
 ) -> AdamW:
     """AdamW with linear warm-up and decay.
 
@@ -295,12 +373,22 @@ def adamw(
       bias_correction: False is the rule of google-research/bert.
       warmup_times_decay: True is the schedule of google-research/electra; see
         `LinearWarmupDecay`.
+      decay_proportion: share of the steps, at the end, in which the rate
+        decays; before, it is constant. 0 never decays.
+      decay_shape: linear or one_minus_sqrt.
 
     Raises:
       UserError: a value is out of range.
     """
     return AdamW(
-        _schedule(learning_rate, total_steps, warmup, warmup_times_decay),
+        _schedule(
+            learning_rate,
+            total_steps,
+            warmup,
+            warmup_times_decay,
+            decay_proportion,
+            decay_shape,
+        ),
         weight_decay,
         beta_1,
         beta_2,
@@ -320,10 +408,57 @@ def lamb(
     epsilon: float = 1e-6,
     clip_norm: float | None = 1.0,
     warmup_times_decay: bool = False,
+    decay_proportion: float = 1.0,
+    decay_shape: str = LINEAR,
 ) -> Lamb:
     """LAMB with linear warm-up and decay; arguments as `adamw`."""
     return Lamb(
-        _schedule(learning_rate, total_steps, warmup, warmup_times_decay),
+        _schedule(
+            learning_rate,
+            total_steps,
+            warmup,
+            warmup_times_decay,
+            decay_proportion,
+            decay_shape,
+        ),
+        weight_decay,
+        beta_1,
+        beta_2,
+        epsilon,
+        clip_norm,
+    )
+
+
+def stable_adamw(
+    learning_rate: float,
+    total_steps: int,
+    warmup: float | int = 0.1,
+    weight_decay: float = 0.01,
+    beta_1: float = 0.9,
+    beta_2: float = 0.98,
+    epsilon: float = 1e-6,
+    clip_norm: float | None = None,
+    warmup_times_decay: bool = False,
+    decay_proportion: float = 1.0,
+    decay_shape: str = LINEAR,
+) -> StableAdamW:
+    """StableAdamW with linear warm-up and decay; arguments as `adamw`.
+
+    It divides the rate of a variable while its gradients grow, in place of
+    clipping (Wortsman et al. 2023, algorithm 2):
+    lr / max(1, sqrt(mean(g^2 / max(v, epsilon^2)))). The weight decay is
+    lr * weight_decay * w; ModernBERT's 1e-5, which its authors multiply by
+    lr / peak_lr instead, is weight_decay=1e-5 / peak_lr here.
+    """
+    return StableAdamW(
+        _schedule(
+            learning_rate,
+            total_steps,
+            warmup,
+            warmup_times_decay,
+            decay_proportion,
+            decay_shape,
+        ),
         weight_decay,
         beta_1,
         beta_2,
@@ -337,10 +472,17 @@ def _schedule(
     total_steps: int,
     warmup: float | int,
     warmup_times_decay: bool,
+    decay_proportion: float,
+    decay_shape: str,
 ) -> LinearWarmupDecay:
-    steps = warmup_steps(warmup, total_steps)
+    Limits(at_least=0, at_most=1).check("decay_proportion", decay_proportion)
     return LinearWarmupDecay(
-        learning_rate, total_steps, steps, warmup_times_decay
+        learning_rate,
+        total_steps,
+        warmup_steps(warmup, total_steps),
+        warmup_times_decay,
+        int(total_steps * decay_proportion),
+        decay_shape,
     )
 
 

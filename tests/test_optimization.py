@@ -6,17 +6,21 @@ import pytest
 import tensorflow as tf
 from model_helpers import numpy, small_config
 
+from bert_tf.architectures.modernbert import ModernBertConfig
 from bert_tf.encoders import BertEncoder
+from bert_tf.encoders.modernbert import ModernBertEncoder
 from bert_tf.errors import UserError
 from bert_tf.models import bert_classifier
 from bert_tf.optimization import (
     AdamW,
     Lamb,
     LinearWarmupDecay,
+    StableAdamW,
     adamw,
     global_norm,
     is_excluded,
     lamb,
+    stable_adamw,
     trust_ratio,
     warmup_steps,
 )
@@ -49,7 +53,9 @@ class NumpyOptimizer:
     """Adam's moments, decoupled decay and LAMB's trust ratio, float64.
 
     Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2;
-    You et al. 2020, algorithm 2; google-research/bert, optimization.py.
+    You et al. 2020, algorithm 2; google-research/bert, optimization.py;
+    Wortsman et al. 2023, algorithm 2, with corrected decay rates in place of
+    corrected moments, and the weight decay lr / peak * decay of ModernBERT.
     """
 
     def __init__(self, values, rule, decay=0.01, epsilon=1e-6):
@@ -67,6 +73,9 @@ class NumpyOptimizer:
         for i, (gradient, (path, (_, excluded))) in enumerate(
             zip(gradients, VARIABLES.items(), strict=True)
         ):
+            if self.rule == "stable":
+                self._stable_step(i, gradient, rate, excluded)
+                continue
             self.first[i] = 0.9 * self.first[i] + 0.1 * gradient
             self.second[i] = 0.999 * self.second[i] + 0.001 * gradient**2
             m, v = self.first[i], self.second[i]
@@ -91,6 +100,21 @@ class NumpyOptimizer:
                 )
             self.values[i] = self.values[i] - rate * update
 
+    def _stable_step(self, i, gradient, rate, excluded, peak=2e-2):
+        t, moments = self.steps, (self.first, self.second)
+        for beta, moment, power in zip(
+            (0.9, 0.98), moments, (1, 2), strict=True
+        ):
+            beta = beta * (1 - beta ** (t - 1)) / (1 - beta**t)
+            moment[i] = beta * moment[i] + (1 - beta) * gradient**power
+        v = np.maximum(self.second[i], self.epsilon**2)
+        rate = rate / max(1, np.sqrt(np.mean(gradient**2 / v)))
+        if not excluded:
+            decoupled = self.decay * peak
+            self.values[i] = self.values[i] * (1 - rate / peak * decoupled)
+        root = np.sqrt(self.second[i]) + self.epsilon
+        self.values[i] = self.values[i] - rate * self.first[i] / root
+
 
 RULES = {
     "adamw": lambda **how: adamw(2e-2, 100, 10, **how),
@@ -98,6 +122,7 @@ RULES = {
         2e-2, 100, 10, bias_correction=False, **how
     ),
     "lamb": lambda **how: lamb(2e-2, 100, 10, **how),
+    "stable": lambda **how: stable_adamw(2e-2, 100, 10, **how),
 }
 
 
@@ -130,7 +155,13 @@ def after_steps(rule, gradients, compiled=None, **how) -> list:
 
 @pytest.mark.parametrize(
     ("rule", "clip"),
-    [("adamw", 1.0), ("adamw", None), ("original", 1.0), ("lamb", 1.0)],
+    [
+        ("adamw", 1.0),
+        ("adamw", None),
+        ("original", 1.0),
+        ("lamb", 1.0),
+        ("stable", None),
+    ],
 )
 def test_a_hundred_steps_are_those_of_numpy(rule, clip) -> None:
     reference = NumpyOptimizer([numpy(v) for v in make_variables()], rule)
@@ -159,6 +190,43 @@ def test_schedule_by_hand() -> None:
     # Exact late in a long run.
     late = float(LinearWarmupDecay(1e-4, 1_000_000, 10_000)(999_999))
     np.testing.assert_allclose(late, 1e-10, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("decay_steps", "shape", "rates"),
+    [
+        (20, "linear", [0.0, 0.9, 1.0, 1.0, 1.0, 0.5, 0.05, 0.0, 0.0]),
+        (
+            *(20, "one_minus_sqrt"),
+            [0.0, 0.9, 1.0, 1.0, 1.0, 1 - 0.5**0.5, 1 - 0.95**0.5, 0.0, 0.0],
+        ),
+        (0, "linear", [0.0, 0.9, *[1.0] * 7]),
+        (100, "one_minus_sqrt", [0.0, 0.9, 1 - 0.1**0.5, 1 - 0.5**0.5]),
+    ],
+)
+def test_a_trapezoid_by_hand(decay_steps, shape, rates) -> None:
+    schedule = LinearWarmupDecay(
+        2.0, 100, 10, decay_steps=decay_steps, decay_shape=shape
+    )
+    for revived in (schedule, LinearWarmupDecay(**schedule.get_config())):
+        found = [
+            float(revived(step))
+            for step in (0, 9, 10, 50, 80, 90, 99, 100, 120)[: len(rates)]
+        ]
+        np.testing.assert_allclose(found, 2.0 * np.array(rates), atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [adamw, lamb, stable_adamw])
+def test_every_optimizer_takes_a_trapezoid(make) -> None:
+    optimizer = make(
+        1.0, 50, decay_proportion=0.2, decay_shape="one_minus_sqrt"
+    )
+    assert optimizer.get_config()["learning_rate"]["config"] == {
+        **{"learning_rate": 1.0, "total_steps": 50, "warmup_steps": 5},
+        **{"decay_steps": 10, "decay_shape": "one_minus_sqrt"},
+    }
+    whole = make(1.0, 50).get_config()["learning_rate"]["config"]
+    assert whole.keys() == {"learning_rate", "total_steps", "warmup_steps"}
 
 
 @pytest.mark.parametrize("warmup", [0, 10])
@@ -199,6 +267,14 @@ def test_bad_arguments_are_named(arguments, message) -> None:
 
 
 @pytest.mark.parametrize(
+    ("argument", "value"), [("decay_proportion", 1.5), ("decay_shape", "cos")]
+)
+def test_a_bad_decay_is_named(argument, value) -> None:
+    with pytest.raises(UserError, match=f"{argument} is {value!r}"):
+        stable_adamw(1e-3, 10, **{argument: value})
+
+
+@pytest.mark.parametrize(
     ("path", "excluded"),
     [
         ("bert/embeddings/LayerNorm/gamma", True),
@@ -228,8 +304,43 @@ def test_decay_alone_shrinks_only_what_is_not_excluded() -> None:
         np.testing.assert_allclose(numpy(variable), factor * old, rtol=1e-6)
 
 
-def test_a_stock_head_and_our_layers_are_excluded_alike() -> None:
-    model = bert_classifier(BertEncoder(small_config()), 2)
+def test_steady_gradients_are_adamw_and_a_growing_one_is_divided() -> None:
+    def last_update(kind, gradients):
+        variable = keras.Variable(np.ones((2, 3), "float32"), name="kernel")
+        optimizer = kind(0.1, beta_2=0.98, clip_norm=None)
+        for size in gradients:
+            before = numpy(variable).copy()
+            optimizer.apply([tf.fill((2, 3), size)], [variable])
+        return numpy(variable) - before
+
+    for gradients in ([1.0, 1.0], [1.0, 1.0, 1e4]):
+        updates = [
+            last_update(kind, gradients) for kind in (AdamW, StableAdamW)
+        ]
+        # The corrected second moment is a mean with weights 0.98^t.
+        weights = 0.98 ** np.arange(len(gradients) - 1, -1, -1)
+        v = np.average(np.square(gradients), weights=weights)
+        expected = gradients[-1] / np.sqrt(v)
+        np.testing.assert_allclose(updates[0] / updates[1], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        lambda: BertEncoder(small_config()),
+        lambda: ModernBertEncoder(
+            ModernBertConfig(
+                vocab_size=11,
+                hidden_size=8,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                intermediate_size=12,
+            )
+        ),
+    ],
+)
+def test_a_stock_head_and_our_layers_are_excluded_alike(encoder) -> None:
+    model = bert_classifier(encoder(), 2)
     optimizer = AdamW(0.1)
     optimizer.build(model.trainable_variables)
     excluded = {
@@ -253,7 +364,7 @@ def test_trust_ratio_is_one_where_a_norm_is_zero() -> None:
     assert float(trust_ratio(weight, update * 0, 1)) == 1.0
 
 
-@pytest.mark.parametrize("kind", [AdamW, Lamb])
+@pytest.mark.parametrize("kind", [AdamW, Lamb, StableAdamW])
 def test_configuration_round_trip(kind) -> None:
     optimizer = kind(
         LinearWarmupDecay(3e-4, 50, 5),
@@ -297,7 +408,7 @@ def slices(size: int) -> tf.IndexedSlices:
     )
 
 
-@pytest.mark.parametrize(("rule", "clip"), [("adamw", 0.5), ("lamb", None)])
+@pytest.mark.parametrize(("rule", "clip"), [("lamb", 0.5), ("stable", None)])
 def test_repeated_rows_of_a_sparse_gradient_are_added_first(rule, clip) -> None:
     sparse = [tf.ones(shape) for shape, _ in VARIABLES.values()]
     sparse[3] = slices(5)
@@ -315,7 +426,7 @@ def test_global_norm_adds_repeated_rows_first() -> None:
     )
 
 
-@pytest.mark.parametrize("rule", ["adamw", "lamb"])
+@pytest.mark.parametrize("rule", ["lamb", "stable"])
 def test_compiled_by_xla_it_does_the_same(rule) -> None:
     random = np.random.default_rng(3)
     gradients = [
@@ -327,7 +438,7 @@ def test_compiled_by_xla_it_does_the_same(rule) -> None:
         np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("rule", ["adamw", "lamb"])
+@pytest.mark.parametrize("rule", ["lamb", "stable"])
 def test_two_replicas_are_one_that_sees_all(rule) -> None:
     """Clipping included: it must come after the sum over replicas."""
     strategy = tf.distribute.MirroredStrategy(

@@ -88,7 +88,7 @@ LIMITS = {
         "smoothing": 1.1,
         "random_token_rate": 1.1,
         "short_seq_prob": 1.5,
-        "random_next_prob": -0.1,
+        **dict.fromkeys(("random_next_prob", "decay_proportion"), -0.1),
     },
     "0 to 1, or -1": {"mask_token_rate": -0.5, "random_token_rate": 1.1},
     "0.3 to 1, or 0": {"near_duplicates": 0.1},
@@ -99,7 +99,10 @@ LIMITS = {
     "1 to 10000": {"dupe_factor": 0},
     "at least one character": {"label_separator": "", "text_field": ""},
     "one of float32, mixed_bfloat16, mixed_float16": {"precision": "int8"},
-    "one of adamw, adamw_no_bias_correction, lamb": {"optimizer": "sgd"},
+    "one of adamw, adamw_no_bias_correction, lamb, stable_adamw": {
+        "optimizer": "sgd"
+    },
+    "one of linear, one_minus_sqrt": {"decay_shape": "cosine"},
     "one of global, per_replica": {"loss_normalisation": "mean"},
     "one of stop, skip": {"on_non_finite": "ignore"},
     "one of strict, replace": {"encoding_errors": "ignore"},

@@ -302,7 +302,7 @@ class ModernBertEncoder(BertEncoder):
     def make_final(self) -> LayerNorm:
         """Makes the layer norm after the last block."""
         return LayerNorm(
-            self.config, name="final_norm", dtype=self.dtype_policy
+            self.config, name="final_layer_norm", dtype=self.dtype_policy
         )
 
     @property

@@ -5,7 +5,7 @@ import dataclasses
 from bert_tf.config import PRECISIONS
 from bert_tf.recipe import Settings, setting
 
-OPTIMIZERS = ("adamw", "adamw_no_bias_correction", "lamb")
+OPTIMIZERS = ("adamw", "adamw_no_bias_correction", "lamb", "stable_adamw")
 # The largest seed of Keras.
 LARGEST_SEED = 2**32 - 1
 
@@ -39,6 +39,14 @@ class TrainingRecipe(Settings):
         at_least=0,
         below=1,
     )
+    decay_proportion: float = setting(
+        1.0,
+        "share of the steps, at the end, in which the learning rate falls to "
+        "0; before, it is constant",
+        at_least=0,
+        at_most=1,
+    )
+    decay_shape: str = setting("linear", choices=("linear", "one_minus_sqrt"))
     optimizer: str = setting("adamw", choices=OPTIMIZERS)
     weight_decay_rate: float = setting(
         0.01, "decoupled weight decay", at_least=0

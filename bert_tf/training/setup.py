@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.optimization import adamw, lamb
+from bert_tf.optimization import adamw, lamb, stable_adamw
 from bert_tf.training.recipe import TrainingRecipe
 from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.step import Objective, TrainingStep
@@ -42,6 +42,8 @@ def make_step(
         "total_steps": total_steps,
         "warmup": recipe.warmup_proportion,
         "warmup_times_decay": warmup_times_decay,
+        "decay_proportion": recipe.decay_proportion,
+        "decay_shape": recipe.decay_shape,
         "weight_decay": recipe.weight_decay_rate,
         "beta_1": recipe.adam_beta_1,
         "beta_2": recipe.adam_beta_2,
@@ -51,6 +53,8 @@ def make_step(
     }
     if recipe.optimizer == "lamb":
         optimizer = lamb(**arguments)
+    elif recipe.optimizer == "stable_adamw":
+        optimizer = stable_adamw(**arguments)
     else:
         correction = recipe.optimizer == "adamw"
         optimizer = adamw(**arguments, bias_correction=correction)

@@ -17,7 +17,11 @@ from bert_tf import keras_files
 from tests.contracts.made_up_architecture import NAME
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OPTIMIZERS = {"adamw": bert_tf.adamw, "lamb": bert_tf.lamb}
+OPTIMIZERS = {
+    "adamw": bert_tf.adamw,
+    "lamb": bert_tf.lamb,
+    "stable": bert_tf.stable_adamw,
+}
 
 # Prints each file's outputs on the inputs beside it, and its optimizer.
 READ = """
@@ -98,7 +102,7 @@ def test_every_file_is_loaded(imports, files, saved) -> None:
     for name, outputs in expected.items():
         for ours, theirs in zip(found[name]["outputs"], outputs, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-5, err_msg=name)
-    kinds = {"adamw": "AdamW", "lamb": "Lamb"}
+    kinds = {"adamw": "AdamW", "lamb": "Lamb", "stable": "StableAdamW"}
     for name in kinds.keys() & found.keys():
         assert found[name]["optimizer"] == kinds[name]
         assert found[name]["rate"]["class_name"] == "LinearWarmupDecay"

@@ -9,7 +9,7 @@ from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.models import bert_classifier
-from bert_tf.optimization import AdamW, Lamb
+from bert_tf.optimization import AdamW, Lamb, StableAdamW
 from bert_tf.training.recipe import TrainingRecipe
 from bert_tf.training.sentinel import forward_tensors
 from bert_tf.training.setup import (
@@ -20,6 +20,8 @@ from bert_tf.training.setup import (
 RECIPE = TrainingRecipe(
     learning_rate=0.3,
     warmup_proportion=0.25,
+    decay_proportion=0.5,
+    decay_shape="one_minus_sqrt",
     weight_decay_rate=0.04,
     adam_beta_1=0.7,
     adam_beta_2=0.95,
@@ -62,13 +64,20 @@ def test_every_setting_arrives():
     assert schedule.learning_rate == 0.3
     # A quarter of 40 steps.
     assert (schedule.warmup_steps, schedule.total_steps) == (10, 40)
+    assert (schedule.decay_steps, schedule.decay_shape) == (
+        20,
+        "one_minus_sqrt",
+    )
 
 
 def test_optimizers():
     plain = step_of(optimizer="adamw_no_bias_correction").optimizer
     assert type(plain) is AdamW
     assert plain.get_config()["bias_correction"] is False
-    assert type(step_of(optimizer="lamb").optimizer) is Lamb
+    for name, kind in (("lamb", Lamb), ("stable_adamw", StableAdamW)):
+        optimizer = step_of(optimizer=name).optimizer
+        assert type(optimizer) is kind
+        assert optimizer._learning_rate.decay_steps == 20
 
 
 @pytest.mark.parametrize(
