@@ -6,6 +6,9 @@ BPE merges these letters. It looks up the result of a merge, GPT-2's the pair.
 Both agree on every text if every token, as a text, is tokenized to itself by
 both: at the first difference, the letters of a token would end in two other
 pieces. This is checked.
+
+Few words reach that operation: words are also divided between bytes that no
+token holds side by side, and those that are tokens are looked up.
 """
 
 import functools
@@ -27,6 +30,8 @@ from bert_tf.text.subword_graph import NUL, SubwordTokenizer
 
 # Classes of code points.
 _OTHER, _LETTER, _NUMBER, _BLANK, _SPACE = range(5)
+# Planes 4 to 16 of Unicode have no letters, numbers or blanks.
+_LAST_LETTER = 0x3FFFF
 _CONTRACTIONS = ("s", "t", "m", "d", "re", "ve", "ll")
 _NUL_BYTES = len(NUL.encode())
 # Prefixes and names that no text contains, for tokens that are not merged.
@@ -38,7 +43,7 @@ def _classes() -> np.ndarray:
     """The class of each code point in the regex engine of tokenizers, int32."""
     codes = [
         code
-        for code in range(unicode_tables.CODE_POINTS)
+        for code in range(_LAST_LETTER + 1)
         if code not in unicode_tables.SURROGATES
     ]
     text, code_of = "".join(map(chr, codes)), np.array(codes)
@@ -151,12 +156,16 @@ class ByteBpeTokenizer(SubwordTokenizer):
             trails[number] = len(content) - len(content.rstrip())
             own[number] = len(content) * token.lstrip
         self._model = _sentencepiece_model(data)
+        letters = [(raw or b"").decode("latin-1") for raw in data.raw]
         with tf.init_scope(), tf.device("/CPU:0"):
             self._classes = tf.constant(_classes())
             self._lengths = tf.constant(lengths)
             self._own = tf.constant(own)
             self._leads = tf.constant(leads, tf.int32)
             self._trails = tf.constant(trails, tf.int32)
+            self._adjacent = tf.constant(_adjacent(data))
+            self._letters = tf.constant(letters)
+            self._tokens_by_hash = tf.constant(self._table())
             self._check()
 
     def _make_normalizer(self) -> Normalizer:
@@ -166,8 +175,7 @@ class ByteBpeTokenizer(SubwordTokenizer):
         """Refuses merges that are ambiguous by their results."""
         data = self.data
         merged = [n for n, raw in enumerate(data.raw) if raw is not None]
-        letters = [(data.raw[n] or b"").decode("latin-1") for n in merged]
-        by_result = self._merge(tf.constant(letters)).to_list()
+        by_result = self._merge(tf.gather(self._letters, merged)).to_list()
         library = tokenizers.Tokenizer(
             models.BPE(dict(data.ids), list(data.merges))
         )
@@ -202,7 +210,20 @@ class ByteBpeTokenizer(SubwordTokenizer):
             trails = tf.gather(self._trails, ids)
             return ids, splits, starts, tf.maximum(ends - trails, starts)
 
-    _tokenize = _tokenize_with_offsets
+    def _table(self) -> np.ndarray:
+        """A token of each hash value, of several the first, int32."""
+        hashes = self._hashes(self._letters).numpy()
+        table = np.zeros(self._num_hashes, np.int32)
+        # Of an index that occurs more than once, the last value stays.
+        table[hashes[::-1]] = np.arange(len(hashes))[::-1]
+        return table
+
+    @property
+    def _num_hashes(self) -> int:
+        return 2 * len(self.data)
+
+    def _hashes(self, parts: tf.Tensor) -> tf.Tensor:
+        return tf.strings.to_hash_bucket_fast(parts, self._num_hashes)
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """BPE of normalized texts: ids, row splits, byte starts and ends."""
@@ -212,30 +233,56 @@ class ByteBpeTokenizer(SubwordTokenizer):
             bare = (texts != "") & (tf.strings.substr(texts, 0, 1) != " ")
             texts = tf.where(bare, tf.strings.join([" ", texts]), texts)
             shift = tf.cast(bare, tf.int64)
-        codes = tf.strings.unicode_decode(texts, "UTF-8")
-        begins = self._begins(codes)
-        total = tf.size(codes.flat_values, tf.int64)
-        words = tf.RaggedTensor.from_row_splits(
-            codes.flat_values,
-            tf.concat([tf.where(begins)[:, 0], [total]], 0),
-            validate=False,
-        )
-        before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int64))], 0)
-        letters = tf.strings.unicode_transcode(
-            tf.strings.unicode_encode(words, "UTF-8"), "ISO-8859-1", "UTF-8"
-        )
-        distinct, number = tf.unique(letters)
-        pieces = tf.gather(self._merge(distinct), number)
+        parts, splits = self._parts(texts)
+        pieces = self._merge_once(parts)
         ids = pieces.flat_values
-        splits = tf.gather(
-            pieces.row_splits, tf.gather(before, codes.row_splits)
-        )
+        splits = tf.gather(pieces.row_splits, splits)
         ends = tf.cumsum(tf.gather(self._lengths, ids))
         rows = tf.ragged.row_splits_to_segment_ids(splits)
         row_begins = tf.gather(tf.concat([[0], ends], 0), splits)
         first = tf.gather(row_begins[:-1] + shift, rows)
         starts = ends - tf.gather(self._lengths, ids) - first
         return ids, splits, tf.maximum(starts, 0), tf.maximum(ends - first, 1)
+
+    def _parts(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Divides texts where no merge crosses: bytes as letters, row splits.
+
+        A merge stays inside a word, and inside bytes of which every two
+        neighbours are neighbours in some token.
+        """
+        begins = self._begins(tf.strings.unicode_decode(texts, "UTF-8"))
+        raw = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+        codes = tf.cast(raw, tf.int32)
+        heads = tf.bitwise.bitwise_and(codes, 0xC0) != 0x80
+        character = tf.cumsum(tf.cast(heads, tf.int32)) - 1
+        starts = heads & tf.gather(begins, character)
+        before = tf.concat([[0], codes], 0)[:-1]
+        starts |= ~tf.gather(self._adjacent, 256 * before + codes)
+        total = tf.size(codes, tf.int64)
+        parts = tf.RaggedTensor.from_row_splits(
+            codes,
+            tf.concat([tf.where(starts)[:, 0], [total]], 0),
+            validate=False,
+        )
+        counts = tf.concat([[0], tf.cumsum(tf.cast(starts, tf.int64))], 0)
+        ends = tf.concat([[0], tf.cumsum(tf.strings.length(texts))], 0)
+        return tf.strings.unicode_encode(parts, "UTF-8"), tf.gather(
+            counts, ends
+        )
+
+    def _merge_once(self, parts: tf.Tensor) -> tf.RaggedTensor:
+        """The same as `_merge`; looks tokens up and merges the others once."""
+        distinct, number = tf.unique(parts)
+        token = tf.gather(self._tokens_by_hash, self._hashes(distinct))
+        known = tf.gather(self._letters, token) == distinct
+        merged = self._merge(tf.boolean_mask(distinct, ~known))
+        found = tf.boolean_mask(token, known)[:, tf.newaxis]
+        pieces = tf.concat([tf.RaggedTensor.from_tensor(found), merged], 0)
+        # The place of each in `pieces`.
+        first = tf.cumsum(tf.cast(known, tf.int32))
+        second = tf.cumsum(tf.cast(~known, tf.int32)) + tf.shape(found)[0]
+        place = tf.where(known, first, second) - 1
+        return tf.gather(pieces, tf.gather(place, number))
 
     def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
         """The ids of words, string [W], whose letters are bytes."""
@@ -311,6 +358,15 @@ class ByteBpeTokenizer(SubwordTokenizer):
             | follows
             | ((plain | space) & ~inside)
         )
+
+
+def _adjacent(data: ByteLevelBpe) -> np.ndarray:
+    """Whether some token has bytes a and b side by side, at 256 a + b, bool."""
+    found = np.zeros(256 * 256, bool)
+    for raw in data.raw:
+        codes = np.frombuffer(raw or b"", np.uint8).astype(np.int32)
+        found[256 * codes[:-1] + codes[1:]] = True
+    return found
 
 
 def _sentencepiece_model(data: ByteLevelBpe) -> bytes:

@@ -99,7 +99,13 @@ class SubwordTokenizer(GraphTokenizer):
         with tf.device("/CPU:0"):
             return self._added_tokens.split(texts, self._pieces)
 
-    _tokenize = _tokenize_with_offsets
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
+    )
+    def _tokenize(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Flat ids and row splits of a batch; offsets are not computed."""
+        ids, splits, *_ = self._tokenize_with_offsets(texts)
+        return ids, splits
 
     def _make_normalizer(self) -> Normalizer:
         return Normalizer()
