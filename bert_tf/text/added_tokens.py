@@ -162,8 +162,8 @@ class AddedTokens(tf.Module):
         # Tokens that match before normalization are separate segments.
         matched = tf.where(outer.ids >= 0)[:, 0]
         segment = tf.concat([segment, matched], 0)
-        starts = tf.concat([starts, tf.zeros_like(matched)], 0)
-        order = tf.argsort(segment * 2**32 + starts, stable=True)
+        part = tf.concat([of, tf.zeros_like(matched)], 0)
+        order = tf.argsort(segment * 2**32 + part, stable=True)
         rows = tf.gather(outer.row, tf.gather(segment, order))
         bounds = tf.range(tf.size(texts, tf.int64) + 1)
 
