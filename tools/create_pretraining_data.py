@@ -47,7 +47,10 @@ _INPUT = flags.DEFINE_string(
     "are unpacked. NAME=PATH or NAME:WEIGHT=PATH defines a corpus to mix.",
 )
 _VOCAB_FILE = flags.DEFINE_string(
-    "vocab_file", None, "WordPiece vocabulary, one token per line."
+    "vocab_file",
+    None,
+    "Vocabulary: vocab.txt, spiece.model or sentencepiece.bpe.model, or the "
+    "tokenizer.json of one of these kinds or of byte-level BPE.",
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder of the records.")
 _WORKERS = flags.DEFINE_integer(
