@@ -88,12 +88,12 @@ def ours(
 ) -> None:
     """Instances and records as the shard workers make them."""
     recipe = RecordsRecipe(static_masking=passes > 1, dupe_factor=passes)
-    special = vocabulary.packing.num_special(2)
-    made = make_instances(documents, len(documents), recipe, special, "0")
+    packing = vocabulary.packing
+    made = make_instances(documents, len(documents), recipe, packing, "0")
     if recipe.static_masking:
-        records = static_records(documents.ids, made, recipe, vocabulary, "0")
+        records = static_records(made, recipe, vocabulary, "0")
     else:
-        records = plain_records(documents.ids, made, vocabulary.packing)
+        records = plain_records(made)
     write_records(path, records)
 
 

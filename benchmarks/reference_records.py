@@ -31,6 +31,8 @@ class Lengths:
     max_predictions_per_seq: int = 20
     masked_lm_prob: float = 0.15
     short_seq_prob: float = 0.1
+    # google-research/albert: sentence order instead of next sentences.
+    swaps: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +114,7 @@ def document_instances(
             a = [token for sentence in chunk[:a_end] for token in sentence]
             b: list[int] = []
             is_random = len(chunk) == 1 or rng.random() < 0.5
-            if is_random:
+            if len(chunk) == 1 or (is_random and not lengths.swaps):
                 for _ in range(10):
                     other = rng.randint(0, len(documents) - 1)
                     if other != index:
@@ -125,6 +127,8 @@ def document_instances(
                 i -= len(chunk) - a_end
             else:
                 b = [token for sentence in chunk[a_end:] for token in sentence]
+                if is_random:
+                    a, b = b, a
             truncate(a, b, most, rng)
             tokens = [vocabulary.cls_id, *a, vocabulary.sep_id]
             segments = [0] * len(tokens) + [1] * (len(b) + 1)

@@ -37,7 +37,7 @@ MASKED_LM_WEIGHTS = Feature(
     "masked_lm_weights", "BP", "float32", "1 = counts, 0 = unused"
 )
 NEXT_SENTENCE_LABELS = Feature(
-    "next_sentence_labels", "B", "int32", "0 = B follows A, 1 = B is random"
+    "next_sentence_labels", "B", "int32", "0 = B follows A, 1 = not, -1 = no B"
 )
 CLS_POSITIONS = Feature(
     "cls_positions", "BK", "int32", "where each sequence begins, 0 = unused"

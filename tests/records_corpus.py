@@ -22,6 +22,7 @@ LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 WORDS = [a + b + c for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
 TOKENS = [*SPECIALS, *LETTERS, *WORDS, *("##" + x for x in LETTERS), "."]
 VOCABULARY = Vocabulary(TOKENS)
+PACKING = VOCABULARY.packing
 
 Batch = dict[str, np.ndarray]
 

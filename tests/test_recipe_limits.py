@@ -121,6 +121,8 @@ LIMITS = {
     "one of auto, sentences, text, wikipedia, jsonl": {"input_format": "pdf"},
     "one of blank_line, file, line": {"document_end": "page"},
     "one of refuse, cut": {"long_lines": "split"},
+    "one of sentence_pairs, sentence_order, full_sentences, "
+    "document_sentences": {"sequences": "lines"},
     f"one of {', '.join(ARCHITECTURES)}": {"architecture": "rnn"},
     "one of pretraining, classifier": {"objective": "tags"},
 }

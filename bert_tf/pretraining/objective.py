@@ -15,6 +15,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.distiller import soft_target_loss
 from bert_tf.errors import UserError, did_you_mean
+from bert_tf.records.recipe import SENTENCE_ORDER, SENTENCE_PAIRS
 from bert_tf.user_modules import is_user_module, run_user_module
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class ObjectiveTraits:
     Attributes:
       heads: the heads that it trains: pooler, masked_lm, next_sentence,
         replaced_tokens. Other heads are not changed.
+      sequences: the kind of records whose labels next_sentence learns
+        (`RecordsRecipe.sequences`).
       reads_next_tokens: whether the target of each token is the next one. The
         encoder must be causal then, and no token is masked.
       detects_replaced_tokens: whether a generator replaces tokens, as in
@@ -58,6 +61,7 @@ class ObjectiveTraits:
     """
 
     heads: tuple[str, ...] = (POOLER, MASKED_LM, NEXT_SENTENCE)
+    sequences: str = SENTENCE_PAIRS
     reads_next_tokens: bool = False
     detects_replaced_tokens: bool = False
     masks: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -213,7 +217,10 @@ class PretrainingObjective(MaskedLanguageModeling):
     """Masked LM and next sentence (Devlin et al. 2019, section 3.1)."""
 
     heads = (POOLER, MASKED_LM, NEXT_SENTENCE)
+    sequences: ClassVar[str] = SENTENCE_PAIRS
     metrics = ("masked_lm_accuracy", "next_sentence_accuracy")
+    # Prefix of the loss and accuracy of the head next_sentence.
+    pair_task: ClassVar[str] = NEXT_SENTENCE
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the number of masked tokens and of sequences with a label.
@@ -223,7 +230,8 @@ class PretrainingObjective(MaskedLanguageModeling):
             int32 [B], for packed rows [B, K], -1 for no label.
         """
         sequences = ops.sum(_sequence_weights(batch))
-        return super().loss_weights(batch) | {"next_sentence_loss": sequences}
+        name = f"{self.pair_task}_loss"
+        return super().loss_weights(batch) | {name: sequences}
 
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
@@ -241,17 +249,26 @@ class PretrainingObjective(MaskedLanguageModeling):
             _sequence_weights(batch),
         )
         return (
-            losses | {"next_sentence_loss": loss},
-            metrics | {"next_sentence_accuracy": accuracy},
+            losses | {f"{self.pair_task}_loss": loss},
+            metrics | {f"{self.pair_task}_accuracy": accuracy},
         )
 
     def normalise(
         self, losses: Mapping[str, Any], weights: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Divides summed losses by their weights; see `LanguageModeling`."""
-        name = "next_sentence_loss"
+        name = f"{self.pair_task}_loss"
         mean = losses[name] / weights[name]
         return super().normalise(losses, weights) | {name: mean}
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class SentenceOrderPrediction(PretrainingObjective):
+    """Masked LM and sentence order (Lan et al. 2020, section 3.1)."""
+
+    sequences = SENTENCE_ORDER
+    metrics = ("masked_lm_accuracy", "sentence_order_accuracy")
+    pair_task = SENTENCE_ORDER
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -324,6 +341,7 @@ class ReplacedTokenDetection(MaskedLanguageModeling):
 OBJECTIVES: Mapping[str, LanguageModeling] = {
     "masked_lm_next_sentence": PretrainingObjective(),
     "masked_lm": MaskedLanguageModeling(),
+    "masked_lm_sentence_order": SentenceOrderPrediction(),
     "left_to_right": LeftToRightLanguageModeling(),
     "replaced_tokens": ReplacedTokenDetection(),
 }

@@ -45,9 +45,9 @@ class PretrainingRecipe(
     )
     objective: str = setting(
         "masked_lm_next_sentence",
-        "objective: masked_lm_next_sentence, masked_lm, left_to_right, "
-        "replaced_tokens (ELECTRA), or the path of a Python file that defines "
-        "OBJECTIVE",
+        "objective: masked_lm_next_sentence, masked_lm, "
+        "masked_lm_sentence_order (ALBERT), left_to_right, replaced_tokens "
+        "(ELECTRA), or the path of a Python file that defines OBJECTIVE",
         may_be_code=True,
     )
     generator_size: float = setting(

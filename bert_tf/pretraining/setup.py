@@ -16,6 +16,7 @@ from bert_tf.pretraining.objective import ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.progress import log
 from bert_tf.records.folder import RecordFolder
+from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_protocol import Tokenizer, TokenizerData
 from bert_tf.training.run_folder import digest
@@ -44,23 +45,39 @@ def open_records(
             folder = folder.with_next_tokens()
         folder = folder.with_masks(**{**traits.masks, **recipe.mask_settings()})
         if folder.recipe is not None:
-            share = folder.recipe.random_next_prob
-            if NEXT_SENTENCE in traits.heads and not share:
-                raise UserError(
-                    f"`data_dir`={name}: every second text follows the first "
-                    "(random_next_prob=0), so there is no next sentence to "
-                    f"learn for `objective`={recipe.objective}; choose another "
-                    "one, such as masked_lm, or other records."
-                )
-            if NEXT_SENTENCE not in traits.heads and share:
-                log(
-                    f"{name}: made with random_next_prob={share:g}, so second "
-                    "texts may be of other documents, which only next sentence "
-                    "prediction needs; without it use records made with 0, as "
-                    "the paper does."
-                )
+            _check_labels(recipe.objective, name, folder.recipe, traits)
         folders.append(folder)
     return folders
+
+
+def _check_labels(
+    objective: str, name: str, records: RecordsRecipe, traits: ObjectiveTraits
+) -> None:
+    """Raises `UserError` if an objective cannot learn the records' labels."""
+    share = records.random_next_prob
+    if NEXT_SENTENCE not in traits.heads:
+        if records.takes_random_texts:
+            log(
+                f"{name}: made with random_next_prob={share:g}, so second "
+                "texts may be of other documents, which only next sentence "
+                "prediction needs; without it use records made with 0, as "
+                "the paper does."
+            )
+    elif records.sequences != traits.sequences:
+        raise UserError(
+            f"`data_dir`={name}: holds {records.sequences}, and `objective`="
+            f"{objective} learns the labels of {traits.sequences}; make such "
+            "records, by tools.create_pretraining_data "
+            f"--sequences={traits.sequences}, or choose another objective, "
+            "such as masked_lm."
+        )
+    elif not share:
+        raise UserError(
+            f"`data_dir`={name}: every second text follows the first "
+            "(random_next_prob=0), so there is no next sentence to learn for "
+            f"`objective`={objective}; choose another one, such as "
+            "masked_lm, or other records."
+        )
 
 
 def choose_tokenizer(

@@ -107,7 +107,7 @@ def allocate(
         more = f" and {len(task.files) - 3} more" if task.files[3:] else ""
         if not whole_documents:
             raise UserError(f"`inputs`={names}{more}: holds no text.")
-        if recipe.random_next_prob:
+        if recipe.takes_random_texts:
             raise UserError(
                 f"`inputs`={names}{more}: is one single document, and a random "
                 "next sentence must come from another one; put a blank line "

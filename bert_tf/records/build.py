@@ -223,7 +223,8 @@ def make_records(
         log(f"warning: {warning}")
     if _is_finished(output_dir, plan, refuse=not overwrite):
         log(f"{output_dir}: all records are there already; nothing to do.")
-        return RecordsReport(output_dir, Manifest.load(output_dir), 0.0)
+        manifest = Manifest.load(output_dir)
+        return RecordsReport(output_dir, manifest, plan.recipe, 0.0)
     with contextlib.ExitStack() as stack:
         folder = output_dir
         if overwrite:
@@ -234,7 +235,8 @@ def make_records(
             work_dir = stack.enter_context(work_folder(folder, plan))
             manifest = build(folder, work_dir)
             finish(task, folder, manifest)
-    return RecordsReport(output_dir, manifest, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return RecordsReport(output_dir, manifest, plan.recipe, seconds)
 
 
 def finish(

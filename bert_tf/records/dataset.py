@@ -130,15 +130,17 @@ def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
     numbers = tf.ragged.range(1, lengths.row_lengths() + 1).values
     position_ids = tf.ragged.range(lengths.values).values
     starts = tf.cumsum(of_sequences(lengths), axis=1, exclusive=True)
-    labels = of_sequences(parsed["next_sentence_labels"], unused=-1)
+    used = of_sequences(lengths) > 0
     return {
         "input_ids": in_rows(tokens.values, folder.vocabulary.packing.pad_id),
         "input_mask": in_rows(tf.ones_like(tokens.values)),
         "segment_ids": in_rows(parsed["segment_ids"].values),
         "position_ids": in_rows(position_ids),
         "sequence_ids": in_rows(tf.repeat(numbers, lengths.values)),
-        "cls_positions": tf.where(labels >= 0, starts, 0),
-        "next_sentence_labels": labels,
+        "cls_positions": tf.where(used, starts, 0),
+        "next_sentence_labels": of_sequences(
+            parsed["next_sentence_labels"], unused=-1
+        ),
     }
 
 

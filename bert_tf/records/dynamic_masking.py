@@ -288,12 +288,13 @@ def mask_packed_rows(
       A batch; see `bert_tf.features.PACKED_PRETRAINING_FEATURES`.
     """
     is_token = rows["input_mask"] > 0
-    used = rows["next_sentence_labels"] >= 0
-    starts = tf.boolean_mask(rows["cls_positions"], used)
-    row = tf.cast(tf.where(used)[:, 0], tf.int32)
     # A sequence begins at each token with position id 0.
-    begins = tf.boolean_mask(rows["position_ids"], is_token) == 0
-    begins = tf.cast(tf.where(begins)[:, 0], tf.int32)
+    is_first = rows["position_ids"] == 0
+    row, starts = tf.unstack(
+        tf.cast(tf.where(is_token & is_first), tf.int32), axis=1
+    )
+    begins = tf.where(tf.boolean_mask(is_first, is_token))[:, 0]
+    begins = tf.cast(begins, tf.int32)
 
     def unpacked(values: tf.Tensor) -> tf.Tensor:
         """Converts values of tokens, [B, S], to one sequence a row."""

@@ -1,4 +1,4 @@
-"""Encodes sentence pairs as tf.train.Examples: plain, packed or masked.
+"""Encodes sequences as tf.train.Examples: plain, packed or masked.
 
 `pack_rows` groups sequences into records with little padding.
 """
@@ -19,10 +19,12 @@ from bert_tf.records.record_file import (
     encode_example,
     encode_varints,
 )
-from bert_tf.text.token_table import Packing, TokenTable
+from bert_tf.text.token_table import TokenTable
 
 # Rows processed at a time; lists of all rows would take much memory.
 _ROWS_AT_ONCE = 1024
+# The varints of labels 0, 1 and -1, by index.
+_ENCODED_LABELS = (b"\x00", b"\x01", b"\xff" * 9 + b"\x01")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,15 +118,13 @@ def _best_fit(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, int]:
     return row_of, num_rows
 
 
-def _encoded_pairs(
-    ids: np.ndarray,
-    instances: Instances,
-    order: np.ndarray,
-    packing: Packing,
-) -> Iterator[tuple[bytes, bytes]]:
-    """Yields input_ids and segment_ids of instances as varints."""
+def _encoded_sequences(
+    instances: Instances, order: np.ndarray
+) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Yields input_ids, segment_ids and the label of instances as varints."""
+    packing = instances.packing
     # Tokens are encoded once; sequences copy ranges of the bytes.
-    encoded, offsets = encode_varints(ids)
+    encoded, offsets = encode_varints(instances.ids)
     begin, middle, end = (
         encode_varints(np.array(special, np.int64))[0]
         for special in (packing.begin, packing.middle, packing.end)
@@ -135,13 +135,14 @@ def _encoded_pairs(
         rows = order[start : start + _ROWS_AT_ONCE]
         a_start, a_end = instances.a_start[rows], instances.a_end[rows]
         b_start, b_end = instances.b_start[rows], instances.b_end[rows]
-        for a, after_a, b, after_b, length_a, length_b in zip(
+        for a, after_a, b, after_b, length_a, length_b, label in zip(
             offsets[a_start].tolist(),
             offsets[a_end].tolist(),
             offsets[b_start].tolist(),
             offsets[b_end].tolist(),
             (a_end - a_start).tolist(),
             (b_end - b_start).tolist(),
+            instances.labels[rows].tolist(),
             strict=True,
         ):
             yield (
@@ -149,41 +150,28 @@ def _encoded_pairs(
                     (begin, encoded[a:after_a], middle, encoded[b:after_b], end)
                 ),
                 bytes(length_a + before) + second * (length_b + behind),
+                _ENCODED_LABELS[label],
             )
 
 
-def plain_records(
-    ids: np.ndarray, instances: Instances, packing: Packing
-) -> Iterator[bytes]:
+def plain_records(instances: Instances) -> Iterator[bytes]:
     """Encodes instances without masks and without padding.
 
-    Features: input_ids, segment_ids and next_sentence_labels (0: B follows A,
-    1: B is random).
-
-    Args:
-      ids: the token ids that the instances are ranges of, [T].
-      instances: the sentence pairs.
-      packing: the special tokens of a sequence.
+    Features: input_ids, segment_ids and next_sentence_labels (see
+    `Instances.labels`).
     """
     order = np.arange(len(instances))
-    labels = instances.is_random.astype(np.uint8).tobytes()
-    pairs = _encoded_pairs(ids, instances, order, packing)
-    for row, (tokens, segments) in enumerate(pairs):
+    for tokens, segments, label in _encoded_sequences(instances, order):
         yield encode_example(
             {
                 "input_ids": (INT64_LIST, tokens),
-                "next_sentence_labels": (INT64_LIST, labels[row : row + 1]),
+                "next_sentence_labels": (INT64_LIST, label),
                 "segment_ids": (INT64_LIST, segments),
             }
         )
 
 
-def packed_records(
-    ids: np.ndarray,
-    instances: Instances,
-    rows: PackedRows,
-    packing: Packing,
-) -> Iterator[bytes]:
+def packed_records(instances: Instances, rows: PackedRows) -> Iterator[bytes]:
     """Encodes packed rows without masks and without padding.
 
     Features: input_ids and segment_ids, concatenated over the sequences of a
@@ -192,16 +180,15 @@ def packed_records(
     """
     order = rows.sequences
     lengths, offsets = encode_varints(instances.lengths()[order])
-    labels = instances.is_random[order].astype(np.uint8).tobytes()
-    pairs = _encoded_pairs(ids, instances, order, packing)
+    sequences = _encoded_sequences(instances, order)
     for start, end in itertools.pairwise(rows.row_starts.tolist()):
-        tokens, segments = zip(
-            *itertools.islice(pairs, end - start), strict=True
+        tokens, segments, labels = zip(
+            *itertools.islice(sequences, end - start), strict=True
         )
         yield encode_example(
             {
                 "input_ids": (INT64_LIST, b"".join(tokens)),
-                "next_sentence_labels": (INT64_LIST, labels[start:end]),
+                "next_sentence_labels": (INT64_LIST, b"".join(labels)),
                 "segment_ids": (INT64_LIST, b"".join(segments)),
                 "sequence_lengths": (
                     INT64_LIST,
@@ -212,13 +199,10 @@ def packed_records(
 
 
 def _gather_rows(
-    ids: np.ndarray,
-    instances: Instances,
-    rows: slice,
-    max_seq_length: int,
-    packing: Packing,
+    instances: Instances, rows: slice, max_seq_length: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns input_ids and segment_ids of instances, int32 [rows, S]."""
+    packing = instances.packing
     a_start, b_start = instances.a_start[rows], instances.b_start[rows]
     end_a = instances.a_end[rows] - a_start + len(packing.begin)
     begin_b = end_a + len(packing.middle)
@@ -229,7 +213,7 @@ def _gather_rows(
     source = np.where(in_second, (b_start - begin_b)[:, None], begin_a[:, None])
     source += position
     # Positions outside the texts are overwritten below.
-    input_ids = ids.take(source, mode="clip").astype(np.int32)
+    input_ids = instances.ids.take(source, mode="clip").astype(np.int32)
     for start, special in (
         (np.zeros_like(end_a), packing.begin),
         (end_a, packing.middle),
@@ -244,7 +228,6 @@ def _gather_rows(
 
 
 def static_records(
-    ids: np.ndarray,
     instances: Instances,
     recipe: RecordsRecipe,
     vocabulary: TokenTable,
@@ -257,7 +240,6 @@ def static_records(
     input_ids are padded by [PAD], the others by 0.
 
     Args:
-      ids: the token ids that the instances are ranges of, [T].
       instances: the sentence pairs.
       recipe: the settings of the masks.
       vocabulary: the vocabulary of the ids.
@@ -280,15 +262,13 @@ def static_records(
     lengths = instances.lengths()
     for start in range(0, len(instances), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        input_ids, segment_ids = _gather_rows(
-            ids, instances, rows, width, vocabulary.packing
-        )
+        input_ids, segment_ids = _gather_rows(instances, rows, width)
         masked = mask_rows(input_ids, lengths[rows], rule, rng)
         yield from layout.encode(
             {
                 **masked,
                 "input_mask": np.arange(width) < lengths[rows, None],
-                "next_sentence_labels": instances.is_random[rows, None],
+                "next_sentence_labels": instances.labels[rows, None],
                 "segment_ids": segment_ids,
             }
         )

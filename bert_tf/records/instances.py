@@ -1,10 +1,16 @@
-"""Makes sentence pairs by the algorithm of google-research/bert.
+"""Makes the sequences of records: pairs of texts, or whole sentences.
 
-It is create_instances_from_document of create_pretraining_data.py; text B is
-random with probability `random_next_prob`, there 0.5. With 0, the paper's "No
-NSP" (Devlin et al. 2019, section 5.1), B follows A in every pair. The sentences
-of a document are contiguous in memory, so texts A and B are ranges of tokens
-and nothing is copied.
+Pairs are those of create_instances_from_document of create_pretraining_data.py
+in google-research/bert: text B is random with probability `random_next_prob`,
+there 0.5. With 0, the paper's "No NSP" (Devlin et al. 2019, section 5.1), B
+follows A in every pair. With `sequences`=sentence_order they are those of
+google-research/albert (Lan et al. 2020, section 3.1), whose texts are swapped
+instead.
+
+Otherwise sequences are filled with whole sentences (Liu et al. 2019, section
+4.2, FULL-SENTENCES and DOC-SENTENCES).
+
+Sentences are contiguous in memory, so texts are ranges of tokens.
 """
 
 import bisect
@@ -14,19 +20,27 @@ import random
 
 import numpy as np
 
-from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.recipe import (
+    FULL_SENTENCES,
+    SENTENCE_ORDER,
+    RecordsRecipe,
+)
 from bert_tf.records.token_blocks import Documents
+from bert_tf.text.token_table import Packing
 from bert_tf.text.truncation import truncated_lengths
 
 
 @dataclasses.dataclass(frozen=True)
 class Instances:
-    """Sentence pairs of texts A and B.
+    """Sequences of texts A and B, or of a text A.
 
     Attributes:
-      a_start, a_end, b_start, b_end: token ranges of A and B, int64 [n].
-      is_random: whether B is from another document, bool [n].
-      num_special: number of special tokens of a pair.
+      a_start, a_end, b_start, b_end: token ranges of A and B, int64 [n]; B is
+        empty if there is one text.
+      labels: 0: B follows A, 1: B is from another document, or the texts are
+        swapped, -1: there is no B; int8 [n].
+      ids: the token ids that the ranges refer to, [T].
+      packing: the special tokens around the texts.
       tokens_cut: tokens lost by truncation, and sentences of one token, which
         cannot be divided.
     """
@@ -35,8 +49,9 @@ class Instances:
     a_end: np.ndarray
     b_start: np.ndarray
     b_end: np.ndarray
-    is_random: np.ndarray
-    num_special: int
+    labels: np.ndarray
+    ids: np.ndarray
+    packing: Packing
     tokens_cut: int
 
     def __len__(self) -> int:
@@ -45,7 +60,7 @@ class Instances:
     def lengths(self) -> np.ndarray:
         """Returns sequence lengths with special tokens, int64 [n]."""
         text = self.a_end - self.a_start + self.b_end - self.b_start
-        return text + self.num_special
+        return text + self.packing.num_special(2)
 
 
 class _PairMaker:
@@ -64,6 +79,7 @@ class _PairMaker:
         self.max_tokens = recipe.max_seq_length - num_special
         self.short_seq_prob = recipe.short_seq_prob
         self.random_next_prob = recipe.random_next_prob
+        self.swaps = recipe.sequences == SENTENCE_ORDER
         self.rng = random.Random(seed)
         self.pairs: list[tuple[int, int, int, int, bool]] = []
         self.tokens_cut = 0
@@ -85,7 +101,7 @@ class _PairMaker:
         return bisect.bisect_left(self.sentences, target, start + 1, last)
 
     def _add(
-        self, a_start: int, a_end: int, b_start: int, b_end: int, other: bool
+        self, a_start: int, a_end: int, b_start: int, b_end: int, label: bool
     ) -> None:
         """Adds a pair of token ranges, truncated."""
         length_a, length_b = a_end - a_start, b_end - b_start
@@ -101,7 +117,7 @@ class _PairMaker:
             a_start, a_end = a_start + front_a, a_end - drop_a + front_a
             b_start, b_end = b_start + front_b, b_end - drop_b + front_b
             self.tokens_cut += drop_a + drop_b
-        self.pairs.append((a_start, a_end, b_start, b_end, other))
+        self.pairs.append((a_start, a_end, b_start, b_end, label))
 
     def _add_divided(self, start: int, end: int) -> None:
         """Adds the tokens of one sentence as texts A and B."""
@@ -131,7 +147,8 @@ class _PairMaker:
             if size >= 2:
                 a_last += self._below(size - 1)
             middle = sentences[a_last]
-            if size == 1 or rng.random() < self.random_next_prob:
+            label = size == 1 or rng.random() < self.random_next_prob
+            if size == 1 or (label and not self.swaps):
                 first, after = self._random_text(
                     document, target - (middle - start)
                 )
@@ -140,44 +157,115 @@ class _PairMaker:
                 )
                 # The other sentences of the chunk are used again.
                 sentence = a_last
+                continue
+            if label:
+                self._add(middle, end, start, middle, True)
             else:
                 self._add(start, middle, middle, end, False)
-                sentence = chunk_end
+            sentence = chunk_end
+
+
+def _joined(documents: Documents, separator: int) -> Documents:
+    """Returns all documents as one, each separator a sentence of its own."""
+    sentences = documents.sentence_starts
+    ends = sentences[documents.document_starts[1:-1]]
+    moved = sentences + np.searchsorted(ends, sentences, side="right")
+    separators = ends + np.arange(len(ends))
+    starts = np.sort(np.concatenate([moved, separators]))
+    return Documents(
+        np.insert(documents.ids, ends, separator),
+        starts,
+        np.array([0, len(starts) - 1]),
+    )
+
+
+def _whole_sentences(
+    documents: Documents,
+    used: np.ndarray,
+    recipe: RecordsRecipe,
+    packing: Packing,
+    seed: str,
+) -> Instances:
+    """Fills sequences with the sentences of documents in random order.
+
+    A sequence ends before the sentence that would exceed its length, and at the
+    end of a document unless `sequences` is full_sentences: it then continues
+    with the next document behind a separator, the token that ends a text. A
+    sentence longer than a sequence is divided.
+    """
+    packing = packing.of_one_text()
+    room = recipe.max_seq_length - packing.num_special(2)
+    rng = np.random.Generator(np.random.PCG64(list(seed.encode("utf-8"))))
+    passes = [rng.permutation(used) for _ in range(recipe.dupe_factor)]
+    documents = documents.take(np.concatenate(passes))
+    separator = packing.end[0]
+    if recipe.sequences == FULL_SENTENCES:
+        documents = _joined(documents, separator)
+    sentences, ids = documents.sentence_starts, documents.ids
+    # Sentences, or parts of long ones.
+    lengths = np.diff(sentences)
+    counts = -(-lengths // room)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    within = np.arange(ends[-1]) - np.repeat(ends[:-1], counts)
+    starts = np.repeat(sentences[:-1], counts) + room * within
+    is_separator = np.repeat(
+        (lengths == 1) & (ids[sentences[:-1]] == separator), counts
+    ).tolist()
+    bounds = [*starts.tolist(), len(ids)]
+    rows: list[tuple[int, int]] = []
+    for first, last in itertools.pairwise(
+        ends[documents.document_starts].tolist()
+    ):
+        while first < last:
+            if is_separator[first]:
+                first += 1
+                continue
+            after = bisect.bisect_right(bounds, bounds[first] + room, first)
+            after = min(after - 1, last)
+            rows.append(
+                (bounds[first], bounds[after - is_separator[after - 1]])
+            )
+            first = after
+    a_start, a_end = rng.permutation(np.array(rows, np.int64).reshape(-1, 2)).T
+    none = np.zeros_like(a_start)
+    return Instances(
+        *(a_start, a_end, none, none, none.astype(np.int8) - 1),
+        *(ids, packing, 0),
+    )
 
 
 def make_instances(
     documents: Documents,
     own: int,
     recipe: RecordsRecipe,
-    num_special: int,
+    packing: Packing,
     seed: str,
 ) -> Instances:
-    """Makes sentence pairs, shuffled.
+    """Makes sequences, shuffled.
 
     Args:
-      documents: documents without empty sentences, at least two unless
-        `random_next_prob` is 0; one that is used several times gets new pairs
-        each time.
+      documents: documents without empty sentences, at least two if a text B may
+        be random; one that is used several times gets new sequences each time.
       own: text A is from the first `own` documents; a random text B may be from
         any other document.
-      recipe: lengths, passes and probabilities.
-      num_special: number of special tokens of a pair.
+      recipe: the kind of sequences, lengths, passes and probabilities.
+      packing: the special tokens of a row.
       seed: determines all random choices.
     """
-    maker = _PairMaker(documents, recipe, num_special, seed)
     used = np.arange(own)
     if documents.repeats is not None:
         used = np.repeat(used, documents.repeats[:own])
+    if not recipe.has_pairs:
+        return _whole_sentences(documents, used, recipe, packing, seed)
+    maker = _PairMaker(documents, recipe, packing.num_special(2), seed)
     for _ in range(recipe.dupe_factor):
         for document in used.tolist():
             maker.add_document(document)
     maker.rng.shuffle(maker.pairs)
     numbers = itertools.chain.from_iterable(maker.pairs)
     columns = np.fromiter(numbers, np.int64, 5 * len(maker.pairs))
-    a_start, a_end, b_start, b_end, is_random = columns.reshape(-1, 5).T
+    a_start, a_end, b_start, b_end, labels = columns.reshape(-1, 5).T
     return Instances(
-        *(a_start, a_end, b_start, b_end),
-        is_random.astype(bool),
-        num_special,
-        maker.tokens_cut,
+        *(a_start, a_end, b_start, b_end, labels.astype(np.int8)),
+        *(documents.ids, packing, maker.tokens_cut),
     )

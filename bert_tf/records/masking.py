@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from bert_tf.records.recipe import SHORTEST_SEQUENCE, RecordsRecipe
+from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.token_table import TokenTable
 
 # Sort keys of groups have this many bits; the keys of other positions are
@@ -40,7 +40,7 @@ def most_predictions(recipe: RecordsRecipe, sequences: int) -> int:
     """Returns a bound on the predictions of a row of several sequences."""
     # Rounding adds up to 0.5 to the share of a sequence; a share below 0.5 is
     # raised to 1.
-    added = max(0.5, 1 - SHORTEST_SEQUENCE * recipe.masked_lm_prob)
+    added = max(0.5, 1 - recipe.shortest_sequence * recipe.masked_lm_prob)
     share = recipe.max_seq_length * recipe.masked_lm_prob
     return min(
         math.ceil(share + sequences * added),

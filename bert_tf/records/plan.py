@@ -191,7 +191,19 @@ class RecordsTask:
         files: Sequence[CorpusFile],
         describe: Callable[[CorpusFile], InputFile] = InputFile.of,
     ) -> Self:
-        """Plans the build of records; `describe` reads size and time."""
+        """Plans the build of records; `describe` reads size and time.
+
+        Raises:
+          UserError: sequences are too short for their special tokens.
+        """
+        texts = 2 if recipe.has_pairs else 1
+        special = tokenizer.vocabulary.packing.num_special(texts)
+        if recipe.max_seq_length < special + texts:
+            raise UserError(
+                f"`max_seq_length`={recipe.max_seq_length}: this tokenizer "
+                f"frames {recipe.sequences} by {special} special tokens; pass "
+                f"{special + texts} or more."
+            )
         plan = RecordsPlan(
             recipe,
             tokenizer.vocabulary.digest(),

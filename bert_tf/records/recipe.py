@@ -4,15 +4,27 @@ import dataclasses
 from typing import Any
 
 from bert_tf.corpora.recipe import CorpusRecipe
+from bert_tf.errors import UserError
 from bert_tf.recipe import setting
 
 # [CLS] A [SEP] B [SEP] with one token in A and one in B.
-SHORTEST_SEQUENCE = 5
+_SHORTEST_PAIR = 5
+# [CLS] A [SEP] with one token in A.
+_SHORTEST_TEXT = 3
+# What a sequence is: texts A and B with a label, or one text without.
+SENTENCE_PAIRS, SENTENCE_ORDER = "sentence_pairs", "sentence_order"
+FULL_SENTENCES, DOCUMENT_SENTENCES = "full_sentences", "document_sentences"
+SEQUENCES = (SENTENCE_PAIRS, SENTENCE_ORDER, FULL_SENTENCES, DOCUMENT_SENTENCES)
 LONG_LINES = ("refuse", "cut")
 
 # Fields that recipe files have only if they are not the default, so that files
 # written before these fields existed stay valid.
-_ADDED_LATER = ("mask_token_rate", "random_token_rate", "random_next_prob")
+_ADDED_LATER = (
+    "mask_token_rate",
+    "random_token_rate",
+    "random_next_prob",
+    "sequences",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,10 +35,19 @@ class RecordsRecipe(CorpusRecipe):
     google-research/bert.
     """
 
+    sequences: str = setting(
+        SENTENCE_PAIRS,
+        "what a sequence is: sentence_pairs, text B follows text A or is "
+        "random (BERT); sentence_order, the texts are in order or swapped "
+        "(ALBERT); full_sentences, whole sentences up to max_seq_length, also "
+        "of several documents (RoBERTa); document_sentences, the same within "
+        "a document",
+        choices=SEQUENCES,
+    )
     max_seq_length: int = setting(
         128,
         "maximum sequence length, special tokens included",
-        at_least=SHORTEST_SEQUENCE,
+        at_least=_SHORTEST_PAIR,
         at_most=1 << 20,
     )
     max_predictions_per_seq: int = setting(
@@ -87,9 +108,9 @@ class RecordsRecipe(CorpusRecipe):
     random_next_prob: float = setting(
         0.5,
         "probability that text B is random, from another document, instead of "
-        "what follows text A; a single sentence always gets a random text B, "
-        "except with 0: it is then divided between two of its tokens, so that "
-        "every text B follows",
+        "what follows text A, or with sentence_order that they are swapped; a "
+        "single sentence always gets a random text B, except with 0: it is "
+        "then divided between two of its tokens, so that every text B follows",
         at_least=0,
         at_most=1,
     )
@@ -126,6 +147,43 @@ class RecordsRecipe(CorpusRecipe):
         at_least=0,
         at_most=99_999,
     )
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` on settings that do not fit each other."""
+        super().__post_init__()
+        if self.has_pairs:
+            return
+        without = {
+            "static_masking": "the layout of google-research/bert holds pairs",
+            "random_next_prob": "there is no second text",
+            "short_seq_prob": "rows are filled",
+        }
+        if self.sequences == FULL_SENTENCES:
+            without["packing"] = (
+                "rows are filled already; document_sentences are packed"
+            )
+        for name, why in without.items():
+            value = getattr(self, name)
+            if value != getattr(RecordsRecipe, name):
+                raise UserError(
+                    f"`sequences`={self.sequences} and `{name}`={value}: leave "
+                    f"one of the two out ({why})."
+                )
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether a sequence has two texts and a label."""
+        return self.sequences in (SENTENCE_PAIRS, SENTENCE_ORDER)
+
+    @property
+    def takes_random_texts(self) -> bool:
+        """Whether a text B may be from another document."""
+        return self.has_pairs and self.random_next_prob > 0
+
+    @property
+    def shortest_sequence(self) -> int:
+        """The minimum length of a sequence of BERT's tokens."""
+        return _SHORTEST_PAIR if self.has_pairs else _SHORTEST_TEXT
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields; those added later only if not the default."""

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from bert_tf.records.allocation import Allocation
 from bert_tf.records.folder import Manifest, Packing
 from bert_tf.records.plan import RecordsPlan
+from bert_tf.records.recipe import (
+    SENTENCE_ORDER,
+    SENTENCE_PAIRS,
+    RecordsRecipe,
+)
 from bert_tf.records.shards import ShardResult
 
 
@@ -70,11 +75,13 @@ class RecordsReport:
     Attributes:
       output_dir: the folder; a string if it is a URL.
       manifest: its manifest.
+      recipe: how the records were made.
       seconds: duration of this run; 0 if the folder was finished before.
     """
 
     output_dir: pathlib.Path | str
     manifest: Manifest
+    recipe: RecordsRecipe
     seconds: float
 
     @property
@@ -113,11 +120,15 @@ class RecordsReport:
                 f"{sequences:,} training sequences in {s['records']:,} records"
             )
         count = max(sequences, 1)
+        share = f"{s['random_next'] / count:.1%} "
+        share = {
+            SENTENCE_PAIRS: f"{share}with a random next sentence, ",
+            SENTENCE_ORDER: f"{share}not in order, ",
+        }.get(self.recipe.sequences, "")
         lines.append(
             f"{unit} in {s['shards']} file{'s' if s['shards'] > 1 else ''} "
             f"from {s['passes']} pass{'es' if s['passes'] > 1 else ''}: "
-            f"{s['random_next'] / count:.1%} with a random next sentence, "
-            f"{s['record_tokens'] / count:.1f} tokens each on average; "
+            f"{share}{s['record_tokens'] / count:.1f} tokens each on average; "
             f"truncation cut off {s['tokens_cut']:,} tokens"
         )
         if packing:

@@ -37,7 +37,7 @@ class ShardResult:
       records: number of records.
       size: bytes of the file.
       documents: documents the records were made from.
-      random_next: sequences whose text B is random.
+      random_next: sequences with label 1.
       tokens: tokens of all records, specials included.
       tokens_cut: tokens lost by truncation.
       sequences: number of sequences.
@@ -78,31 +78,26 @@ def write_shard(
     """
     recipe, vocabulary = task.plan.recipe, task.tokenizer.vocabulary
     seed = f"{recipe.seed} {name}"
-    packing = vocabulary.packing
-    instances = make_instances(
-        documents, own, recipe, packing.num_special(2), seed
-    )
+    instances = make_instances(documents, own, recipe, vocabulary.packing, seed)
     lengths = instances.lengths()
     most_sequences, most_predictions = 1, 0
     if recipe.static_masking:
-        records = static_records(
-            documents.ids, instances, recipe, vocabulary, seed
-        )
+        records = static_records(instances, recipe, vocabulary, seed)
     elif recipe.packing:
         rows = pack_rows(lengths, recipe.max_seq_length, seed)
         most_sequences = rows.largest_sum(np.ones_like(lengths))
         predictions = predictions_by_length(recipe)[lengths]
         most_predictions = rows.largest_sum(predictions)
-        records = packed_records(documents.ids, instances, rows, packing)
+        records = packed_records(instances, rows)
     else:
-        records = plain_records(documents.ids, instances, packing)
+        records = plain_records(instances)
     count, size = write(name, records)
     return ShardResult(
         name=name,
         records=count,
         size=size,
         documents=own,
-        random_next=int(instances.is_random.sum()),
+        random_next=int(np.sum(instances.labels == 1)),
         tokens=int(lengths.sum()),
         tokens_cut=instances.tokens_cut,
         sequences=len(instances),

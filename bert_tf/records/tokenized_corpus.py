@@ -76,7 +76,8 @@ def tokenize_block(
         np.append(block.document_starts, len(lengths)).astype(np.int64),
     ).without_empty()
     recipe, vocabulary = task.plan.recipe, task.tokenizer.vocabulary
-    longest = recipe.max_seq_length - vocabulary.packing.num_special(2)
+    special = vocabulary.packing.num_special(2 if recipe.has_pairs else 1)
+    longest = recipe.max_seq_length - special
     warnings = [
         f"{line.path}, line {line.line}: one sentence of more than "
         f"{LONG_LINE_CHARACTERS:,} characters, "

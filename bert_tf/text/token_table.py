@@ -7,7 +7,7 @@ import hashlib
 import math
 import types
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -72,6 +72,10 @@ class Packing:
         """The number of special tokens in a row of one or two texts."""
         middle = len(self.middle) if texts == 2 else 0
         return len(self.begin) + middle + len(self.end)
+
+    def of_one_text(self) -> Self:
+        """The same for rows whose B is empty and has no tokens around it."""
+        return dataclasses.replace(self, middle=(), second_segment=0)
 
     def before_second(self, first: Any) -> Any:
         """The number of tokens before B, given that of A (or arrays)."""

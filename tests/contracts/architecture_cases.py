@@ -33,6 +33,7 @@ class Case:
       tokenizer: of as many tokens as `config` has.
       records_tokenizer: that of the records that it is pre-trained on.
       objective: what it is pre-trained for.
+      records: further settings of those records.
       head: what a model folder has of that.
       golden: whether tests/golden has models of transformers.
       google_tf1: a part of the line that refuses Google's layout; empty where
@@ -51,6 +52,7 @@ class Case:
     tokenizer: TokenizerData = LETTERS
     records_tokenizer: TokenizerData = WordPiece(VOCABULARY)
     objective: str = "masked_lm"
+    records: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     head: str = MASKED_LM
     golden: bool = True
     google_tf1: str = ""
@@ -177,6 +179,7 @@ CASES = {
             whole=(("classifier",), ("classifier", "pooler")),
             tokenizer=BYTES,
             records_tokenizer=BYTES,
+            records={"sequences": "full_sentences"},
             changes={"vocab_size": len(BYTES)},
             google_tf1="model_type is roberta: ",
             # Liu et al. 2019, section 3.1 and appendix A.
@@ -206,6 +209,7 @@ CASES = {
             whole=(("classifier",), ("classifier", "pooler")),
             tokenizer=UNIGRAM,
             records_tokenizer=UNIGRAM,
+            records={"sequences": "full_sentences"},
             google_tf1="xlm-roberta: google-research/bert has no names",
             # Conneau et al. 2020, section 3.
             sizes={
@@ -225,6 +229,8 @@ CASES = {
             whole=(("classifier", "pooler"), ("classifier", "pooler")),
             tokenizer=ALBERT_UNIGRAM,
             records_tokenizer=ALBERT_UNIGRAM,
+            objective="masked_lm_sentence_order",
+            records={"sequences": "sentence_order", "whole_word_mask": True},
             pruned="its layers share their weights",
             changes={
                 "embedding_size": 6,
@@ -255,6 +261,11 @@ CASES = {
             whole=(("classifier", "head"), ("classifier", "head")),
             tokenizer=BYTES,
             records_tokenizer=BYTES,
+            records={
+                "sequences": "document_sentences",
+                "masked_lm_prob": 0.3,
+                "max_predictions_per_seq": 5,
+            },
             changes={
                 "vocab_size": len(BYTES),
                 "num_hidden_layers": 4,

@@ -5,14 +5,14 @@ Its layers through Keras' files, SavedModels, precisions and replicas are in
 """
 
 import dataclasses
-import functools
 import json
 import math
 import pathlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -302,26 +302,33 @@ def test_what_is_cut_off_is_as_if_it_gave_nothing(case):
 
 
 @pytest.fixture(scope="module")
-def records_of(tmp_path_factory) -> Callable[[TokenizerData], pathlib.Path]:
-    """Records of 16 tokens without pairs, of a tokenizer."""
+def records_of(tmp_path_factory) -> Callable[[Case], pathlib.Path]:
+    """Records of 16 tokens that an architecture is pre-trained on."""
+    finished: dict[str, pathlib.Path] = {}
 
-    @functools.cache
-    def made(data: TokenizerData) -> pathlib.Path:
+    def made(case: Case) -> pathlib.Path:
+        data = case.records_tokenizer
+        key = f"{type(data)} {case.records}"
+        if key not in finished:
+            finished[key] = make(data, case.records)
+        return finished[key]
+
+    def make(data: TokenizerData, changes: Mapping[str, Any]) -> pathlib.Path:
         folder = tmp_path_factory.mktemp("records")
         data.save(folder)
         corpus = folder / "corpus.txt"
         corpus.write_text(text(40) + "\n", encoding="utf-8")
-        settings = RecordsRecipe(
-            max_seq_length=16,
-            max_predictions_per_seq=3,
-            held_out=0.1,
-            lower_case=isinstance(data, WordPiece | AlbertUnigram),
-        )
+        settings = {
+            "max_seq_length": 16,
+            "max_predictions_per_seq": 3,
+            "held_out": 0.1,
+            "lower_case": isinstance(data, WordPiece | AlbertUnigram),
+        }
         create_records(
             [corpus],
             folder / data.FILES[0],
             folder / "out",
-            settings,
+            RecordsRecipe(**settings | changes),
             1,
             log=lambda _: None,
         )
@@ -339,7 +346,7 @@ def test_it_is_pre_trained_on_records(case, records_of, tmp_path, eagerly):
     config = case.config(**sizes)
     config.save(tmp_path / "config.json")
     recipe = PretrainingRecipe(
-        data_dir=str(records_of(case.records_tokenizer)),
+        data_dir=str(records_of(case)),
         config_file=str(tmp_path / "config.json"),
         objective=case.objective,
         train_batch_size=8,

@@ -43,11 +43,14 @@ from tests.packed_batches import packed
 from tests.run_folders import history, weights
 from tests.user_errors import error_of
 
-DEFAULT = "masked_lm_next_sentence"
+DEFAULT, ORDER = "masked_lm_next_sentence", "masked_lm_sentence_order"
+# Those that learn the labels of pairs.
+OF_PAIRS = (DEFAULT, ORDER)
 # The loss terms of each, the first one that of tokens.
 TERMS = {
     DEFAULT: ["masked_lm", "next_sentence"],
     "masked_lm": ["masked_lm"],
+    ORDER: ["masked_lm", "sentence_order"],
     "left_to_right": ["next_token"],
     "replaced_tokens": ["masked_lm", "replaced_token"],
 }
@@ -117,17 +120,17 @@ def reference(name, outputs, batch) -> tuple[dict, dict]:
     )
     correct = (used * (logits.argmax(-1) == ids)).sum()
     metrics[f"{token}_accuracy"] = correct, used.sum()
-    if "next_sentence" in others:
+    if name in OF_PAIRS:
         logits, labels = (
             outputs["next_sentence_logits"],
             batch["next_sentence_labels"],
         )
         rows = np.arange(len(labels))
-        losses["next_sentence_loss"] = -np.log(
+        losses[f"{others[0]}_loss"] = -np.log(
             softmax(logits)[rows, labels]
         ).mean()
         correct = (logits.argmax(-1) == labels).sum()
-        metrics["next_sentence_accuracy"] = correct, len(labels)
+        metrics[f"{others[0]}_accuracy"] = correct, len(labels)
     if "replaced_token" in others:
         z, mask = outputs["replaced_token_logits"], batch["input_mask"]
         y, p = outputs["replaced_tokens"], 1 / (1 + np.exp(-z))
@@ -238,7 +241,8 @@ def test_the_loss_at_the_start_is_chance(name) -> None:
     batch = make_batch(rows=16, length=30, predictions=10)
     # As they are initialised.
     fresh = model.from_config(model.get_config())
-    chance = {"next_sentence": np.log(2), "replaced_token": 50 * np.log(2)}
+    chance = {"replaced_token": 50 * np.log(2)}
+    chance |= dict.fromkeys(("next_sentence", "sentence_order"), np.log(2))
     for key, loss in mean_losses(name, fresh(batch), batch).items():
         expected = chance.get(key.removesuffix("_loss"), np.log(3000))
         assert loss == pytest.approx(expected, rel=0.03), key
@@ -265,7 +269,7 @@ def test_each_input_and_label_matters(name) -> None:
     for feature, value in changes.items():
         changed = {**batch, feature: value.astype(batch[feature].dtype)}
         after = mean_losses(name, model(changed), changed)
-        reads = feature != "next_sentence_labels" or name == DEFAULT
+        reads = feature != "next_sentence_labels" or name in OF_PAIRS
         assert (after != before) == reads, feature
 
 
@@ -299,7 +303,7 @@ def test_fit_trains_what_the_objective_trains(name) -> None:
     # It may become part of a model that trains all of it.
     assert model.encoder.non_trainable_weights == []
     batch = make_batch(rows=6)
-    if name != DEFAULT:
+    if name not in OF_PAIRS:
         del batch["next_sentence_labels"]
     data = tf.data.Dataset.from_tensors(batch)
     optimizer = adamw(1e-2, total_steps=3, warmup=0.0)
@@ -330,8 +334,15 @@ def recipes(make_records, config_file, tmp_path_factory):
         random_next_prob=0.0,
     )
     config = bert_tf.BertConfig.from_json(config_file)
+    order = make_records(
+        "order",
+        max_seq_length=32,
+        max_predictions_per_seq=5,
+        sequences="sentence_order",
+    )
     configs = {
         "masked_lm": config,
+        ORDER: config,
         "left_to_right": dataclasses.replace(config, causal=True),
         "replaced_tokens": ElectraConfig(
             **{**vars(config), "embedding_size": 8}
@@ -341,7 +352,7 @@ def recipes(make_records, config_file, tmp_path_factory):
         each.save(folder / f"{name}.json")
     return {
         name: PretrainingRecipe(
-            data_dir=str(following),
+            data_dir=str(order if name == ORDER else following),
             config_file=str(folder / f"{name}.json"),
             objective=name,
             generator_size=0.5,
@@ -390,10 +401,10 @@ def test_a_run_learns_and_stores_what_it_trained(name, finished) -> None:
     assert found[f"{task}_perplexity"] == np.exp(found[f"{task}_loss"])
     checkpoint = load_checkpoint(folder)
     electra = name == "replaced_tokens"
-    head = "replaced_tokens" if electra else "masked_lm"
-    assert checkpoint.heads == (head,)
+    heads = ("replaced_tokens",) if electra else OBJECTIVES[name].heads
+    assert set(checkpoint.heads) == set(heads)
     assert checkpoint.config.causal == (name == "left_to_right")
-    # The optimizer has moments of what is trained, and of no pooler.
+    # The optimizer has moments of what is trained.
     state = read_arrays(
         max((folder / "checkpoints").iterdir()) / "state.safetensors"
     )
@@ -403,7 +414,7 @@ def test_a_run_learns_and_stores_what_it_trained(name, finished) -> None:
     model = kind.from_checkpoint(folder, objective=OBJECTIVES[name])
     assert kinds.count("weights") == len(model.trainable_variables)
     card = (folder / "README.md").read_text()
-    assert ("fill-mask" in card) == (name == "masked_lm")
+    assert ("fill-mask" in card) == (name in ("masked_lm", ORDER))
 
 
 @every_other

@@ -1,6 +1,7 @@
 """Runs with a user's objective, heads of init_from, and what does not fit."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -167,6 +168,7 @@ def test_a_file_that_is_no_objective(text, line, recipe, tmp_path):
         ("masked_lm", ["mask_token_rate=0.95"], "`random_token_rate`=0.1 lea"),
         ("masked_lm", ["max_predictions_per_seq=33"], "takes 1 to 32 (`max_s"),
         ("masked_lm_next_sentence", [], "no next sentence to learn for `obje"),
+        ("masked_lm_sentence_order", [], "following: holds sentence_pairs, a"),
         ("replaced_tokens", [], "model_type is bert, and `objective`=replac"),
         ("replaced_tokens", ["config_file=", "size=tiny"], "`size`=tiny: unk"),
     ],
@@ -177,6 +179,39 @@ def test_what_does_not_fit(objective, settings, line, recipe, tmp_path):
         run_pretraining(changed, tmp_path / "new")
 
     assert line in error_of(run)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "line"),
+    [
+        ("full_sentences", "masked_lm_next_sentence", "holds full_sentences, "),
+        ("full_sentences", "masked_lm_sentence_order", "by tools.create_pretr"),
+        ("sentence_order", "masked_lm_next_sentence", "labels of sentence_pa"),
+        ("sentence_order", "masked_lm_sentence_order", "roberta has no pooler"),
+        ("full_sentences", "masked_lm", "32 is above the longest input of"),
+    ],
+)
+def test_objectives_records_and_architectures_that_do_not_fit(
+    kind, objective, line, recipe, make_records, tmp_path
+):
+    """The RoBERTa has 32 positions, of which 30 are used."""
+    data = make_records(
+        kind, max_seq_length=32, max_predictions_per_seq=5, sequences=kind
+    )
+    config = json.loads(pathlib.Path(recipe.config_file).read_text())
+    rows = 32 if objective == "masked_lm" else 64
+    config |= {"model_type": "roberta", "max_position_embeddings": rows}
+    config |= {"type_vocab_size": 1}
+    (tmp_path / "roberta.json").write_text(json.dumps(config))
+    wrong = recipe.override(
+        [
+            f"data_dir={data}",
+            f"objective={objective}",
+            f"config_file={tmp_path / 'roberta.json'}",
+        ]
+    )
+    assert line in error_of(run_pretraining, wrong, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

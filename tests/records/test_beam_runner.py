@@ -115,10 +115,11 @@ def test_a_runner_that_cannot_be_is_told(
         # Files that borrow documents of others, and empty ones.
         {"num_shards": 60, "packing": True},
         # Too few can be held out; the first file gets them.
-        {"held_out": 0.01, "seed": 3},
+        {"held_out": 0.01, "seed": 3, "sequences": "sentence_order"},
+        {"sequences": "full_sentences"},
         None,
     ],
-    ids=["static", "borrowing", "returned", "mixed"],
+    ids=["static", "borrowing", "returned", "sentences", "mixed"],
 )
 def test_the_files_are_the_same(
     workshop: Workshop, changes: dict[str, object] | None

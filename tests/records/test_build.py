@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,14 @@ from tests import commands
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "records"
 STATIC = {"static_masking": True, "dupe_factor": 3}
+SENTENCES = {"sequences": "full_sentences"}
+KINDS = {
+    "plain": {},
+    "static": {**STATIC, "whole_word_mask": True},
+    "full_sentences": SENTENCES,
+    "document_sentences": {"sequences": "document_sentences", "packing": True},
+    "sentence_order": {"sequences": "sentence_order"},
+}
 OLD = {"num_shards": 1, "held_out": 0.0}
 NEW = {"max_seq_length": 64, "num_shards": 2}
 
@@ -43,9 +52,10 @@ NEW = {"max_seq_length": 64, "num_shards": 2}
 def test_bytes_do_not_depend_on_the_workers(
     workshop: Workshop, kind: str
 ) -> None:
-    inputs, changes = (
-        workshop.mixed_inputs() if kind == "mixed" else ("", STATIC)
-    )
+    inputs, changes = "", STATIC
+    if kind == "mixed":
+        inputs, changes = workshop.mixed_inputs()
+        changes |= SENTENCES
     one, three = (
         workshop.build(f"w{workers}", workers, inputs, **changes)
         for workers in (1, 3)
@@ -57,7 +67,7 @@ def test_bytes_do_not_depend_on_the_workers(
     assert one.manifest == three.manifest
 
 
-@pytest.mark.parametrize("kind", ["plain", "static"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_bytes_stay_as_they_were(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -67,17 +77,43 @@ def test_bytes_stay_as_they_were(
     """
     monkeypatch.setattr(corpus, "BLOCK_BYTES", 8 << 20)
     (workshop.folder / "text.txt").write_text(text(40, seed=7))
-    changes = STATIC | {"whole_word_mask": True} if kind == "static" else {}
     workshop.build(
         inputs=f"{workshop.folder}/text.txt",
         max_seq_length=64,
         max_predictions_per_seq=20,
         held_out=0.2,
         num_shards=2,
-        **changes,
+        **KINDS[kind],
     )
     recorded = json.loads((GOLDEN / "digests.json").read_text())
     assert workshop.records() == recorded[kind]
+
+
+def test_records_of_sentences_hold_the_text(workshop: Workshop) -> None:
+    report = workshop.build(held_out=0.0, num_shards=1, **SENTENCES)
+    (path,) = (workshop.folder / "out").glob("*.tfrecord")
+    special = {VOCABULARY.cls_id, VOCABULARY.sep_id}
+    found: list[int] = []
+    for row in parsed(path):
+        ids = row["input_ids"]
+        assert ids[0] == VOCABULARY.cls_id
+        assert ids[-1] == VOCABULARY.sep_id
+        assert row["segment_ids"] == [0] * len(ids)
+        assert row["next_sentence_labels"] == [-1]
+        found += [token for token in ids if token not in special]
+    texts = [
+        (workshop.folder / name).read_text() for name in ("a.txt", "b.txt")
+    ]
+    lines = [line for text in texts for line in text.split("\n") if line]
+    tokens = BertTokenizer(VOCABULARY).tokenize(lines).flat_values.numpy()
+    assert sorted(found) == sorted(tokens.tolist())
+    statistics = report.statistics
+    assert statistics["random_next"] == statistics["tokens_cut"] == 0
+    # Most rows are filled but for less than a sentence.
+    assert statistics["record_tokens"] > 0.8 * 48 * statistics["records"]
+    assert " from 1 pass: 4" in str(report)
+    order = workshop.build("order", sequences="sentence_order")
+    assert re.search(r"pass: [45]\d\.\d% not in order, ", str(order))
 
 
 def test_records_hold_the_text(workshop: Workshop) -> None:
@@ -420,6 +456,8 @@ def test_a_corpus_of_few_documents(workshop: Workshop) -> None:
         rows = [row for f in folder.training_files for row in parsed(f.path)]
         labels = [x for row in rows for x in row["next_sentence_labels"]]
         assert set(labels) == {0}
+    for kind in ("full_sentences", "document_sentences"):
+        assert workshop.build(kind, sequences=kind).statistics["records"]
     one.write_text("bal del .\nfim gor .\n\nkun .\n")
     for seed in range(3):
         lines: list[str] = []

@@ -34,6 +34,8 @@ KINDS = {
     "plain": {},
     "static": {"static_masking": True, "dupe_factor": 2},
     "packed": {"packing": True},
+    "sentences": {"sequences": "full_sentences"},
+    "packed_sentences": {"sequences": "document_sentences", "packing": True},
 }
 
 

@@ -121,6 +121,7 @@ def test_the_report_and_the_manifest_say_how_full_they_are(
 
 def check_places(batch: Batch) -> None:
     """Each of the features that say where the sequences are."""
+    segments = batch["segment_ids"].any()
     for row in range(len(batch["input_ids"])):
         ids = batch["sequence_ids"][row]
         count = int(batch["input_mask"][row].sum())
@@ -130,7 +131,9 @@ def check_places(batch: Batch) -> None:
         assert set(np.diff(ids[:count])) <= {0, 1}
         sequences = ids.max()
         labels = batch["next_sentence_labels"][row]
-        assert ((labels >= 0) == (np.arange(len(labels)) < sequences)).all()
+        # Whole sentences have no labels.
+        assert (labels[:sequences] >= 0).all() == bool(segments)
+        assert (labels[sequences:] == -1).all()
         starts = batch["cls_positions"][row]
         assert not starts[sequences:].any()
         for number in range(sequences):
@@ -144,12 +147,20 @@ def check_places(batch: Batch) -> None:
             assert not batch[name][row, count:].any()
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["tokens", "words"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        {},
+        {"whole_word_mask": True},
+        {"sequences": "document_sentences"},
+    ],
+    ids=["tokens", "words", "sentences"],
+)
 def draw(
     build: Callable, request: pytest.FixtureRequest
 ) -> tuple[RecordFolder, Callable[[list[int], int], tuple[Batch, Batch]]]:
     """Makes a batch of some records of a folder, masked, and its noise."""
-    folder = build(packing=True, whole_word_mask=request.param)
+    folder = build(packing=True, **request.param)
     rule = MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
     row_rule = dataclasses.replace(
         rule, max_predictions_per_seq=folder.max_predictions_per_seq

@@ -165,8 +165,7 @@ def examples_of(records):
 def test_records():
     documents = random_documents()
     recipe = RecordsRecipe(max_seq_length=24, max_predictions_per_seq=4)
-    special = VOCABULARY.packing.num_special(2)
-    made = make_instances(documents, 20, recipe, special, "x")
+    made = make_instances(documents, 20, recipe, VOCABULARY.packing, "x")
     expected = [
         [
             *BEGIN,
@@ -179,12 +178,11 @@ def test_records():
     ]
     assert made.lengths().tolist() == list(map(len, expected))
     assert 20 < max(map(len, expected)) <= 24
-    packing = VOCABULARY.packing
-    plain = list(examples_of(plain_records(documents.ids, made, packing)))
+    plain = list(examples_of(plain_records(made)))
     assert [one["input_ids"] for one in plain] == expected
     assert not any(any(one["segment_ids"]) for one in plain)
     rows = fill_rows(made.lengths(), 24, "x")
-    packed = examples_of(packed_records(documents.ids, made, rows, packing))
+    packed = examples_of(packed_records(made, rows))
     ends = [0]
     tokens = []
     for one in packed:
@@ -195,7 +193,7 @@ def test_records():
     assert sorted(parts) == sorted(expected)
     rule = MaskingRule.from_recipe(recipe, VOCABULARY)
     assert np.flatnonzero(rule.is_special).tolist() == [START, END]
-    static = static_records(documents.ids, made, recipe, VOCABULARY, "x")
+    static = static_records(made, recipe, VOCABULARY, "x")
     for one, row in zip(examples_of(static), expected, strict=True):
         ids = np.array(one["input_ids"])
         count = sum(place > 0 for place in one["masked_lm_positions"])

@@ -202,7 +202,7 @@ def _make_remote(
             _write_bytes(output_dir, path.name, path.read_bytes())
     remove_work_folder(output_dir)
     seconds = time.monotonic() - started
-    return RecordsReport(output_dir, manifest, seconds)
+    return RecordsReport(output_dir, manifest, task.plan.recipe, seconds)
 
 
 def _claim_remote(output_dir: str, plan: bytes) -> None:
