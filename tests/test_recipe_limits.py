@@ -97,6 +97,7 @@ LIMITS = {
     "0 to 4294967295": {"seed": 2**32, "dev_seed": -1},
     "0 to 2147483647": {"seed": -1},
     "1 to 10000": {"dupe_factor": 0},
+    "1 to 10": {"masked_ngram_length": 11},
     "at least one character": {"label_separator": "", "text_field": ""},
     "one of float32, mixed_bfloat16, mixed_float16": {"precision": "int8"},
     "one of adamw, adamw_no_bias_correction, lamb, stable_adamw": {

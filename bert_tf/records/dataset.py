@@ -189,6 +189,7 @@ def _row_function(
             seeds,
             fn_output_signature=MaskingNoise(
                 tf.TensorSpec([None, width], tf.float32),
+                tf.TensorSpec([None, width], tf.float32),
                 tf.TensorSpec([None, predictions], tf.float32),
                 tf.TensorSpec([None, predictions], tf.int32),
             ),

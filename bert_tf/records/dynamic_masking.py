@@ -1,10 +1,8 @@
 """Masks tokens while records are read: `masking` in TensorFlow.
 
-Unless whole words are masked, every group is one token, and a partial sort
-selects those with the smallest noise. For whole words it selects the groups
-with the smallest noise first, and considers all groups only if these are not
-enough. Noise and position form one distinct integer (see
-`masking.noise_keys`), so that a threshold separates the smallest from the rest.
+If every group is one token, a partial sort selects those with the smallest
+noise. Noise and position form one distinct integer (see `masking.noise_keys`),
+so that a threshold separates the smallest from the rest.
 """
 
 from typing import NamedTuple
@@ -24,11 +22,14 @@ class MaskingNoise(NamedTuple):
 
     Attributes:
       order: float32 [B, S] in [0, 1), the order in which groups are selected.
+      ngram: float32 [B, S] in [0, 1), the lengths of n-grams; `order` if these
+        are not needed.
       action: float32 [B, P] in [0, 1): mask, keep or random.
       random_ids: int32 [B, P] in [0, V).
     """
 
     order: tf.Tensor
+    ngram: tf.Tensor
     action: tf.Tensor
     random_ids: tf.Tensor
 
@@ -44,8 +45,13 @@ def draw_noise(
     # Other devices draw different numbers.
     with tf.device("CPU"):
         seeds = tf.random.split(seed, 3)
+        order = ngram = tf.random.stateless_uniform([rows, width], seeds[0])
+        if rule.masked_ngram_length > 1:
+            ngram_seed = tf.random.fold_in(seed, 3)
+            ngram = tf.random.stateless_uniform([rows, width], ngram_seed)
         return MaskingNoise(
-            tf.random.stateless_uniform([rows, width], seeds[0]),
+            order,
+            ngram,
             tf.random.stateless_uniform(predictions, seeds[1]),
             tf.random.stateless_uniform(
                 predictions, seeds[2], maxval=rule.vocab_size, dtype=tf.int32
@@ -57,6 +63,7 @@ def choose_tokens(
     input_ids: tf.Tensor,
     lengths: tf.Tensor,
     order_noise: tf.Tensor,
+    ngram_noise: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
     """Selects the tokens to predict, int32 [B, P]; see `masking`."""
@@ -68,15 +75,13 @@ def choose_tokens(
     keys = tf.cast(order_noise * float(1 << rule.noise_bits), tf.int32)
     keys = tf.bitwise.left_shift(keys, KEY_BITS - rule.noise_bits)
     keys += tf.range(tf.shape(order_noise)[1])
-    if rule.joins_previous.any():
-        return _choose_words(input_ids, candidate, num_to_select, keys, rule)
-    return _choose_single_tokens(candidate, num_to_select, keys, rule)
-
-
-def _smallest(keys: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-    """Returns which of distinct keys are the smallest of a row, bool [B, n]."""
-    bound = tf.raw_ops.NthElement(input=keys, n=count - 1)
-    return keys <= bound[:, None]
+    if not rule.has_groups:
+        return _choose_single_tokens(candidate, num_to_select, keys, rule)
+    starts = ~tf.gather(tf.constant(rule.joins_previous), input_ids)
+    ngrams = tf.ones_like(keys)
+    for bound in rule.ngram_bounds:
+        ngrams += tf.cast(ngram_noise >= bound, tf.int32)
+    return _choose_groups(starts, candidate, num_to_select, keys, ngrams, rule)
 
 
 def _choose_single_tokens(
@@ -95,31 +100,32 @@ def _choose_single_tokens(
     number = tf.range(predictions)
     num_fillers = predictions - tf.minimum(num_to_select, counts)
     fillers = tf.where(number < num_fillers[:, None], -1 - number, NO_GROUP)
-    chosen = _smallest(tf.concat([keys, fillers], axis=1), predictions)
-    positions = tf.cast(tf.where(chosen)[:, 1], tf.int32)
+    keys = tf.concat([keys, fillers], axis=1)
+    bound = tf.raw_ops.NthElement(input=keys, n=predictions - 1)
+    positions = tf.cast(tf.where(keys <= bound[:, None])[:, 1], tf.int32)
     return tf.minimum(tf.reshape(positions, [rows, predictions]), width)
 
 
-def _choose_words(
-    input_ids: tf.Tensor,
+def _choose_groups(
+    starts: tf.Tensor,
     candidate: tf.Tensor,
     num_to_select: tf.Tensor,
     keys: tf.Tensor,
+    ngrams: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
-    """`choose_tokens` if groups are words.
+    """`choose_tokens` if groups are words, or n-grams of groups.
 
     Candidates and words are numbered across all rows; a word is a range of
-    candidates.
+    candidates. In each step every row tries its next word.
     """
-    rows, width = tf.unstack(tf.shape(input_ids))
+    rows, width = tf.unstack(tf.shape(candidate))
     flat_positions = tf.where(tf.reshape(candidate, [-1]))[:, 0]
     flat_positions = tf.cast(flat_positions, tf.int32)
     first_candidates = tf.cumsum(
         tf.reduce_sum(tf.cast(candidate, tf.int32), axis=1), exclusive=True
     )
-    ids = tf.gather(tf.reshape(input_ids, [-1]), flat_positions)
-    begins = ~tf.gather(tf.constant(rule.joins_previous), ids)
+    begins = tf.gather(tf.reshape(starts, [-1]), flat_positions)
     # The first candidate of a row always begins a word; one more entry ends the
     # last word.
     begins = tf.tensor_scatter_nd_update(
@@ -128,94 +134,56 @@ def _choose_words(
         tf.ones_like(first_candidates, tf.bool),
     )
     begins = tf.cast(tf.where(begins)[:, 0], tf.int32)
-    last = tf.size(begins) - 2
+    total = tf.size(begins) - 1
     first_words = tf.searchsorted(begins, first_candidates)
-    words = tf.concat([first_words[1:], [last + 1]], axis=0) - first_words
+    row_ends = tf.concat([first_words[1:], [total]], axis=0)
+    words = row_ends - first_words
+    most = tf.reduce_max(words)
     exists = tf.sequence_mask(words, width)
-    keys = tf.where(exists, keys, keys + NO_GROUP)
+    keys = tf.sort(tf.where(exists, keys, keys + NO_GROUP), axis=1)[:, :most]
     numbers = (1 << KEY_BITS - rule.noise_bits) - 1
+    order = tf.bitwise.bitwise_and(keys, numbers)
+    # By step.
+    ngrams = tf.transpose(tf.gather(ngrams, order, batch_dims=1))
+    order = tf.transpose(tf.minimum(order + first_words[:, None], total))
+    sizes = tf.range(1, rule.masked_ngram_length + 1)
 
-    def select_from(count: int | tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Selects from the first `count` words.
-
-        Returns:
-          The selected candidates, their number by row, and whether no further
-          word fits.
-        """
-        first_keys = tf.boolean_mask(keys, _smallest(keys, count))
-        first_keys = tf.sort(tf.reshape(first_keys, [rows, count]))
-        exists = first_keys < NO_GROUP
-        word = tf.bitwise.bitwise_and(first_keys, numbers)
-        word = tf.minimum(word + first_words[:, None], last)
-        starts, ends = tf.gather(begins, word), tf.gather(begins, word + 1)
-        selected, remaining = _select_groups(
-            tf.cast(tf.where(exists, ends - starts, 0), tf.float32),
-            tf.cast(num_to_select, tf.float32),
-        )
-        candidates = tf.ragged.range(
-            tf.boolean_mask(starts, selected), tf.boolean_mask(ends, selected)
-        )
-        all_tried = (remaining == 0) | ~exists[:, -1]
-        return (
-            candidates.values,
-            num_to_select - tf.cast(remaining, tf.int32),
-            tf.reduce_all(all_tried),
-        )
-
-    # Enough for most batches: only few words are skipped.
-    few = tf.minimum(rule.max_predictions_per_seq * 5 // 4, width)
-    *selected, enough = select_from(few)
-    candidates, counts = tf.cond(
-        enough, lambda: selected, lambda: list(select_from(width)[:2])
-    )
-    chosen = tf.RaggedTensor.from_row_lengths(
-        tf.gather(flat_positions, candidates), counts, validate=False
-    ).to_tensor(rows * width, shape=[None, rule.max_predictions_per_seq])
-    row_begins = tf.range(rows)[:, None] * width
-    return tf.minimum(tf.sort(chosen) - row_begins, width)
-
-
-def _running_sums(values: tf.Tensor) -> tf.Tensor:
-    """Computes cumulative sums of integers, float32 [B, n].
-
-    A matrix product is faster than tf.cumsum for small n.
-    """
-    size = tf.shape(values)[1]
-    return tf.matmul(values, tf.linalg.band_part(tf.ones([size, size]), 0, -1))
-
-
-def _select_groups(
-    sizes: tf.Tensor, num_to_select: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Selects groups from left to right; skips those that exceed the rest.
-
-    Args:
-      sizes: tokens of each group, float32 [B, G]; 0 is no group.
-      num_to_select: tokens to select in each row, float32 [B].
-
-    Returns:
-      Whether each group is selected, bool [B, G], and the number of tokens
-      that remain to be selected, float32 [B].
-    """
-
-    def still_fit(sizes: tf.Tensor, remaining: tf.Tensor) -> tf.Tensor:
-        return tf.where(sizes <= remaining[:, None], sizes, 0)
+    def is_left(
+        step: tf.Tensor, remaining: tf.Tensor, selected: tf.Tensor
+    ) -> tf.Tensor:
+        del selected
+        return tf.reduce_any((remaining > 0) & (step < words))
 
     def select(
-        untried: tf.Tensor, selected: tf.Tensor, remaining: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        fits = _running_sums(untried) <= remaining[:, None]
-        used = tf.where(fits, untried, 0)
-        remaining -= tf.reduce_sum(used, axis=1)
-        return still_fit(untried - used, remaining), selected + used, remaining
+        step: tf.Tensor, remaining: tf.Tensor, selected: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        word = order[step][:, None]
+        ends = tf.minimum(word + sizes, row_ends[:, None])
+        tokens = tf.gather(begins, ends) - tf.gather(begins, word)
+        fits = (tokens <= remaining[:, None]) & (step < words)[:, None]
+        fits &= sizes <= ngrams[step][:, None]
+        # The last entry stands for no word.
+        inside = tf.where(fits, ends - 1, total)
+        taken = tf.reduce_any(tf.gather(selected, inside), 1, keepdims=True)
+        inside = tf.reshape(tf.where(taken, total, inside), [-1, 1])
+        used = tf.where(fits & ~taken, tokens, 0)
+        selected = tf.tensor_scatter_nd_update(
+            selected, inside, inside[:, 0] < total
+        )
+        return step + 1, remaining - tf.reduce_max(used, axis=1), selected
 
-    start = still_fit(sizes, num_to_select)
-    _, selected, remaining = tf.while_loop(
-        lambda untried, *_: tf.reduce_any(untried > 0),
-        select,
-        (start, tf.zeros_like(sizes), num_to_select),
+    start = 0, num_to_select, tf.zeros_like(begins, tf.bool)
+    _, remaining, selected = tf.while_loop(is_left, select, start)
+    chosen_words = tf.where(selected)[:, 0]
+    candidates = tf.ragged.range(
+        tf.gather(begins, chosen_words), tf.gather(begins, chosen_words + 1)
     )
-    return selected > 0, remaining
+    chosen = tf.RaggedTensor.from_row_lengths(
+        tf.gather(flat_positions, candidates.values),
+        num_to_select - remaining,
+        validate=False,
+    ).to_tensor(rows * width, shape=[None, rule.max_predictions_per_seq])
+    return tf.minimum(chosen - tf.range(rows)[:, None] * width, width)
 
 
 def replace_tokens(
@@ -268,7 +236,9 @@ def mask_rows(
       input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights; see
       `bert_tf.features`.
     """
-    positions = choose_tokens(input_ids, lengths, noise.order, rule)
+    positions = choose_tokens(
+        input_ids, lengths, noise.order, noise.ngram, rule
+    )
     return replace_tokens(
         input_ids, positions, noise.action, noise.random_ids, rule
     )
@@ -308,6 +278,7 @@ def mask_packed_rows(
         unpacked(rows["input_ids"]),
         tf.reduce_sum(mask, axis=1),
         unpacked(noise.order),
+        unpacked(noise.ngram),
         rule,
     )
     is_chosen = chosen < tf.shape(mask)[1]

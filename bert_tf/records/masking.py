@@ -3,7 +3,15 @@
 The algorithm is create_masked_lm_predictions of google-research/bert
 (create_pretraining_data.py) and section 3.1 of Devlin et al. 2019. Tokens form
 groups: single tokens, or whole words. Groups are selected in random order; one
-that would exceed the number of predictions is skipped. Of the selected tokens
+that would exceed the number of predictions is skipped.
+
+With `masked_ngram_length` it is that of google-research/albert (Lan et al.
+2020, section 4.1): each group in random order begins an n-gram of up to that
+many groups, with a probability proportional to 1/n, or of those that are left
+in the sequence. If it exceeds the number of predictions, it becomes shorter; if
+one group is too long, or if any is selected already, it is skipped.
+
+Of the selected tokens
 80 % are replaced by [MASK], 10 % are kept and 10 % are replaced by random
 tokens of the vocabulary, or other shares, as in table 8 of the paper
 (`mask_token_rate`, `random_token_rate`). `dynamic_masking` implements the same
@@ -64,6 +72,7 @@ class MaskingRule:
       is_special: tokens that are never masked ([CLS] and [SEP]), bool [V].
       joins_previous: tokens that continue the word before them, bool [V]; all
         false unless whole words are masked.
+      masked_ngram_length: N, the maximum number of groups of an n-gram.
     """
 
     max_predictions_per_seq: int
@@ -74,6 +83,18 @@ class MaskingRule:
     num_to_predict: np.ndarray
     is_special: np.ndarray
     joins_previous: np.ndarray
+    masked_ngram_length: int
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether several tokens may be selected together."""
+        return self.masked_ngram_length > 1 or bool(self.joins_previous.any())
+
+    @property
+    def ngram_bounds(self) -> np.ndarray:
+        """Noise from the n-th bound on selects more than n groups, [N - 1]."""
+        shares = np.cumsum(1 / np.arange(1, self.masked_ngram_length + 1))
+        return (shares[:-1] / shares[-1]).astype(np.float32)
 
     @property
     def noise_bits(self) -> int:
@@ -103,6 +124,7 @@ class MaskingRule:
             num_to_predict=predictions_by_length(recipe),
             is_special=is_special,
             joins_previous=joins_previous,
+            masked_ngram_length=recipe.masked_ngram_length,
         )
 
 
@@ -121,6 +143,7 @@ def choose_tokens(
     input_ids: np.ndarray,
     lengths: np.ndarray,
     order_noise: np.ndarray,
+    ngram_noise: np.ndarray,
     rule: MaskingRule,
 ) -> np.ndarray:
     """Selects the tokens to predict.
@@ -131,6 +154,8 @@ def choose_tokens(
       order_noise: float32 [B, S] in [0, 1), the order in which groups are
         selected: that of a token is at its position, that of the n-th word of a
         sequence at position n.
+      ngram_noise: float32 [B, S] in [0, 1), the length of the n-gram that the
+        word of the same place begins; unused if N is 1.
       rule: the masking rule.
 
     Returns:
@@ -143,11 +168,13 @@ def choose_tokens(
         candidate &= input_ids != special
     num_to_select = rule.num_to_predict[lengths].astype(np.int64)
     keys = noise_keys(order_noise, rule)
-    if rule.joins_previous.any():
+    if rule.has_groups:
         starts = ~rule.joins_previous[input_ids]
-        chosen = _choose_words(starts, candidate, num_to_select, keys, rule)
+        sizes = 1 + np.searchsorted(rule.ngram_bounds, ngram_noise, "right")
+        chosen = _choose_groups(starts, candidate, num_to_select, keys, sizes)
     else:
         chosen = _choose_single_tokens(candidate, num_to_select, keys, rule)
+    chosen = chosen[:, : rule.max_predictions_per_seq]
     missing = rule.max_predictions_per_seq - chosen.shape[1]
     return np.pad(chosen, [(0, 0), (0, missing)], constant_values=width)
 
@@ -174,43 +201,51 @@ def _choose_single_tokens(
     )
 
 
-def _choose_words(
+def _choose_groups(
     starts: np.ndarray,
     candidate: np.ndarray,
     num_to_select: np.ndarray,
     keys: np.ndarray,
-    rule: MaskingRule,
+    ngrams: np.ndarray,
 ) -> np.ndarray:
-    """`choose_tokens` if groups are words; `starts` are first tokens."""
+    """`choose_tokens` if groups are words, or n-grams of groups.
+
+    Args:
+      starts: tokens that begin a word, bool [B, S].
+      candidate: tokens that may be selected, bool [B, S].
+      num_to_select: the number of tokens to select, int64 [B].
+      keys: the order of the words, int32 [B, S].
+      ngrams: the length of the n-gram that each word begins, [B, S].
+    """
     rows, width = candidate.shape
+    longest, row = ngrams.max(), np.arange(rows)
     # The first candidate always starts a word.
     first = candidate & (np.cumsum(candidate, axis=1) == 1)
     starts = candidate & (first | starts)
     group = np.maximum(np.cumsum(starts, axis=1) - 1, 0)
-    flat_group = (np.arange(rows)[:, None] * width + group)[candidate]
+    flat_group = (row[:, None] * width + group)[candidate]
     sizes = np.bincount(flat_group, minlength=rows * width)
     sizes = sizes.reshape(rows, width)
     order = np.argsort(np.where(sizes > 0, keys, keys + NO_GROUP), axis=1)
-    sizes = np.take_along_axis(sizes, order, axis=1)
+    # Groups behind the last one have no tokens.
+    sizes = np.pad(sizes, [(0, 0), (0, longest)])
 
     remaining = num_to_select
-    selected = np.zeros_like(candidate)
-    while True:
-        # A group that exceeds the remaining number is skipped for good, since
-        # that only decreases; of the others, the longest run that fits is
-        # selected at once.
-        open_groups = (sizes > 0) & (sizes <= remaining[:, None]) & ~selected
-        if not open_groups.any():
+    selected = np.zeros((rows, width + longest), dtype=bool)
+    for number in range(starts.sum(axis=1).max(initial=0)):
+        if not remaining.any():
             break
-        total = np.cumsum(np.where(open_groups, sizes, 0), axis=1)
-        fits = open_groups & (total <= remaining[:, None])
-        selected |= fits
-        remaining = remaining - np.sum(np.where(fits, sizes, 0), axis=1)
-    selected_group = np.zeros_like(selected)
-    np.put_along_axis(selected_group, order, selected, axis=1)
-    chosen = candidate & np.take_along_axis(selected_group, group, axis=1)
+        head = order[:, number]
+        inside = head[:, None] + np.arange(longest)
+        tokens = np.cumsum(sizes[row[:, None], inside], axis=1)
+        fits = tokens <= remaining[:, None]
+        fits &= np.arange(longest) < ngrams[row, head, None]
+        fits &= ~(selected[row[:, None], inside] & fits).any(1, keepdims=True)
+        selected[row[:, None], inside] |= fits
+        remaining = remaining - np.max(tokens * fits, axis=1)
+    chosen = candidate & np.take_along_axis(selected, group, axis=1)
     positions = np.where(chosen, np.arange(width), width)
-    return np.sort(positions, axis=1)[:, : rule.max_predictions_per_seq]
+    return np.sort(positions, axis=1)
 
 
 def replace_tokens(
@@ -265,7 +300,10 @@ def mask_rows(
     """Masks sequences at random; see `choose_tokens` for the arguments."""
     shape = (len(input_ids), rule.max_predictions_per_seq)
     order_noise = rng.random(input_ids.shape, dtype=np.float32)
-    chosen = choose_tokens(input_ids, lengths, order_noise, rule)
+    ngram_noise = order_noise
+    if rule.masked_ngram_length > 1:
+        ngram_noise = rng.random(input_ids.shape, dtype=np.float32)
+    chosen = choose_tokens(input_ids, lengths, order_noise, ngram_noise, rule)
     action_noise = rng.random(shape, dtype=np.float32)
     random_ids = rng.integers(rule.vocab_size, size=shape, dtype=np.int32)
     return replace_tokens(input_ids, chosen, action_noise, random_ids, rule)

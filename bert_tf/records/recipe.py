@@ -24,6 +24,7 @@ _ADDED_LATER = (
     "random_token_rate",
     "random_next_prob",
     "sequences",
+    "masked_ngram_length",
 )
 
 
@@ -77,6 +78,14 @@ class RecordsRecipe(CorpusRecipe):
     )
     whole_word_mask: bool = setting(
         False, "mask all pieces of a word or none of them"
+    )
+    masked_ngram_length: int = setting(
+        1,
+        "maximum number n of consecutive tokens, or words with "
+        "whole_word_mask, that are masked together; each n has a probability "
+        "proportional to 1/n (3 in ALBERT)",
+        at_least=1,
+        at_most=10,
     )
     static_masking: bool = setting(
         False,

@@ -230,7 +230,11 @@ CASES = {
             tokenizer=ALBERT_UNIGRAM,
             records_tokenizer=ALBERT_UNIGRAM,
             objective="masked_lm_sentence_order",
-            records={"sequences": "sentence_order", "whole_word_mask": True},
+            records={
+                "sequences": "sentence_order",
+                "whole_word_mask": True,
+                "masked_ngram_length": 3,
+            },
             pruned="its layers share their weights",
             changes={
                 "embedding_size": 6,

@@ -43,6 +43,11 @@ KINDS = {
     "full_sentences": SENTENCES,
     "document_sentences": {"sequences": "document_sentences", "packing": True},
     "sentence_order": {"sequences": "sentence_order"},
+    "ngrams": {
+        "sequences": "sentence_order",
+        "static_masking": True,
+        "masked_ngram_length": 3,
+    },
 }
 OLD = {"num_shards": 1, "held_out": 0.0}
 NEW = {"max_seq_length": 64, "num_shards": 2}

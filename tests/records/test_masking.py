@@ -1,3 +1,4 @@
+import random
 from types import SimpleNamespace
 
 import numpy as np
@@ -78,6 +79,7 @@ BOTH = pytest.mark.parametrize("draw", [by_numpy, by_tensorflow])
     length=st.integers(5, 80),
     prob=st.floats(0.01, 0.99),
     most=st.integers(1, 40),
+    ngrams=st.sampled_from([1, 1, 2, 3, 5]),
     mix=st.sampled_from(MIXES),
 )
 def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
@@ -86,6 +88,7 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
     length: int,
     prob: float,
     most: int,
+    ngrams: int,
     mix: tuple[float, float, float],
 ) -> None:
     ids, lengths = rows(8, length, seed)
@@ -97,14 +100,16 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
         mask_token_rate=mix[0],
         random_token_rate=mix[2],
         whole_word_mask=whole_words,
+        masked_ngram_length=ngrams,
     )
     rng = np.random.default_rng(seed)
-    noise = rng.random(ids.shape, dtype=np.float32)
+    noise, ngram_noise = rng.random((2, *ids.shape), dtype=np.float32)
     action = rng.random((8, most), dtype=np.float32)
     others = rng.integers(SIZE, size=(8, most), dtype=np.int32)
-    chosen = masking.choose_tokens(ids, lengths, noise, law)
+    chosen = masking.choose_tokens(ids, lengths, noise, ngram_noise, law)
     positions = dynamic_masking.choose_tokens(
-        tf.constant(ids), tf.constant(lengths, tf.int32), noise, law
+        *(tf.constant(ids), tf.constant(lengths, tf.int32)),
+        *(noise, ngram_noise, law),
     )
     assert (positions.numpy() == chosen).all()
     masked = masking.replace_tokens(ids, chosen, action, others, law)
@@ -117,7 +122,8 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
     ours = SimpleNamespace(**masked)
     for row, size in enumerate(lengths):
         to_take = min(most, max(1, round(int(size) * prob)))
-        expected = take_groups(ids[row, :size], noise[row], law, to_take)
+        drawn = noise[row], ngram_noise[row]
+        expected = take_groups(ids[row, :size], *drawn, law, to_take)
         used = len(expected)
         assert chosen[row, :used].tolist() == expected
         assert ours.masked_lm_positions[row, :used].tolist() == expected
@@ -151,16 +157,50 @@ def test_words_longer_than_what_remains_are_skipped() -> None:
     # The words of three come first, then that of two, then the single one.
     noise = np.linspace(0, 0.9, ids.size, dtype=np.float32)[None]
     lengths = np.array([ids.size])
-    chosen = masking.choose_tokens(ids, lengths, noise, law)
+    chosen = masking.choose_tokens(ids, lengths, noise, noise, law)
     positions = dynamic_masking.choose_tokens(
-        tf.constant(ids), tf.constant(lengths, tf.int32), noise, law
+        *(tf.constant(ids), tf.constant(lengths, tf.int32)),
+        *(noise, noise, law),
     )
     assert positions.numpy().tolist() == [[31, 32]]
     assert chosen.tolist() == [[31, 32]]
 
 
+def take_ngrams(
+    groups: list[list[int]],
+    order: list[int],
+    ngrams: list[int],
+    to_take: int,
+) -> list[int]:
+    """The places of n-grams, one after the other, as google-research/albert.
+
+    Args:
+      groups: the places of each word.
+      order: the words in the order in which they are tried.
+      ngrams: the number of words of the n-gram that each word begins.
+      to_take: the number of places.
+    """
+    chosen: list[int] = []
+    for first in order:
+        if len(chosen) >= to_take:
+            break
+        longest = ngrams[first]
+        for count in range(longest, 0, -1):
+            places = sum(groups[first : first + count], [])
+            if len(chosen) + len(places) <= to_take:
+                # One that is taken already is not tried with fewer words.
+                if not set(places) & set(chosen):
+                    chosen += places
+                break
+    return sorted(chosen)
+
+
 def take_groups(
-    tokens: np.ndarray, noise: np.ndarray, law: MaskingRule, to_take: int
+    tokens: np.ndarray,
+    noise: np.ndarray,
+    ngram_noise: np.ndarray,
+    law: MaskingRule,
+    to_take: int,
 ) -> list[int]:
     """The choice one group after the other, in the order of the noise."""
     groups: list[list[int]] = []
@@ -171,16 +211,61 @@ def take_groups(
             groups[-1].append(place)
         else:
             groups.append([place])
-    whole_words = law.joins_previous.any()
+    several = law.joins_previous.any() or law.masked_ngram_length > 1
     order = sorted(
         range(len(groups)),
-        key=lambda g: noise[g] if whole_words else noise[groups[g][0]],
+        key=lambda g: noise[g] if several else noise[groups[g][0]],
     )
-    chosen: list[int] = []
-    for group in order:
-        if len(chosen) + len(groups[group]) <= to_take:
-            chosen += groups[group]
-    return sorted(chosen)
+    shares = np.cumsum([1 / n for n in range(1, law.masked_ngram_length + 1)])
+    ends = (shares / shares[-1]).astype(np.float32)
+    ngrams = [int((number >= ends).sum()) + 1 for number in ngram_noise]
+    return take_ngrams(groups, order, ngrams, to_take)
+
+
+@BOTH
+def test_ngrams_are_distributed_as_in_the_authors_algorithm(draw) -> None:
+    """How often each place is chosen, and n places in a row."""
+    ids, lengths = rows(1, 64, seed=2)
+    ids = np.where(np.isin(ids, [V.cls_id, V.sep_id, 0]), ids, 20)
+    ids[0, 10:40:3] = np.flatnonzero(CONTINUES)[3]
+    size, copies = int(lengths[0]), 6000
+    law = rule(
+        max_seq_length=64,
+        masked_lm_prob=0.3,
+        whole_word_mask=True,
+        masked_ngram_length=3,
+    )
+    masked = draw(
+        np.repeat(ids, copies, axis=0), np.repeat(lengths, copies), law, 11
+    )
+    ours = np.zeros((copies, 64), bool)
+    row, slot = np.nonzero(masked.masked_lm_weights)
+    ours[row, masked.masked_lm_positions[row, slot]] = True
+    groups: list[list[int]] = []
+    for place in range(size):
+        if ids[0, place] in (V.cls_id, V.sep_id):
+            continue
+        if groups and CONTINUES[ids[0, place]]:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    rng = random.Random(3)
+    theirs = np.zeros_like(ours)
+    for drawn in theirs:
+        order = rng.sample(range(len(groups)), len(groups))
+        ngrams = rng.choices([1, 2, 3], [6 / 11, 3 / 11, 2 / 11], k=len(groups))
+        to_take = int(law.num_to_predict[size])
+        drawn[take_ngrams(groups, order, ngrams, to_take)] = True
+    assert ours[:, size:].sum() == ours[:, 0].sum() == 0
+    for length in (1, 2, 3, 4):
+        counts = []
+        for sample in (ours, theirs):
+            windows = np.lib.stride_tricks.sliding_window_view(
+                sample, length, axis=1
+            )
+            counts.append(windows.all(axis=2).sum(axis=0))
+        spread = np.sqrt(np.maximum(counts[0] + counts[1], 9))
+        assert (abs(counts[0] - counts[1]) < 4.5 * spread).all()
 
 
 def test_count_rounds_halves_to_even_as_python_does() -> None:

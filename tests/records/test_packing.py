@@ -152,9 +152,9 @@ def check_places(batch: Batch) -> None:
     params=[
         {},
         {"whole_word_mask": True},
-        {"sequences": "document_sentences"},
+        {"sequences": "document_sentences", "masked_ngram_length": 3},
     ],
-    ids=["tokens", "words", "sentences"],
+    ids=["tokens", "words", "ngrams"],
 )
 def draw(
     build: Callable, request: pytest.FixtureRequest
@@ -211,7 +211,8 @@ def test_every_sequence_is_masked_as_if_it_were_alone(
             (here,) = np.nonzero(batch["sequence_ids"][row] == number)
             order = drawn["order"][row, here]
             one = masking.choose_tokens(
-                ids[None, here], np.array([len(here)]), order[None], rule
+                *(ids[None, here], np.array([len(here)])),
+                *(order[None], drawn["ngram"][None, row, here], rule),
             )
             places += (one[one < len(here)] + here[0]).tolist()
         chosen[row, : len(places)] = places
