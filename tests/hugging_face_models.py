@@ -75,6 +75,7 @@ _OURS = {
     "pooler_output": "pooled_output",
     "prediction_logits": "masked_lm_logits",
     "seq_relationship_logits": "next_sentence_logits",
+    "sop_logits": "next_sentence_logits",
     "mlm_logits": "masked_lm_logits",
     "next_sentence": "next_sentence_logits",
 }

@@ -13,7 +13,7 @@ attributes and classes in modeling_tf_bert.py and its relatives.
 """
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,6 +35,8 @@ _ENDS = {
 # Keras names layers that are attributes of a model by their class where the
 # attribute sorts before "layers".
 _KERAS_DENSE = re.compile(r"dense(?:_(\d+))?")
+# Attributes of masked LM heads.
+_EMBEDDINGS = ("input_embeddings", "decoder")
 
 
 def saved_class(found: LazyArrays, config: type[BertConfig]) -> str | None:
@@ -74,13 +76,13 @@ def as_pytorch(
         for stem in _plain_denses(names, classes)
         if f"{stem}/vars/0" not in found
     ]
-    roots = _roots(names)
+    stems = _stems(names)
     origin: dict[str, str] = {}
     kernels = set()
     for name in found:
         new, kernel = name, False
         if not any(re.fullmatch(p, name) for p in TRAINING_STATE):
-            new, kernel = _pytorch_name(name, names, denses, roots)
+            new, kernel = _pytorch_name(name, names, denses, stems)
         # The masked LM heads of TensorFlow's classes save the shared embeddings
         # again.
         first = origin.setdefault(new, name)
@@ -88,6 +90,9 @@ def as_pytorch(
             raise UserError(f"{source}: {first} and {name} differ.")
         if kernel:
             kernels.add(new)
+    if names.hugging_face.bias_copy in origin:
+        # modeling_tf_albert.py, TFAlbertMLMHead: only the copy is added.
+        origin.pop(names.hugging_face.bias, None)
     words = f"{names.embeddings[0].hugging_face}.weight"
     prefix = names.hugging_face.prefix
     if not {words, words.removeprefix(prefix)} & origin.keys():
@@ -110,28 +115,36 @@ def as_pytorch(
 
 
 def _pytorch_name(
-    name: str, names: Names, denses: Sequence[str], roots: Container[str]
+    name: str, names: Names, denses: Sequence[str], stems: frozenset[str]
 ) -> tuple[str, bool]:
     """Returns PyTorch's name, and whether the array is a kernel."""
-    levels = name.removesuffix(":0").replace("_._", "/").split("/")
+    # ".S" is a "/" in the name of an attribute of TensorFlow's checkpoints.
+    plain = name.removesuffix(":0").replace("_._", "/").replace(".S", "/")
+    levels = plain.split("/")
     if re.fullmatch(r".+/vars/\d+", name):
         return _keras_name(levels, names, denses)
     levels = [level.rpartition("___")[2] for level in levels]
-    begins = [i for i, level in enumerate(levels[:-1]) if level in roots]
+    roots = {stem.partition(".")[0] for stem in stems}
+    begins = [
+        i
+        for i, level in enumerate(levels[:-1])
+        if level in roots and f"{levels[i - 1]}.{level}" not in stems
+    ]
     levels = levels[begins[-1] if begins else 0 :]
     end = _ENDS.get(levels[-1], levels[-1])
     return ".".join((*levels[:-1], end)), levels[-1] == "kernel"
 
 
-def _roots(names: Names) -> frozenset[str]:
-    """Returns the first levels of PyTorch's names."""
+def _stems(names: Names) -> frozenset[str]:
+    """Returns PyTorch's names of the parts."""
     heads = (part for parts in names.heads.values() for part in parts)
     parts = (*names.embeddings, *names.layer, *heads)
-    stems = (
-        *(part.hugging_face for part in parts),
-        *names.hugging_face.poolers.values(),
+    return frozenset(
+        (
+            *(part.hugging_face for part in parts),
+            *names.hugging_face.poolers.values(),
+        )
     )
-    return frozenset(stem.partition(".")[0] for stem in stems)
 
 
 def _plain_denses(names: Names, classes: object) -> list[str]:
@@ -159,7 +172,7 @@ def _keras_name(
         stem, _, digits = layer.rpartition("_")
         if not digits.isdecimal():
             stem, digits = layer, "0"
-        if layer == "input_embeddings":
+        if layer in _EMBEDDINGS:
             found = [names.hugging_face.prefix.rstrip("."), "embeddings"]
         elif stem in names.hugging_face.keras_layers:
             theirs = names.hugging_face.keras_layers[stem]
@@ -174,6 +187,7 @@ def _keras_name(
     if stem == f"{names.hugging_face.prefix}embeddings" and index < len(tables):
         return f"{tables[index]}.weight", False
     if f"{stem}.bias" == names.hugging_face.bias:
-        return f"{stem}.bias", False
+        form = names.hugging_face
+        return (form.bias_copy if index else form.bias), False
     norm = found[-1].lower().endswith("norm")
     return f"{stem}.{('weight', 'bias')[index % 2]}", not (norm or index)

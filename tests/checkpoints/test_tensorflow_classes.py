@@ -32,13 +32,15 @@ HEADS = {
     "ForSequenceClassification": "classifier",
     "ForTokenClassification": "token_classifier",
     "ForMultipleChoice": "multiple_choice",
-    "ForPreTraining": "replaced_tokens",
+    "ElectraForPreTraining": "replaced_tokens",
 }
 PRETRAINED = "TFBertForPreTraining"
 KERAS_CLASSES = (
     *(PRETRAINED, "TFBertForTokenClassification"),
     *("TFDistilBertForMaskedLM", "TFDistilBertForSequenceClassification"),
     *("TFElectraForMaskedLM", "TFElectraForSequenceClassification"),
+    *("TFRobertaForMaskedLM", "TFXLMRobertaForSequenceClassification"),
+    "TFAlbertForPreTraining",
 )
 
 
@@ -60,22 +62,28 @@ def assert_reads(folder, name, recorded=RECORDED):
     """Our models compute what a class computed, on the inputs of make.py."""
     checkpoint = load_checkpoint(folder)
     random = np.random.default_rng(7)
-    types = checkpoint.config.type_vocab_size or 2
+    config = checkpoint.config
+    types = config.type_vocab_size or 2
     batch = {
-        "input_ids": random.integers(0, 24, (2, 10)),
+        "input_ids": random.integers(config.first_position, 24, (2, 10)),
         "input_mask": np.arange(10)[None] < np.array([[10], [6]]),
         "segment_ids": random.integers(0, types, (2, 10)),
     }
     batch = {key: value.astype("int32") for key, value in batch.items()}
     head = next((h for end, h in HEADS.items() if name.endswith(end)), "")
-    assert_computes(folder, batch, by_our_names(recorded, name, head))
+    expected = by_our_names(recorded, name, head)
+    if config.first_position:
+        # Not trained by its pre-training, and left out.
+        expected.pop("pooled_output", None)
+    assert_computes(folder, batch, expected)
     return checkpoint
 
 
 @pytest.mark.parametrize("name", classes(RECORDED))
 def test_a_class_of_tensorflow(saved, name):
     checkpoint = assert_reads(saved / name, name)
-    assert checkpoint.left_out == ()
+    if "Roberta" not in name:
+        assert checkpoint.left_out == ()
     if name == "TFBertForSequenceClassification":
         assert checkpoint.labels == ("négatif", "neutral", "positive")
 

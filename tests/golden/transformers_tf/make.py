@@ -18,6 +18,14 @@ CONFIGS = {
     "TFBert": transformers.BertConfig(**SIZES),
     "TFDistilBert": transformers.DistilBertConfig(**DISTILBERT_SIZES),
     "TFElectra": transformers.ElectraConfig(**SIZES, embedding_size=4),
+    "TFRoberta": transformers.RobertaConfig(**SIZES, type_vocab_size=1),
+    "TFXLMRoberta": transformers.XLMRobertaConfig(**SIZES, type_vocab_size=1),
+    "TFAlbert": transformers.AlbertConfig(
+        **{**SIZES, "num_hidden_layers": 4},
+        embedding_size=4,
+        num_hidden_groups=2,
+        inner_group_num=2,
+    ),
 }
 LABELS = {0: "négatif", 1: "neutral", 2: "positive"}
 # What differs from the plain configuration of each class.
@@ -47,6 +55,28 @@ SAVED = {
     "TFElectraForTokenClassification": {"num_labels": 5},
     "TFElectraForQuestionAnswering": {},
     "TFElectraForMultipleChoice": {},
+    "TFRobertaModel": {},
+    "TFRobertaForMaskedLM": {"hidden_act": "relu"},
+    "TFRobertaForSequenceClassification": {"num_labels": 3},
+    "TFRobertaForTokenClassification": {"num_labels": 5},
+    "TFRobertaForQuestionAnswering": {},
+    "TFRobertaForMultipleChoice": {},
+    "TFXLMRobertaModel": {},
+    "TFXLMRobertaForMaskedLM": {},
+    "TFXLMRobertaForSequenceClassification": {"num_labels": 3},
+    "TFXLMRobertaForTokenClassification": {"num_labels": 5},
+    "TFXLMRobertaForQuestionAnswering": {},
+    "TFXLMRobertaForMultipleChoice": {},
+    "TFAlbertModel": {},
+    "TFAlbertForPreTraining": {"hidden_act": "gelu"},
+    "TFAlbertForMaskedLM": {},
+    "TFAlbertForSequenceClassification": {"num_labels": 3},
+    "TFAlbertForTokenClassification": {"num_labels": 5},
+    "TFAlbertForQuestionAnswering": {
+        "num_hidden_groups": 3,
+        "inner_group_num": 1,
+    },
+    "TFAlbertForMultipleChoice": {},
 }
 # Classes whose weights are also saved in Keras' other formats.
 KERAS = (
@@ -56,6 +86,9 @@ KERAS = (
     "TFDistilBertForSequenceClassification",
     "TFElectraForMaskedLM",
     "TFElectraForSequenceClassification",
+    "TFRobertaForMaskedLM",
+    "TFXLMRobertaForSequenceClassification",
+    "TFAlbertForPreTraining",
 )
 
 
@@ -63,8 +96,10 @@ def inputs(name: str, types: int = 2) -> dict[str, np.ndarray]:
     """Two rows, of which one is padded, as a class takes them."""
     random = np.random.default_rng(7)
     lengths = np.array([[10], [6]])
+    # A token of id 1 has no position in a RoBERTa.
+    first, types = (2, 1) if "Roberta" in name else (0, types)
     given = {
-        "input_ids": random.integers(0, VOCAB, (ROWS, LENGTH)),
+        "input_ids": random.integers(first, VOCAB, (ROWS, LENGTH)),
         "attention_mask": np.arange(LENGTH)[None] < lengths,
         "token_type_ids": random.integers(0, types, (ROWS, LENGTH)),
     }
@@ -92,7 +127,10 @@ def outputs_of(model, name: str) -> dict[str, np.ndarray]:
     types = getattr(model.config, "type_vocab_size", 2)
     batch = inputs(name, types)
     scored = model(batch, output_hidden_states=True)
-    found = {"sequence_output": scored.hidden_states[-1]}
+    found = {}
+    # TFRobertaForMultipleChoice returns no hidden states.
+    if scored.hidden_states is not None:
+        found["sequence_output"] = scored.hidden_states[-1]
     for key in scored:
         if "logits" in key or key == "pooler_output":
             found[key] = scored[key]
