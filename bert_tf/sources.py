@@ -13,16 +13,21 @@ import re
 import threading
 from typing import Any, NamedTuple
 
+from bert_tf.architecture_list import ARCHITECTURES, find_architecture
 from bert_tf.errors import UserError, excerpt, one_line
 from bert_tf.foreign_files import unusable
 from bert_tf.libraries import require_extra
 from bert_tf.recipe import read_json_list, read_json_object
 
 HUGGING_FACE, KERAS_HUB = "hf://", "keras_hub://"
+_VOCABULARIES = (
+    *("vocab.txt", "vocab.json", "merges.txt"),
+    *("spiece.model", "sentencepiece.bpe.model"),
+)
 # Files of model folders of every family; no others are downloaded or shared.
 MODEL_FILES = (
     "config.json",
-    "vocab.txt",
+    *_VOCABULARIES,
     "tokenizer.json",
     "tokenizer_config.json",
     "added_tokens.json",
@@ -41,13 +46,14 @@ MODEL_FILES = (
     "task.json",
     "task.weights.h5",
     "tagger.safetensors",
-    "assets/tokenizer/vocabulary.txt",
+    "assets/tokenizer/vocabulary.*",
+    "assets/tokenizer/merges.txt",
     # sentence-transformers.
     "modules.json",
     "config_sentence_transformers.json",
     "sentence_*_config.json",
     "[0-9]_*/*.json",
-    "[0-9]_*/vocab.txt",
+    *(f"[0-9]_*/{name}" for name in _VOCABULARIES),
     "[0-9]_*/model.safetensors",
 )
 WEIGHTS = (
@@ -235,12 +241,16 @@ def _from_keras_hub(source: str) -> pathlib.Path:
     from kagglehub import exceptions
 
     name = source.removeprefix(KERAS_HUB)
-    presets = keras_hub.models.BertBackbone.presets
+    presets: dict[str, Any] = {}
+    for model_type in ARCHITECTURES:
+        names = find_architecture(model_type, source).names
+        if backbone := names.keras_hub.backbone:
+            presets |= getattr(keras_hub.models, backbone).presets
     if name not in presets:
         known = [preset for preset in presets if preset.startswith("bert_")]
         raise UserError(
-            f"{source}: KerasHub has no such preset of BERT; it has "
-            f"{', '.join(known)} and {len(presets) - len(known)} others."
+            f"{source}: KerasHub has no such preset of BERT or a relative; it "
+            f"has {', '.join(known)} and {len(presets) - len(known)} others."
         )
     handle = presets[name]["kaggle_handle"].removeprefix("kaggle://")
     unreachable = UserError(

@@ -14,10 +14,11 @@ from kagglehub import exceptions
 
 from bert_tf import sources
 from bert_tf.errors import UserError
-from bert_tf.sources import local_folder
+from bert_tf.sources import MODEL_FILES, local_folder
 from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer_config import read_tokenizer_config
 from bert_tf.text.vocabulary import Vocabulary
+from tests.contracts.architecture_cases import CASES
 from tests.user_errors import error_of
 
 # The library that huggingface_hub is built on: httpx, or httpx2 since its 2.0.
@@ -245,16 +246,34 @@ def kaggle(monkeypatch, tmp_path):
 
 def test_a_preset(kaggle, tmp_path):
     handles = kaggle()
-    assert local_folder("keras_hub://bert_base_en_uncased") == tmp_path
-    (handle,) = handles
-    assert handle.startswith("keras/bert/keras/bert_base_en_uncased/")
+    names = (
+        "bert_base_en_uncased",
+        "roberta_base_en",
+        "albert_base_en_uncased",
+    )
+    for name in names:
+        assert local_folder(f"keras_hub://{name}") == tmp_path
+        kind = name.partition("_")[0]
+        assert handles.pop().startswith(f"keras/{kind}/keras/{name}/")
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_files_of_a_tokenizer_are_shared(case, tmp_path):
+    case.tokenizer.save_hugging_face(tmp_path, 9)
+    written = {path.name for path in tmp_path.iterdir()}
+    assert case.tokenizer.FILES[0] in written
+    shared = (set(fnmatch.filter(written, name)) for name in MODEL_FILES)
+    assert written == set().union(*shared)
 
 
 def test_a_preset_that_is_none(kaggle):
     handles = kaggle()
-    for name in ("bert_huge", "roberta_base_en", "", "../x"):
+    for name in ("bert_huge", "roberta_huge", "", "../x"):
         line = refused(f"keras_hub://{name}")
-        assert "KerasHub has no such preset of BERT; it has bert_tiny" in line
+        assert (
+            "KerasHub has no such preset of BERT or a relative; it has bert_t"
+            in line
+        )
         assert "bert_base_zh" in line
     assert handles == []
 
