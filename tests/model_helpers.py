@@ -54,7 +54,7 @@ def encoder_inputs(
         "input_ids": random.integers(0, config.vocab_size, (rows, length)),
         "input_mask": np.arange(length)[None] < lengths[:, None],
         "segment_ids": random.integers(
-            0, config.type_vocab_size, (rows, length)
+            0, max(1, config.type_vocab_size), (rows, length)
         ),
     }
     return {name: value.astype("int32") for name, value in inputs.items()}

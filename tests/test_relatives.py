@@ -7,7 +7,6 @@ import dataclasses
 import math
 
 import keras
-import keras_hub
 import numpy as np
 import pytest
 
@@ -17,9 +16,7 @@ from bert_tf.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
-from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.config import BertConfig
-from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.encoders.distilbert import DistilBertBlock
 from bert_tf.encoders.electra import ElectraEncoder
@@ -33,8 +30,6 @@ from tests.relatives import (
     CLOSE,
     LETTERS,
     Golden,
-    random_weights,
-    write_vocabulary,
 )
 from tests.user_errors import error_of
 
@@ -45,76 +40,6 @@ batch = GOLDEN.batch
 distilbert, electra, roberta = (
     CASES[name].config for name in ("distilbert", "electra", "roberta")
 )
-
-
-SIZES = {
-    "num_layers": 2,
-    "num_heads": 2,
-    "hidden_dim": 8,
-    "intermediate_dim": 12,
-    "max_sequence_length": 12,
-}
-
-
-def given_to_hub(*names):
-    ours = {
-        "token_ids": "input_ids",
-        "padding_mask": "input_mask",
-        "segment_ids": "segment_ids",
-    }
-    return {name: GOLDEN.inputs[ours[name]] for name in names}
-
-
-def test_a_distilbert_preset_of_keras_hub(tmp_path):
-    backbone = keras_hub.models.DistilBertBackbone(vocabulary_size=24, **SIZES)
-    model = keras_hub.models.DistilBertTextClassifier(
-        backbone, num_classes=3, preprocessor=None
-    )
-    random_weights(model)
-    given = given_to_hub("token_ids", "padding_mask")
-    folder = tmp_path / "preset"
-    model.save_to_preset(str(folder))
-    encoder = bert_tf.DistilBertEncoder.from_checkpoint(folder)
-    np.testing.assert_allclose(
-        GOLDEN.real(encoder(batch())["sequence_output"]),
-        GOLDEN.real(backbone(given)),
-        **CLOSE,
-    )
-    ours = bert_tf.bert_classifier(encoder, 3)
-    assert bert_tf.restore(ours, folder) == ()
-    np.testing.assert_allclose(ours(batch()), model(given), **CLOSE)
-    convert_checkpoint(
-        folder,
-        "hugging_face",
-        tmp_path / "theirs",
-        vocab_file=write_vocabulary(tmp_path),
-    )
-    assert num_labels(load_checkpoint(tmp_path / "theirs"), CLASSIFIER) == 3
-
-
-@pytest.mark.parametrize("width", [6, 8])
-def test_an_electra_preset_of_keras_hub(width, tmp_path, capsys):
-    backbone = keras_hub.models.ElectraBackbone(
-        vocab_size=24, embedding_dim=width, **SIZES
-    )
-    random_weights(backbone)
-    folder = tmp_path / "preset"
-    backbone.save_to_preset(str(folder))
-    given = given_to_hub("token_ids", "padding_mask", "segment_ids")
-    encoder = ElectraEncoder.from_checkpoint(folder)
-    assert encoder.config.embedding_size == width
-    np.testing.assert_allclose(
-        GOLDEN.real(encoder(batch())["sequence_output"]),
-        GOLDEN.real(backbone(given)["sequence_output"]),
-        **CLOSE,
-    )
-    # Its pooler computes otherwise, and is left out.
-    assert load_checkpoint(folder).heads == ()
-    theirs = tmp_path / "theirs"
-    vocabulary = write_vocabulary(tmp_path)
-    convert_checkpoint(folder, "hugging_face", theirs, vocab_file=vocabulary)
-    assert "left out, no part of the model: model" in capsys.readouterr().out
-    assert load_checkpoint(theirs).config == encoder.config
 
 
 def test_a_distilbert_has_no_dropout_before_the_residual_of_attention():

@@ -20,6 +20,7 @@ from bert_tf.architectures.parts import (
     TOKEN_CLASSIFIER,
     Architecture,
     HuggingFaceForm,
+    KerasHubForm,
     Kind,
     Names,
     Part,
@@ -113,8 +114,13 @@ _HEADS = {
 }
 
 
+# KerasHub's names that differ from BERT's.
+_HUB = {"bert/pooler/dense": "model/layers/dense_1"}
+
+
 def _named(part: Part, theirs: str, ours: str = "") -> Part:
-    return dataclasses.replace(part.renamed(theirs), ours=ours or part.ours)
+    renamed = part.renamed(theirs, _HUB.get(part.ours, part.keras_hub))
+    return dataclasses.replace(renamed, ours=ours or part.ours)
 
 
 NAMES = Names(
@@ -129,6 +135,7 @@ NAMES = Names(
             "bert/encoder/embedding_hidden_mapping_in",
             ("embedding_size", "hidden_size"),
             "albert.encoder.embedding_hidden_mapping_in",
+            keras_hub="model/layers/dense",
         ),
     ),
     layer=tuple(
@@ -181,10 +188,24 @@ NAMES = Names(
         },
         keras_layers={
             "tf_albert_main_layer": "albert",
-            "tf_albert_layer_group": "albert_layer_groups.{}",
-            "tf_albert_layer": "albert_layers.{}",
+            "tf_albert_layer_group": "{}",
+            "tf_albert_layer": "{}",
             **KERAS_LAYERS,
         },
+    ),
+    keras_hub=KerasHubForm(
+        backbone="AlbertBackbone",
+        arguments={
+            **BERT.keras_hub.arguments,
+            "embedding_dim": (int, ("embedding_size",)),
+            "num_groups": (int, ("num_hidden_groups",)),
+            "num_inner_repetitions": (int, ("inner_group_num",)),
+        },
+        # albert_backbone.py: gelu_approximate and 1e-12 throughout.
+        computation={"hidden_act": "gelu", "layer_norm_eps": 1e-12},
+        # albert_masked_lm.py, masked_lm_head.py: the default epsilon.
+        masked_lm={"masked_lm_layer_norm_eps": 1e-5},
+        tasks=("AlbertMaskedLM", "AlbertTextClassifier", "AlbertClassifier"),
     ),
 )
 ALBERT = Architecture(

@@ -200,6 +200,12 @@ _HEADS = {
     ),
 }
 
+_HUB_TABLES = "model/layers/token_and_position_embedding"
+# KerasHub's names of the tables of relatives without segments.
+HUB_TABLES = {
+    "bert/embeddings/word_embeddings": f"{_HUB_TABLES}/token_embedding",
+    "bert/embeddings/position_embeddings": f"{_HUB_TABLES}/position_embedding",
+}
 # The layers that TensorFlow's BERT and its relatives share.
 KERAS_LAYERS = {
     "self_attention": "self",
@@ -285,6 +291,11 @@ NAMES = Names(
         },
         # bert_backbone.py: gelu_approximate and 1e-12 throughout.
         computation={"hidden_act": "gelu", "layer_norm_eps": 1e-12},
+        # bert_masked_lm.py, masked_lm_head.py: Keras' defaults.
+        masked_lm={
+            "masked_lm_act": "gelu_erf",
+            "masked_lm_layer_norm_eps": 1e-5,
+        },
         tasks=("BertMaskedLM", "BertTextClassifier", "BertClassifier"),
     ),
 )

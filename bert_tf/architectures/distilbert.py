@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import ClassVar
 
+from bert_tf.architectures.bert import HUB_TABLES
 from bert_tf.architectures.bert import NAMES as BERT
 from bert_tf.architectures.parts import (
     CLASSIFIER,
@@ -95,11 +96,9 @@ _HUGGING_FACE = {
     f"{_HEAD}/transform/LayerNorm": "vocab_layer_norm",
     f"{_HEAD}/output_bias": "vocab_projector.bias",
 }
-_HUB = "model/layers/token_and_position_embedding"
 # KerasHub's names that differ from BERT's.
 _KERAS_HUB = {
-    "bert/embeddings/word_embeddings": f"{_HUB}/token_embedding",
-    "bert/embeddings/position_embeddings": f"{_HUB}/position_embedding",
+    **HUB_TABLES,
     "bert/pooler/dense": "task/layers/dense",
 }
 
@@ -183,6 +182,7 @@ _NAMES = Names(
         },
         # distil_bert_backbone.py: the exact form, and 1e-12 throughout.
         computation={"hidden_act": "gelu_erf", "layer_norm_eps": 1e-12},
+        masked_lm=BERT.keras_hub.masked_lm,
         tasks=(
             "DistilBertMaskedLM",
             "DistilBertTextClassifier",

@@ -99,15 +99,17 @@ class Part:
     google_tf1: str = ""
     in_first: bool = True
 
-    def of_block(self, numbers: tuple[int, ...]) -> "Part":
-        """Fills in the numbers of a block; see `BertConfig.block_numbers`."""
-        ends = (f"_{number}" if number else "" for number in numbers)
+    def of_block(self, numbers: tuple[int, ...], place: int) -> "Part":
+        """Fills in the numbers of a block; see `BertConfig.block_numbers`.
+
+        `place` is the number of the block among all blocks.
+        """
         return dataclasses.replace(
             self,
             ours=self.ours.format(*numbers),
             hugging_face=self.hugging_face.format(*numbers),
             model_garden=self.model_garden.format(*numbers),
-            keras_hub=self.keras_hub.format(*ends),
+            keras_hub=self.keras_hub.format(f"_{place}" if place else ""),
             google_tf1=self.google_tf1.format(*numbers),
         )
 
@@ -227,6 +229,7 @@ class KerasHubForm:
       backbone: the class without a head; empty if there is none.
       arguments: its arguments, with the type and the fields of each.
       computation: fields with the same value in every preset.
+      masked_lm: fields of the masked LM head that differ from the encoder's.
       tasks: classes with a head.
       unread: a regular expression of arrays to ignore.
     """
@@ -236,6 +239,7 @@ class KerasHubForm:
         default_factory=dict
     )
     computation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    masked_lm: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     unread: str = ""
 

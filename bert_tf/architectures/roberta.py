@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import ClassVar
 
-from bert_tf.architectures.bert import KERAS_LAYERS
+from bert_tf.architectures.bert import HUB_TABLES, KERAS_LAYERS
 from bert_tf.architectures.bert import NAMES as BERT
 from bert_tf.architectures.parts import (
     CLASSIFIER,
@@ -19,6 +19,7 @@ from bert_tf.architectures.parts import (
     TOKEN_CLASSIFIER,
     Architecture,
     HuggingFaceForm,
+    KerasHubForm,
     Names,
     Part,
     task_classes,
@@ -54,11 +55,19 @@ class RobertaConfig(
 def _body(parts: Iterable[Part]) -> tuple[Part, ...]:
     """BERT's parts with RoBERTa's names."""
     return tuple(
-        part.renamed(part.hugging_face.replace("bert.", "roberta.", 1))
+        part.renamed(
+            part.hugging_face.replace("bert.", "roberta.", 1),
+            HUB_TABLES.get(part.ours, part.keras_hub),
+        )
         for part in parts
     )
 
 
+# KerasHub's names of parts of heads.
+_HUB = {
+    "bert/pooler/dense": "task/layers/dense",
+    "": "task/layers/dense_1",
+}
 # transformers' names of the heads' parts.
 _HEADS = {
     POOLER: ("classifier.dense",),
@@ -72,7 +81,10 @@ NAMES = Names(
     embeddings=_body(BERT.embeddings),
     layer=_body(BERT.layer),
     heads={
-        head: tuple(map(Part.renamed, BERT.heads[head], names))
+        head: tuple(
+            part.renamed(theirs, _HUB.get(part.ours, part.keras_hub))
+            for part, theirs in zip(BERT.heads[head], names, strict=True)
+        )
         for head, names in _HEADS.items()
     },
     hugging_face=HuggingFaceForm(
@@ -105,6 +117,21 @@ NAMES = Names(
             "tf_roberta_classification_head": "classifier",
             **KERAS_LAYERS,
         },
+    ),
+    keras_hub=KerasHubForm(
+        backbone="RobertaBackbone",
+        arguments={
+            name: argument
+            for name, argument in BERT.keras_hub.arguments.items()
+            if name != "num_segments"
+        },
+        # roberta_backbone.py, also of the masked LM head.
+        computation={"hidden_act": "gelu_erf", "layer_norm_eps": 1e-5},
+        tasks=(
+            "RobertaMaskedLM",
+            "RobertaTextClassifier",
+            "RobertaClassifier",
+        ),
     ),
 )
 ROBERTA = Architecture(

@@ -33,6 +33,11 @@ XLM_ROBERTA = Architecture(
                 for name, theirs in _THEIRS.keras_layers.items()
             },
         ),
+        keras_hub=dataclasses.replace(
+            NAMES.keras_hub,
+            backbone=f"XLM{NAMES.keras_hub.backbone}",
+            tasks=tuple(f"XLM{name}" for name in NAMES.keras_hub.tasks),
+        ),
     ),
     tokenizer=Unigram,
     encoder="bert_tf.encoders.xlm_roberta.XlmRobertaEncoder",

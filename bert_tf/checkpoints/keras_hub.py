@@ -3,19 +3,24 @@
 config.json          the architecture, as Keras writes an object's arguments
 model.weights.h5     the encoder with its pooler; or model.weights.json, the
                      index of several model_*.weights.h5
-task.json            BertMaskedLM or BertTextClassifier, if any
+task.json            BertMaskedLM, BertTextClassifier or a relative's, if any
 task.weights.h5      its head
 
 Keras names a variable by the classes of the layers above it and by its number:
 the first Dense of the backbone is the pooler, that of a task computes its
 logits. No model is built.
+
+A RoBERTa of KerasHub has no segments, and its positions begin with those of the
+first token; our tables begin with the rows that are missing, as zeros.
 """
 
 import dataclasses
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from bert_tf.architecture_list import ARCHITECTURES, find_architecture
 from bert_tf.architectures.parts import Architecture, Kind
@@ -27,7 +32,7 @@ from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice, refuse_faults
 from bert_tf.foreign_files import file_beside
-from bert_tf.lazy_arrays import LazyArrays
+from bert_tf.lazy_arrays import LazyArrays, changed_arrays
 from bert_tf.recipe import check_kind, read_json_object
 
 CONFIG_FILE = "config.json"
@@ -54,16 +59,15 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
         head = _read_file(folder / TASK_WEIGHTS_FILE)
         found = _joined(found, head, folder)
     table = _table(config, labels)
+    found = _with_first_rows(found, table, config)
     unread = names_of(config).keras_hub.unread
     arrays, left_out = read_stored(
         config, table, found, (*_IGNORED, unread), str(folder), ignore
     )
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
     if "masked_lm" in checkpoint.heads:
-        # keras_hub 0.32, bert_masked_lm.py and masked_lm_head.py: unlike the
-        # backbone, the head has Keras' "gelu" and the default epsilon.
         config = dataclasses.replace(
-            config, masked_lm_act="gelu_erf", masked_lm_layer_norm_eps=1e-5
+            config, **names_of(config).keras_hub.masked_lm
         )
     return dataclasses.replace(checkpoint, config=config)
 
@@ -106,6 +110,7 @@ def _read_config(path: pathlib.Path) -> BertConfig:
     for argument, (kind, fields) in form.arguments.items():
         value = check_kind(argument, kind, arguments[argument], str(path))
         values |= dict.fromkeys(fields, value)
+    values["max_position_embeddings"] += config.first_position
     try:
         return config(**values, **form.computation)
     except UserError as error:
@@ -183,6 +188,34 @@ def _joined(
         first.shapes | second.shapes,
         lambda name: (first if name in first else second)[name],
     )
+
+
+def _first_rows(config: BertConfig) -> dict[str, int]:
+    """The first rows of our tables that KerasHub's lack, by our name."""
+    rows = {"bert/embeddings/position_embeddings": config.first_position}
+    if "num_segments" not in names_of(config).keras_hub.arguments:
+        rows["bert/embeddings/token_type_embeddings"] = config.type_vocab_size
+    return {name: count for name, count in rows.items() if count}
+
+
+def _with_first_rows(
+    found: LazyArrays, table: Mapping[str, Stored], config: BertConfig
+) -> LazyArrays:
+    """Adds rows of zeros in front of tables, and tables of zeros."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    zeros: dict[str, np.ndarray] = {}
+    for ours, count in _first_rows(config).items():
+        name, (rows, _) = table[ours].name, table[ours].shape
+        if name in found or count == rows:
+            stored, *width = found.shapes.get(name, (0, config.embedding_size))
+            shapes[name] = (count + stored, *width)
+            zeros[name] = np.zeros((count, *width), np.float32)
+
+    def compute(name: str) -> np.ndarray:
+        others = [found[name]] if name in found else []
+        return np.concatenate([zeros[name], *others])
+
+    return changed_arrays(found, shapes, compute)
 
 
 def _table(config: BertConfig, labels: int | None) -> dict[str, Stored]:

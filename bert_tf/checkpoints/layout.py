@@ -60,9 +60,11 @@ def encoder_parts(config: BertConfig) -> Iterator[Part]:
 
 def block_parts(config: BertConfig, layer: int) -> Iterator[Part]:
     """Yields the parts of the block of a layer, in order."""
+    numbers = config.block_numbers
+    place = list(dict.fromkeys(numbers)).index(numbers[layer])
     for part in names_of(config).layer:
         if layer or part.in_first:
-            yield part.of_block(config.block_numbers[layer])
+            yield part.of_block(numbers[layer], place)
 
 
 def _layer_parts(config: BertConfig) -> Iterator[Part]:

@@ -7,6 +7,7 @@ represent bytes by the 256 letters of GPT-2's encoder.py.
 
 import functools
 import hashlib
+import itertools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from bert_tf.text.subwords import (
 )
 from bert_tf.text.token_table import Packing, SpecialTokens
 from bert_tf.text.tokenizer_files import (
+    KERAS_HUB_ASSETS,
     TOKENIZER_FILE,
     AddedToken,
     JsonPart,
@@ -38,6 +40,11 @@ if TYPE_CHECKING:
     import tokenizers
 
 _VOCABULARY, _MERGES = "vocab.json", "merges.txt"
+# Of transformers and of KerasHub.
+_FILES = (
+    (_VOCABULARY, _MERGES),
+    (f"{KERAS_HUB_ASSETS}/vocabulary.json", f"{KERAS_HUB_ASSETS}/{_MERGES}"),
+)
 _SPACE = "\u0120"
 # The special tokens if no file names them.
 _NAMES = (
@@ -164,10 +171,9 @@ class ByteLevelBpe(Subwords):
         """See `TokenizerData`."""
         del rows, notify
         folder = pathlib.Path(folder)
-        paths = [folder / _VOCABULARY, folder / _MERGES]
         fast = read_json_object(folder / TOKENIZER_FILE, missing_ok=True)
         is_bpe = fast.get("model", {}).get("type") == "BPE"
-        if not is_bpe and not all(path.is_file() for path in paths):
+        if not is_bpe and not all(path.is_file() for path in _paths(folder)):
             return None
         if lower_case:
             raise UserError(
@@ -179,31 +185,35 @@ class ByteLevelBpe(Subwords):
     def _of(cls, folder: pathlib.Path, is_bpe: bool) -> Self:
         files = read_tokenizer_files(folder)
         fast, model = files.hugging_face, files.hugging_face.part("model")
-        vocab_file, merges_file = folder / _VOCABULARY, folder / _MERGES
+        vocab_file, merges_file = _paths(folder)
         ids: Mapping[str, int] = {}
+        pairs: list[list[str]] = []
         if vocab_file.is_file():
             ids = read_json_object(vocab_file)
-        if is_bpe:
-            _refuse_other_rules(fast)
-            known = model.values["vocab"]
-            other = [t for t in ids if known.get(t, ids[t]) != ids[t]]
-            if other:
-                raise UserError(
-                    f"{vocab_file}: the id of {other[0]!r} is {ids[other[0]]}, "
-                    f"but {known[other[0]]} in {fast.source}; the two belong "
-                    "to different models."
-                )
-            ids = known
-            pairs = [
-                pair.split(" ") if isinstance(pair, str) else pair
-                for pair in model.values["merges"]
-            ]
-        else:
+        if merges_file.is_file():
             pairs = [
                 line.split(" ")
                 for line in read_text(merges_file).split("\n")
                 if line and not line.startswith("#version")
             ]
+        if is_bpe:
+            _refuse_other_rules(fast)
+            known = model.values["vocab"]
+            merged = [
+                pair.split(" ") if isinstance(pair, str) else pair
+                for pair in model.values["merges"]
+            ]
+            for text, number in ids.items():
+                other = known.get(text, number)
+                if number != other:
+                    what = f"{vocab_file}: the id of {text!r}"
+                    raise _differ(what, number, other, fast)
+            both = itertools.zip_longest(pairs, merged) if pairs else ()
+            for number, pair in enumerate(both):
+                if pair[0] != pair[1]:
+                    what = f"{merges_file}: merge {number}"
+                    raise _differ(what, *pair, fast)
+            ids, pairs = known, merged
         if any(len(pair) != 2 for pair in pairs):
             raise UserError(f"{folder}: a merge is not a pair of pieces.")
         merges = [(first, second) for first, second in pairs]
@@ -223,11 +233,11 @@ class ByteLevelBpe(Subwords):
         in_order = [tokens[number] for number in range(len(tokens))]
         numbers = {token: number for number, token in enumerate(in_order)}
         special = find_special_tokens(folder, numbers, _NAMES)
-        config, processor = files.config, fast.part("post_processor")
+        processor = fast.part("post_processor")
         splitter = fast.part("pre_tokenizer")
         prefix = splitter.flag("add_prefix_space") if is_bpe else None
-        if prefix is None:
-            prefix = config.flag("add_prefix_space")
+        for part in (files.config, files.keras_hub):
+            prefix = part.flag("add_prefix_space") if prefix is None else prefix
         trims = not is_bpe or processor.values.get("type") in (
             "RobertaProcessing",
             "ByteLevel",
@@ -365,6 +375,19 @@ class ByteBpeWorker(LibraryWorker):
             sentences, add_special_tokens=False
         )
         return [each.ids for each in found]
+
+
+def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
+    """The files of a folder without tokenizer.json; they may not exist."""
+    pairs = [tuple(folder / name for name in names) for names in _FILES]
+    return next((p for p in pairs if all(f.is_file() for f in p)), pairs[0])
+
+
+def _differ(what: str, one: Any, other: Any, fast: JsonPart) -> UserError:
+    return UserError(
+        f"{what} is {one}, but {other} in {fast.source}; the two belong to "
+        "different models."
+    )
 
 
 def _refuse_other_rules(fast: JsonPart) -> None:

@@ -20,13 +20,19 @@ from bert_tf.text.vocabulary import (
 
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
-KERAS_HUB_FILE = "assets/tokenizer/vocabulary.txt"
+KERAS_HUB_ASSETS = "assets/tokenizer"
+KERAS_HUB_FILE = f"{KERAS_HUB_ASSETS}/vocabulary.txt"
 # In encoders and preprocessing models of TensorFlow Hub.
 VOCABULARY_ASSET = "assets/vocab.txt"
 ADDED_TOKENS_FILE = "added_tokens.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 # Tokenizers of Hugging Face and of KerasHub with the same rules and arguments.
 BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+# Tokenizers of KerasHub.
+_HUB_CLASSES = (
+    *(*BERT_CLASSES, "RobertaTokenizer"),
+    *("XLMRobertaTokenizer", "AlbertTokenizer"),
+)
 # The valid lengths of rows: at least [CLS], a token and [SEP].
 _SHORTEST_ROW, _LONGEST_ROW = 3, 1_000_000
 
@@ -112,6 +118,7 @@ class TokenizerFiles:
       config: tokenizer_config.json, ours or Hugging Face's.
       hugging_face: tokenizer.json of Hugging Face.
       keras_hub: the arguments in tokenizer.json of KerasHub.
+      class_name: the class that the files name; empty if they name none.
     """
 
     folder: pathlib.Path
@@ -119,6 +126,7 @@ class TokenizerFiles:
     config: JsonPart
     hugging_face: JsonPart
     keras_hub: JsonPart
+    class_name: str
 
 
 def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
@@ -131,18 +139,20 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
     special = read_special_tokens(folder)
     config = _json_part(folder / TOKENIZER_CONFIG_FILE)
     fast = _json_part(folder / TOKENIZER_FILE)
+    named = str(config.values.get("tokenizer_class") or "")
     # Both families use the name; KerasHub's file has a class_name.
     empty = JsonPart(fast.source, {})
     if "class_name" in fast.values:
-        fast.expect("class_name", *BERT_CLASSES)
+        fast.expect("class_name", *_HUB_CLASSES)
         hub = fast.part("config")
-        return TokenizerFiles(folder, special, config, empty, hub)
+        named = str(fast.values["class_name"])
+        return TokenizerFiles(folder, special, config, empty, hub, named)
     if fast.values and "model" not in fast.values:
         raise UserError(
             f"{fast.source}: holds neither a model, as Hugging Face's files, "
             "nor a class_name, as KerasHub's."
         )
-    return TokenizerFiles(folder, special, config, fast, empty)
+    return TokenizerFiles(folder, special, config, fast, empty, named)
 
 
 def _json_part(path: pathlib.Path) -> JsonPart:

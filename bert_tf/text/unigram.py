@@ -30,6 +30,7 @@ from bert_tf.text.subwords import (
 )
 from bert_tf.text.token_table import Packing, SpecialTokens
 from bert_tf.text.tokenizer_files import (
+    KERAS_HUB_ASSETS,
     AddedToken,
     JsonPart,
     OtherRules,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 MODEL_FILE, _FAIRSEQ_FILE = "spiece.model", "sentencepiece.bpe.model"
 # In google-research/albert's folders.
 _GOOGLE_FILE = "30k-clean.model"
+# Of KerasHub: in the order of the ids for ALBERT, and as fairseq's for XLM-R.
+_HUB_FILE = f"{KERAS_HUB_ASSETS}/vocabulary.spm"
 WORD_START = "\u2581"
 # The class of transformers that preprocesses text.
 _ALBERT = "AlbertTokenizer"
@@ -137,14 +140,16 @@ class Unigram(Subwords):
         folder = pathlib.Path(folder)
         files = read_tokenizer_files(folder)
         fast = files.hugging_face
-        paths = [
-            folder / name for name in (MODEL_FILE, _FAIRSEQ_FILE, _GOOGLE_FILE)
-        ]
-        path = next((path for path in paths if path.is_file()), None)
-        if path is not None:
+        is_albert = files.class_name.startswith(_ALBERT)
+        fairseq = {_FAIRSEQ_FILE} if is_albert else {_FAIRSEQ_FILE, _HUB_FILE}
+        names = (MODEL_FILE, _FAIRSEQ_FILE, _GOOGLE_FILE, _HUB_FILE)
+        name = next((n for n in names if (folder / n).is_file()), None)
+        if name is not None:
+            path = folder / name
             model = read_model(path)
-            if path.name == _FAIRSEQ_FILE:
+            if name in fairseq:
                 model = in_order_of_fairseq(model)
+            _check_pieces(model, fast.part("model"), path)
         elif fast.part("model").values.get("type") == "Unigram":
             path = pathlib.Path(fast.source)
             model = _model_of_library(fast)
@@ -170,8 +175,7 @@ class Unigram(Subwords):
             )
         special = find_special_tokens(folder, known, cls.NAMES)
         kind: type[Unigram] = cls
-        named = str(files.config.values.get("tokenizer_class", ""))
-        if named.startswith(_ALBERT) and not issubclass(cls, AlbertUnigram):
+        if is_albert and not issubclass(cls, AlbertUnigram):
             kind = AlbertUnigram
         processor = fast.part("post_processor")
         packing = packing_of_json(processor, known, known.get(special.pad, 0))
@@ -529,6 +533,21 @@ def in_order_of_fairseq(model: ModelProto) -> ModelProto:
     spec = ordered.trainer_spec
     spec.bos_id, spec.pad_id, spec.eos_id, spec.unk_id = 0, 1, 2, 3
     return ordered
+
+
+def _check_pieces(
+    model: ModelProto, library: JsonPart, path: pathlib.Path
+) -> None:
+    """Raises `UserError` if a tokenizer.json has other pieces."""
+    if library.values.get("type") != "Unigram":
+        return
+    both = zip(model.pieces, library.values["vocab"], strict=False)
+    for number, (piece, entry) in enumerate(both):
+        if piece.piece != entry[0]:
+            raise UserError(
+                f"{path}: token {number} is {piece.piece!r}, but {entry[0]!r} "
+                f"in {library.source}; the two belong to different models."
+            )
 
 
 def _model_of_library(fast: JsonPart) -> ModelProto:

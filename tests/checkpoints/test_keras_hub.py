@@ -300,7 +300,7 @@ def linked(folder):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (changed("config.json", "RobertaBackbone"), "class_name='RobertaBackb"),
+        (changed("config.json", "FNetBackbone"), "class_name='FNetBackbone'"),
         (
             lambda folder: changed_json(folder / "config.json", config=None),
             "holds no class_name and config",

@@ -6,6 +6,7 @@ import pathlib
 import pickle
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 import tokenizers
@@ -219,6 +220,24 @@ def test_files_of_gpt_2(tmp_path):
     ids = dict(DATA.ids) | {"Ġthe": DATA.ids["a"]}
     (tmp_path / "vocab.json").write_text(json.dumps(ids))
     assert "belong to different models" in error_of(read_tokenizer, tmp_path)
+    (tmp_path / "vocab.json").unlink()
+    lines[4], lines[5] = lines[5], lines[4]
+    (tmp_path / "merges.txt").write_text("\n".join(lines))
+    line = error_of(read_tokenizer, tmp_path)
+    assert line.startswith(f"{tmp_path / 'merges.txt'}: merge 3 is ")
+    assert "belong to different models" in line
+
+
+def test_files_of_keras_hub(tmp_path):
+    theirs = keras_hub.models.RobertaTokenizer(
+        dict(DATA.ids), [*map(" ".join, DATA.merges)], add_prefix_space=True
+    )
+    theirs.save_to_preset(str(tmp_path))
+    data = read_tokenizer(tmp_path)
+    assert data == made("a blank in front")
+    texts = ["The cats aren't here", " Größe και 2019"]
+    ids = data.tokenizer().tokenize(texts).to_list()
+    assert ids == [np.asarray(row).tolist() for row in theirs(texts)]
 
 
 def test_a_template_frames_rows(tmp_path):

@@ -9,6 +9,7 @@ import pickle
 import unicodedata
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 import sentencepiece
@@ -245,6 +246,38 @@ def test_added_tokens(xlm_roberta, tmp_path):
     (tmp_path / "added_tokens.json").write_text(json.dumps({"<smile>": 3}))
     line = error_of(Unigram.read, tmp_path)
     assert "the id of '<smile>' is 3" in line
+
+
+@pytest.mark.parametrize("name", ["xlm-roberta", "albert"])
+def test_a_preset_of_keras_hub(name, folders, tmp_path):
+    hub, file = keras_hub.models.XLMRobertaTokenizer, xlm_roberta_file()
+    if name == "albert":
+        hub, file = keras_hub.models.AlbertTokenizer, albert_file()
+    theirs = hub(proto=file)
+    theirs.save_to_preset(str(tmp_path))
+    data = read_tokenizer(tmp_path)
+    assert data == read_by(name, folders / name)
+    # KerasHub has nothing of ALBERT's preprocessing.
+    texts = ["the cats aren't here", "it cost 7 or 8", "россия и москва"]
+    ids = data.tokenizer().tokenize(texts).to_list()
+    assert ids == [np.asarray(row).tolist() for row in theirs(texts)]
+    assert data.mask_id == theirs.mask_token_id
+
+
+@pytest.mark.parametrize("name", ["xlm-roberta", "albert"])
+def test_two_files_that_disagree(name, folders, tmp_path):
+    read_by(name, folders / name).save_hugging_face(tmp_path, 77)
+    path = tmp_path / "tokenizer.json"
+    values = json.loads(path.read_text())
+    pieces = values["model"]["vocab"]
+    pieces[9], pieces[10] = pieces[10], pieces[9]
+    path.write_text(json.dumps(values))
+    line = error_of(functools.partial(read_by, name), tmp_path)
+    assert line == (
+        f"{tmp_path / 'spiece.model'}: token 9 is {pieces[10][0]!r}, but "
+        f"{pieces[9][0]!r} in {path}: model; the two belong to different "
+        "models."
+    )
 
 
 @pytest.mark.parametrize("name", ["xlm-roberta", "albert"])
