@@ -13,6 +13,7 @@ from bert_tf.checkpoints.labels import default_labels
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, first_few, whole_number
 from bert_tf.families.usage_options import UsageOptions
+from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ class TaskConfig(abc.ABC):
         return None
 
     @property
-    def num_segments(self) -> int:
-        """The segments that the texts of a row need."""
+    def texts_per_row(self) -> int:
+        """The texts of a row, 1 or 2."""
         return 1
 
     def summary(self) -> dict[str, Any]:
@@ -149,9 +150,11 @@ class HeadInFolder:
                 )
 
 
-def check_segments(source: str, config: BertConfig, count: int) -> None:
-    """Raises `UserError` if a model has fewer segments than `count`."""
-    if count > config.segment_limit:
+def check_segments(
+    source: str, config: BertConfig, packing: Packing, texts_per_row: int = 2
+) -> None:
+    """Raises `UserError` if a model has no segment for the second text."""
+    if texts_per_row > 1 and packing.second_segment >= config.segment_limit:
         raise UserError(
             f"{source}: type_vocab_size is {config.type_vocab_size}, so it "
             "cannot tell the two texts of a row apart; choose another model."

@@ -5,8 +5,9 @@ ln(p / (1 - p)). Unlike a logit, they do not change if all logits grow by the
 same amount; unlike a probability, they do not saturate near 1.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -117,38 +118,75 @@ class Forward:
         )
 
 
+@dataclasses.dataclass(frozen=True)
 class TokenizedTexts:
-    """Tokens and words of texts that are text A or B of a row.
+    """T tokens and the words of texts that are text A or B of a row.
 
-    Args:
-      served: the model.
+    Attributes:
       texts: the texts by name.
-      first_word: the index of the first word.
+      words: their words.
+      tokens: the tokens of each text.
+      begins: int [T], the first character of each token in its text.
+      ends: int [T], their exclusive ends.
+      owner: int [T], the index of each token's word; -1 for blanks in a text
+        without words.
     """
 
-    def __init__(
-        self, served: TextModel, texts: Mapping[str, str], first_word: int = 0
-    ):
-        self.texts = dict(texts)
+    texts: dict[str, str]
+    words: tuple[Place, ...]
+    tokens: TokenIds
+    begins: np.ndarray
+    ends: np.ndarray
+    owner: np.ndarray
+
+    @classmethod
+    def of(
+        cls, served: TextModel, texts: Mapping[str, str], first_word: int = 0
+    ) -> Self:
+        """Tokenizes texts by name.
+
+        A blank before a word belongs to it. Words without a token of their own
+        are joined to the word before, with whose token they begin.
+
+        Args:
+          served: the model.
+          texts: the texts.
+          first_word: the index of the first word in `owner`.
+        """
         strings = valid_text(tf.constant(list(texts.values())))
         ids, begins, ends = served.tokenizer.tokenize_with_offsets(strings)
         codes = tf.strings.unicode_decode(strings, "UTF-8")
-        self.found = WordFinder(served.tokenizer)(codes, ids, begins, ends)
-        self.tokens = token_ids(ids)
-        self.begins, self.ends = begins.flat_values, ends.flat_values
-        names = list(texts)
-        self.words = tuple(
-            Place(names[row], start, end)
-            for row, start, end in zip(
-                self.found.row.numpy().tolist(),
-                self.found.begin.numpy().tolist(),
-                self.found.end.numpy().tolist(),
-                strict=True,
-            )
+        words = WordFinder(served.tokenizer)(codes)
+        row, word_begin, word_end = (each.numpy() for each in words)
+        token_row = ids.value_rowids().numpy()
+        flat_begins = begins.flat_values.numpy()
+        flat_ends = ends.flat_values.numpy()
+        shift = codes.row_starts().numpy()
+        owner = np.searchsorted(
+            word_end + shift[row], flat_begins + shift[token_row], side="right"
         )
-        first_tokens, tokens = self.found.token.numpy(), len(self.begins)
-        number = np.searchsorted(first_tokens, np.arange(tokens), side="right")
-        self.owner = first_word - 1 + number
+        # Blanks at the end of a text belong to its last word.
+        last = np.searchsorted(row, token_row, side="right") - 1
+        owner = np.minimum(owner, last)
+        owned = owner >= np.searchsorted(row, token_row)
+        numbers = np.unique(owner[owned])
+        longer = owned.copy()
+        longer[owned] = flat_begins[owned] < word_end[owner[owned]]
+        np.maximum.at(word_end, owner[longer], flat_ends[longer])
+        names = list(texts)
+        places = tuple(
+            Place(names[row[n]], int(word_begin[n]), int(word_end[n]))
+            for n in numbers
+        )
+        owner = first_word + np.searchsorted(numbers, owner)
+        return cls(
+            dict(texts),
+            places,
+            token_ids(ids),
+            flat_begins,
+            flat_ends,
+            np.where(owned, owner, -1),
+        )
 
     def range_of(self, start: int, end: int) -> tuple[int, int]:
         """The begin and end of the tokens of a range of characters."""

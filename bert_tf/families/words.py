@@ -1,4 +1,11 @@
-"""Finds the words of raw texts: the tokenizer's words, some of them joined."""
+"""Finds the words of texts by their characters, as CoNLL's files have them.
+
+Blanks separate words, and punctuation marks and ideographs are words of their
+own, as in google-research/bert, tokenization.py, `BasicTokenizer`. Files of
+tagged words keep U.N., O'Neal, 1996-08-22 and AT&T as one word and 's as a
+word, so some of these words are joined. Words do not depend on how a tokenizer
+splits them.
+"""
 
 from typing import NamedTuple
 
@@ -6,12 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.text import unicode_tables
+from bert_tf.text.layout import text_of
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 _APOSTROPHES = "'\u2019"
 # Characters inside a word between letters, and between digits only.
 _INSIDE = f"-._/&@+{_APOSTROPHES}\u2010\u2011"
 _INSIDE_NUMBERS = ",:"
+# Kinds of code points.
+_LETTER, _ALONE, _BLANK, _DROPPED = range(4)
 
 
 class Words(NamedTuple):
@@ -19,91 +29,108 @@ class Words(NamedTuple):
 
     Attributes:
       row: int32 [K], the index of each word's text.
-      token: int32 [K], its first token in the flat list of all tokens.
       begin: int32 [K], its first character in its text.
       end: int32 [K], its exclusive end.
     """
 
     row: tf.Tensor
-    token: tf.Tensor
     begin: tf.Tensor
     end: tf.Tensor
+
+    def texts(self, codes: tf.RaggedTensor) -> tf.Tensor:
+        """The words, string [K], given the characters of the texts."""
+        starts = tf.cast(codes.row_starts(), tf.int32)
+        first = tf.gather(starts, self.row) + self.begin
+        return text_of(codes.flat_values, first, self.end - self.begin)
+
+
+def tokenize_words(
+    tokenizer: Tokenizer, words: tf.Tensor
+) -> tuple[tf.RaggedTensor, ...]:
+    """Tokenizes words, string [W], as words of a text, after a blank.
+
+    Returns:
+      The ids, their first characters and exclusive ends in the word, each
+      int32 [W, tokens].
+    """
+    # Byte-level BPE has other tokens for a word at the start of a text.
+    after_blank = tf.strings.join([" ", words])
+    ids, begins, ends = tokenizer.tokenize_with_offsets(after_blank)
+    return ids, tf.maximum(begins - 1, 0), tf.maximum(ends - 1, 0)
 
 
 class WordFinder(tf.Module):
     """Finds the words of texts.
 
     Args:
-      tokenizer: the tokenizer of the tokens.
+      tokenizer: knows which characters are separate words.
     """
 
     def __init__(self, tokenizer: Tokenizer):
         super().__init__()
-        is_letter = np.ones(unicode_tables.CODE_POINTS, bool)
-        is_letter[sorted(tokenizer.stand_alone)] = False
-        bounds = np.flatnonzero(np.diff(is_letter, prepend=False))
+        dropped = unicode_tables.dropped()
+        kinds = np.full(unicode_tables.CODE_POINTS, _LETTER, np.int32)
+        kinds[sorted(tokenizer.stand_alone)] = _ALONE
+        kinds[sorted(unicode_tables.spaces())] = _BLANK
+        kinds[sorted(dropped)] = _DROPPED
+        # The first code point of each range of one kind.
+        firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
         with tf.init_scope(), tf.device("/CPU:0"):
-            self._starts_word = tf.constant(tokenizer.vocabulary.starts_word)
-            # The begins and ends of runs of letters, alternating.
-            self._bounds = tf.constant(bounds, tf.int32)
+            self._firsts = tf.constant(firsts, tf.int32)
+            self._kinds = tf.constant(kinds[firsts])
 
-    def __call__(
-        self,
-        codes: tf.RaggedTensor,
-        ids: tf.RaggedTensor,
-        begins: tf.RaggedTensor,
-        ends: tf.RaggedTensor,
-    ) -> Words:
-        """Finds the words.
-
-        Args:
-          codes: the characters, int32 [B, characters].
-          ids: the tokens, int32 [B, tokens].
-          begins: the first character of each token.
-          ends: the exclusive end of each token.
-        """
-        rows = tf.cast(ids.value_rowids(), tf.int32)
-        # The tokenizer's words, by their first tokens.
-        first = tf.gather(self._starts_word, ids.flat_values)
-        first |= rows != _shifted(rows, 1, -1)
-        token = tf.cast(tf.where(first)[:, 0], tf.int32)
-        row = tf.gather(rows, token)
-        begin = tf.gather(begins.flat_values, token)
-        end = tf.gather(ends.flat_values, _lasts(token, tf.size(rows)))
-        touches = (row == _shifted(row, 1, -1)) & (
-            begin <= _shifted(end, 1, -1)
+    def __call__(self, codes: tf.RaggedTensor) -> Words:
+        """Finds the words of characters, int32 [B, characters]."""
+        flat = codes.flat_values
+        run = tf.searchsorted(self._firsts, flat, side="right") - 1
+        kind = tf.gather(self._kinds, run)
+        rows = tf.cast(codes.value_rowids(), tf.int32)
+        is_solid, is_alone = kind != _BLANK, kind == _ALONE
+        bound = rows != _shifted(rows, 1, -1)
+        bound |= is_alone | _shifted(is_alone, 1, False)
+        begins = is_solid & (bound | ~_shifted(is_solid, 1, False))
+        ends = is_solid & _shifted(begins | ~is_solid, -1, True)
+        begin, end = (
+            tf.cast(tf.where(each)[:, 0], tf.int32) for each in (begins, ends)
         )
-        starts = tf.cast(codes.row_starts(), tf.int32)
-        before = tf.gather(starts, row)
+        end += 1
+        # Characters that tokenizers remove are no word by themselves.
+        is_visible = tf.cast(kind != _DROPPED, tf.int32)
+        visible = tf.concat([[0], tf.cumsum(is_visible)], 0)
+        found = tf.gather(visible, end) > tf.gather(visible, begin)
+        begin, end = (tf.boolean_mask(each, found) for each in (begin, end))
+        row = tf.gather(rows, begin)
         glued = self._glued(
-            touches,
-            tf.gather(codes.flat_values, before + begin),
-            tf.gather(codes.flat_values, before + end - 1),
+            (row == _shifted(row, 1, -1)) & (begin == _shifted(end, 1, -1)),
+            ~tf.gather(is_alone, begin),
+            tf.gather(flat, begin),
+            tf.gather(flat, end - 1),
             end - begin,
         )
-        number = tf.cast(tf.where(~glued)[:, 0], tf.int32)
-        last = _lasts(number, tf.size(token))
+        number = tf.where(~glued)[:, 0]
+        last = tf.where(~_shifted(glued, -1, False))[:, 0]
+        row = tf.gather(row, number)
+        start = tf.gather(tf.cast(codes.row_starts(), tf.int32), row)
         return Words(
-            tf.gather(row, number),
-            tf.gather(token, number),
-            tf.gather(begin, number),
-            tf.gather(end, last),
+            row,
+            tf.gather(begin, number) - start,
+            tf.gather(end, last) - start,
         )
 
     def _glued(
         self,
         touches: tf.Tensor,
+        is_word: tf.Tensor,
         first: tf.Tensor,
         last: tf.Tensor,
         size: tf.Tensor,
     ) -> tf.Tensor:
-        """Which of N words of the tokenizer continue the word before.
+        """Which of N words continue the word before.
 
-        `touches` is whether no blank precedes the word; `first`, `last` and
-        `size` are its first and last character and the number of all.
+        `touches` is whether no blank precedes the word, `is_word` whether it
+        consists of letters; `first`, `last` and `size` are its first and last
+        character and the number of all.
         """
-        passed = tf.searchsorted(self._bounds, first, side="right")
-        is_word = passed % 2 == 1
         before, after = (
             _shifted(is_word, 1, False),
             _shifted(is_word, -1, False),
@@ -138,11 +165,6 @@ class WordFinder(tf.Module):
             | _shifted(inside | clitic, 1, False)
             | (abbreviates & before)
         )
-
-
-def _lasts(firsts: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-    """The last index of each consecutive range, given the first ones."""
-    return tf.concat([firsts[1:], [total]], 0)[: tf.size(firsts)] - 1
 
 
 def _shifted(values: tf.Tensor, by: int, outside: bool | int) -> tf.Tensor:

@@ -132,7 +132,8 @@ def prepare_training(
     """Reads and encodes the training and dev rows."""
     by_split, config, numbers = load_and_check(task, recipe, tokenizer)
     source = f"`init_from`={recipe.init_from}"
-    check_segments(source, initial.config, config.num_segments)
+    packing = tokenizer.packing
+    check_segments(source, initial.config, packing, config.texts_per_row)
     objective = task.loss(recipe, by_split[task.train_split], config)
     initial, fresh = _place_head(task, recipe, initial, config)
     splits = {}

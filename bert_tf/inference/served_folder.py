@@ -191,7 +191,8 @@ def usage_of(
         return config
     found = HeadInFolder(place, checkpoint, options, tokenizer)
     config = config_type(head).of_head(found)
-    check_segments(place, checkpoint.config, config.num_segments)
+    packing = tokenizer.packing
+    check_segments(place, checkpoint.config, packing, config.texts_per_row)
     return config
 
 

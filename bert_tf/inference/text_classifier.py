@@ -111,7 +111,7 @@ class TextClassifier(keras.Model):
         why = "longest_input"
         whole_number("max_seq_length", max_seq_length, least, longest, why)
         if pairs:
-            check_segments("`pairs`=True", config, packing.second_segment + 1)
+            check_segments("`pairs`=True", config, packing)
         super().__init__(network.input, network.output, name=name)
         self.encoder = encoder
         self.labels = names

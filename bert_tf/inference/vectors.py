@@ -274,7 +274,7 @@ class Extractor:
         config = self.model.encoder.config
         packing = self.model.tokenizer.packing
         source = f"texts[{number}] is a pair"
-        check_segments(source, config, packing.second_segment + 1)
+        check_segments(source, config, packing)
         least = packing.num_special(2) + 1
         length = self.model.max_seq_length
         if length < least:

@@ -7,7 +7,7 @@ import hashlib
 import math
 import types
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -90,6 +90,10 @@ class TokenTable(abc.ABC):
     """
 
     special: SpecialTokens
+    # Whether the answers of questions are cut out of their contexts by the
+    # texts of tokens, as in google-research/bert, run_squad.py; else by their
+    # offsets.
+    aligns_texts: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod

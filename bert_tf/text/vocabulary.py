@@ -5,7 +5,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -96,6 +96,8 @@ class Vocabulary(TokenTable):
     `load_vocab`. The id of a repeated token is its last index; blank tokens
     match no text.
     """
+
+    aligns_texts: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -49,6 +49,6 @@ class MultipleChoiceConfig(TaskConfig):
         return {"text": "A woman came in.", "choices": choices, **start}
 
     @property
-    def num_segments(self) -> int:
+    def texts_per_row(self) -> int:
         """Two: the text and a choice."""
         return 2

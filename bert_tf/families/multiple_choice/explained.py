@@ -47,8 +47,8 @@ def subject_of(
     index = list(choices).index(number)
     start = f"{row['start']} " if "start" in row else ""
     endings = {f"choices[{n}]": start + each for n, each in choices.items()}
-    first = TokenizedTexts(served, {"text": row["text"]})
-    second = TokenizedTexts(served, endings, len(first.words))
+    first = TokenizedTexts.of(served, {"text": row["text"]})
+    second = TokenizedTexts.of(served, endings, len(first.words))
     rows = served.rows(*(tf.constant([row[name]]) for name in served.columns))
 
     def measure(logits: tf.Tensor) -> tf.Tensor:

@@ -44,7 +44,7 @@ def subject_of(
         )
     text, mask = row["text"], vocabulary.require_mask()
     parts = text.split(mask)
-    found = TokenizedTexts(
+    found = TokenizedTexts.of(
         served, {str(number): part for number, part in enumerate(parts)}
     )
     # Where each part begins in the text.

@@ -1,11 +1,15 @@
 """Cuts the best answers out of their contexts, in TensorFlow operations.
 
-The rules are those of google-research/bert, run_squad.py, `write_predictions`
-and `get_final_text`: the n best answers have different texts. The non-blank
-characters of an answer's tokens are aligned one by one with those of the words
-that contain them. If the numbers of characters differ, or a token is unknown,
-the answer is whole words. The tokens are searched in their words from the left
-and may be found before their own position.
+The rules are those of google-research/bert, run_squad.py, `write_predictions`:
+the n best answers have different texts. An answer has the characters of its
+tokens, without blanks at its ends (google-research/albert, squad_utils.py).
+
+The tokens of WordPiece are aligned with the context by their texts instead
+(run_squad.py, `get_final_text`). The non-blank characters of an answer's tokens
+are aligned one by one with those of the words that contain them. If the numbers
+of characters differ, or a token is unknown, the answer is whole words. The
+tokens are searched in their words from the left and may be found before their
+own position.
 """
 
 import functools
@@ -98,6 +102,40 @@ class Characters(NamedTuple):
     Attributes:
       words: words of the contexts.
       solid: int32 [N], the characters that are not blanks.
+      begin: int32 [T], solid characters before each token.
+      end: int32 [T], solid characters up to the end of each token.
+      alignment: the texts of the tokens, if they are aligned.
+    """
+
+    words: Words
+    solid: tf.Tensor
+    begin: tf.Tensor
+    end: tf.Tensor
+    alignment: "Alignment | None"
+
+    def with_text(self, candidates: Candidates) -> Candidates:
+        """Selects the candidates that do not consist of blanks."""
+        begin = tf.gather(self.begin, candidates.first)
+        has_text = tf.gather(self.end, candidates.last) > begin
+        return candidates.take(tf.where(has_text)[:, 0])
+
+    def spans(
+        self, first: tf.Tensor, last: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The first and last solid characters of tokens [V] to tokens [V]."""
+        if self.alignment is None:
+            begin, end = tf.gather(self.begin, first), tf.gather(self.end, last)
+            return begin, end - 1
+        found = first_matches(
+            self.alignment, character_spans(self.alignment, first, last)
+        )
+        return found.first, found.last
+
+
+class Alignment(NamedTuple):
+    """The texts of T tokens beside the words of their contexts.
+
+    Attributes:
       word_counts: int32 [words + 1], solid characters before each word.
       word: int32 [T], the word of each token.
       token_codes: int32 [M], the characters of the tokens.
@@ -106,8 +144,6 @@ class Characters(NamedTuple):
       unknown: int32 [T + 1], unknown tokens before each token.
     """
 
-    words: Words
-    solid: tf.Tensor
     word_counts: tf.Tensor
     word: tf.Tensor
     token_codes: tf.Tensor
@@ -161,6 +197,7 @@ def best_answers(
     """
     rows = tf.size(context)
     null_score = score_of(*null)
+    candidates = characters.with_text(candidates)
     candidates, first, last, texts = _distinct(
         candidates, characters, n_best_size, rows
     )
@@ -233,10 +270,8 @@ def _distinct(
     def search(limit: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
         chosen = tf.cast(tf.where(rank < limit)[:, 0], tf.int32)
         tried = candidates.take(chosen)
-        spans = first_matches(
-            characters, character_spans(characters, tried.first, tried.last)
-        )
-        texts = answer_texts(characters, spans.first, spans.last)
+        first, last = characters.spans(tried.first, tried.last)
+        texts = answer_texts(characters, first, last)
         _, text = tf.unique(texts, tf.int64)
         # Equal for equal texts of one question.
         keys = text * tf.cast(rows, tf.int64) + tf.cast(
@@ -244,15 +279,15 @@ def _distinct(
         )
         number = tf.range(tf.size(keys))
         _, same = tf.unique(keys)
-        first = tf.math.unsorted_segment_min(number, same, tf.size(keys))
-        kept = tf.boolean_mask(number, tf.gather(first, same) == number)
+        least = tf.math.unsorted_segment_min(number, same, tf.size(keys))
+        kept = tf.boolean_mask(number, tf.gather(least, same) == number)
         num_kept = _counts(tf.gather(tried.question, kept), rows)
         is_short = (num_kept < n_best_size) & (counts > limit)
         return (
             tf.where(tf.reduce_any(is_short), 2 * limit, 0),
             *(
                 tf.gather(values, kept)
-                for values in (chosen, spans.first, spans.last, texts)
+                for values in (chosen, first, last, texts)
             ),
         )
 
@@ -282,6 +317,7 @@ class ContextCharacters(tf.Module):
     def __init__(self, tokenizer: Tokenizer):
         super().__init__()
         vocabulary = tokenizer.vocabulary
+        self._aligns_texts = vocabulary.aligns_texts
         self._unknown, self._normalize = vocabulary.unk_id, tokenizer.normalize
         with tf.init_scope(), tf.device("/CPU:0"):
             self._texts = tf.constant(vocabulary.texts)
@@ -303,15 +339,34 @@ class ContextCharacters(tf.Module):
           ends: int32 [C, tokens], the exclusive end of each token.
         """
         words = find_words(contexts)
-        token_begins = first_characters(words, begins)
+        token_begins = in_all_contexts(words, begins)
         counts = _cumulative(tf.cast(~words.is_blank, tf.int32))
+        alignment = None
+        if self._aligns_texts:
+            alignment = self._align(words, token_begins, counts, ids, ends)
+        return Characters(
+            words,
+            tf.cast(tf.where(~words.is_blank)[:, 0], tf.int32),
+            tf.gather(counts, token_begins),
+            tf.gather(counts, in_all_contexts(words, ends)),
+            alignment,
+        )
+
+    def _align(
+        self,
+        words: Words,
+        token_begins: tf.Tensor,
+        counts: tf.Tensor,
+        ids: tf.RaggedTensor,
+        ends: tf.RaggedTensor,
+    ) -> Alignment:
         is_unknown = ids.flat_values == self._unknown
         # An unknown token has the characters of its normalised text.
         unknown = tf.where(is_unknown)
         texts = text_of(
             words.codes,
             tf.gather_nd(token_begins, unknown),
-            tf.gather_nd((ends - begins).flat_values, unknown),
+            tf.gather_nd(in_all_contexts(words, ends) - token_begins, unknown),
         )
         texts = tf.tensor_scatter_nd_update(
             tf.gather(self._texts, ids.flat_values),
@@ -322,9 +377,7 @@ class ContextCharacters(tf.Module):
         lengths = tf.cast(decoded.row_lengths(), tf.int32)
         token, number = ragged_range(lengths)
         starts_word = tf.gather(self._starts_word, ids.flat_values)
-        return Characters(
-            words=words,
-            solid=tf.cast(tf.where(~words.is_blank)[:, 0], tf.int32),
+        return Alignment(
             word_counts=tf.concat(
                 [tf.boolean_mask(counts[:-1], words.begins), counts[-1:]], 0
             ),
@@ -336,10 +389,10 @@ class ContextCharacters(tf.Module):
         )
 
 
-def first_characters(words: Words, begins: tf.RaggedTensor) -> tf.Tensor:
+def in_all_contexts(words: Words, characters: tf.RaggedTensor) -> tf.Tensor:
     """Converts characters of contexts, int32 [C, tokens], to those of all."""
-    rows = begins.value_rowids()
-    return begins.flat_values + tf.gather(words.row_begin, rows)
+    rows = characters.value_rowids()
+    return characters.flat_values + tf.gather(words.row_begin, rows)
 
 
 def _cumulative(counts: tf.Tensor) -> tf.Tensor:
@@ -347,19 +400,19 @@ def _cumulative(counts: tf.Tensor) -> tf.Tensor:
 
 
 def character_spans(
-    characters: Characters, first: tf.Tensor, last: tf.Tensor
+    alignment: Alignment, first: tf.Tensor, last: tf.Tensor
 ) -> CharacterSpans:
     """Converts answers from token `first` to `last`, int32 [V]."""
-    word, token_begin = characters.word, characters.token_begin
+    word, token_begin = alignment.word, alignment.token_begin
     begin, end = tf.gather(word, first), tf.gather(word, last) + 1
     before, after = (
         tf.gather(token_begin, tf.searchsorted(word, each))
         for each in (begin, end)
     )
     whole_begin, whole_end = (
-        tf.gather(characters.word_counts, each) for each in (begin, end)
+        tf.gather(alignment.word_counts, each) for each in (begin, end)
     )
-    unknown = characters.unknown
+    unknown = alignment.unknown
     is_aligned = (whole_end - whole_begin == after - before) & (
         tf.gather(unknown, last + 1) == tf.gather(unknown, first)
     )
@@ -375,10 +428,10 @@ def character_spans(
 
 
 def first_matches(
-    characters: Characters, spans: CharacterSpans
+    alignment: Alignment, spans: CharacterSpans
 ) -> CharacterSpans:
     """Moves answers to the first occurrence of their text in their words."""
-    codes, spaced = characters.token_codes, characters.spaced
+    codes, spaced = alignment.token_codes, alignment.spaced
     size = spans.last - spans.first + 1
     answer, number = ragged_range(spans.searched)
     start = tf.gather(spans.token - spans.searched, answer) + number

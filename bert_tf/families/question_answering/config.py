@@ -85,7 +85,7 @@ class QuestionAnsweringConfig(TaskConfig):
         return {"question": "Who came?", "context": "Ada came."}
 
     @property
-    def num_segments(self) -> int:
+    def texts_per_row(self) -> int:
         """Two: a question and a context."""
         return 2
 

@@ -35,8 +35,8 @@ def subject_of(
       UserError: the context does not have the target.
     """
     context = row["context"]
-    first = TokenizedTexts(served, {"question": row["question"]})
-    second = TokenizedTexts(served, {"context": context}, len(first.words))
+    first = TokenizedTexts.of(served, {"question": row["question"]})
+    second = TokenizedTexts.of(served, {"context": context}, len(first.words))
     windows, *rows = served.rows(first.tokens, second.tokens)
     if not len(windows.text):
         raise UserError("`context`: no word that could be explained.")

@@ -15,7 +15,7 @@ from bert_tf.errors import UserError
 from bert_tf.families.question_answering.answer_texts import (
     ContextCharacters,
     find_words,
-    first_characters,
+    in_all_contexts,
 )
 from bert_tf.families.question_answering.answers import (
     SpanRows,
@@ -289,10 +289,11 @@ def answer_positions(
 ) -> np.ndarray:
     """Returns the positions of the answers in the windows.
 
-    As in run_squad.py: an answer is the words that it overlaps, or those of
-    their tokens that equal its tokens (`_improve_answer_span`). The answer is
-    [CLS] if a window does not contain all of it, or if there is none. The
-    questions are those that `trainable` returned.
+    An answer is the tokens that contain its characters, without blanks at its
+    ends. For WordPiece, as in run_squad.py, it is the words that it overlaps,
+    or those of their tokens that equal its tokens (`_improve_answer_span`). The
+    answer is [CLS] if a window does not contain all of it, or if there is none.
+    The questions are those that `trainable` returned.
 
     Returns:
       int32 [W, 2], the positions of the first and the last token.
@@ -303,20 +304,31 @@ def answer_positions(
         answered = np.flatnonzero([bool(answers) for answers in gold])
         answers = [gold[number][0] for number in answered.tolist()]
         words = find_words(block.contexts.texts)
-        ids, begins, _ = block.contexts.tokens
-        word = tf.gather(words.number, first_characters(words, begins))
+        ids, begins, ends = block.contexts.tokens
         begin = tf.constant([answer.start for answer in answers], tf.int32)
         begin += tf.gather(words.row_begin, tf.gather(block.context, answered))
         size = tf.constant([len(answer.text) for answer in answers], tf.int32)
-        first, last = (
-            tf.gather(words.number, c) for c in (begin, begin + size - 1)
-        )
-        tokens = _matching_tokens(
-            ids.flat_values,
-            tf.searchsorted(word, first),
-            tf.searchsorted(word, last, side="right") - 1,
-            tokenize(tokenizer, [answer.text for answer in answers]),
-        )
+        begins, ends = (in_all_contexts(words, x) for x in (begins, ends))
+        if tokenizer.vocabulary.aligns_texts:
+            word = tf.gather(words.number, begins)
+            first, last = (
+                tf.gather(words.number, c) for c in (begin, begin + size - 1)
+            )
+            tokens = _matching_tokens(
+                ids.flat_values,
+                tf.searchsorted(word, first),
+                tf.searchsorted(word, last, side="right") - 1,
+                tokenize(tokenizer, [answer.text for answer in answers]),
+            )
+        else:
+            solid = tf.cast(tf.where(~words.is_blank)[:, 0], tf.int32)
+            first, last = (
+                tf.gather(solid, tf.searchsorted(solid, c) - shift)
+                for c, shift in ((begin, 0), (begin + size, 1))
+            )
+            first = tf.searchsorted(ends, first, side="right")
+            last = tf.searchsorted(begins, last, side="right") - 1
+            tokens = tf.stack([first, last], 1)
         # -1 if there is no answer, or if it has no tokens.
         tokens = tf.tensor_scatter_nd_update(
             tf.fill([len(gold), 2], -1), answered[:, np.newaxis], tokens

@@ -113,7 +113,7 @@ class TextClassificationConfig(TaskConfig):
         return PROBLEM_TYPE_OF[self.label_kind]
 
     @property
-    def num_segments(self) -> int:
+    def texts_per_row(self) -> int:
         """The texts of a row."""
         return self.num_texts
 

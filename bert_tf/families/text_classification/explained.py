@@ -33,11 +33,11 @@ def subject_of(
     Raises:
       UserError: the model has no such label.
     """
-    first = TokenizedTexts(served, {"text": row["text"]})
+    first = TokenizedTexts.of(served, {"text": row["text"]})
     texts = [first]
     if len(served.columns) == 2:
         text_b = {"text_b": row["text_b"]}
-        texts.append(TokenizedTexts(served, text_b, len(first.words)))
+        texts.append(TokenizedTexts.of(served, text_b, len(first.words)))
     _, *rows = served.rows(*(each.tokens for each in texts))
     labels = served.labels
     if not labels:

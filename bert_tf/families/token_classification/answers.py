@@ -1,8 +1,7 @@
 """Taggers that take text: finds the words of a text and tags its entities.
 
-Files of tagged words separate punctuation, but keep U.N., O'Neal, 1996-08-22
-and AT&T as one word and 's as a word. The tokenizer splits at every punctuation
-character, so `WordFinder` joins its words to those of the files.
+The words are tokenized one by one, as in training, so that a text gets the tags
+that it would get as a row of a file.
 """
 
 import itertools
@@ -40,7 +39,7 @@ from bert_tf.families.token_classification.entities import (
     continues,
     tag_table,
 )
-from bert_tf.families.words import WordFinder, Words
+from bert_tf.families.words import WordFinder, Words, tokenize_words
 from bert_tf.text.layout import (
     HOST,
     TokenIds,
@@ -49,7 +48,6 @@ from bert_tf.text.layout import (
     pack_rows,
     take,
     text_of,
-    token_ids,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -107,6 +105,24 @@ def word_windows(
     )
     texts = take(sentences, text, offset, count)
     return WordWindows(texts, text, row, token - tf.gather(texts.begin, row))
+
+
+class TextTokens(NamedTuple):
+    """The words of B texts with their tokens.
+
+    Attributes:
+      codes: the characters, int32 [B, characters].
+      words: K words that have tokens.
+      ids: int32 [K, tokens].
+      begins: the first character of each token in its text, int32 [K, tokens].
+      ends: their exclusive ends.
+    """
+
+    codes: tf.RaggedTensor
+    words: Words
+    ids: tf.RaggedTensor
+    begins: tf.RaggedTensor
+    ends: tf.RaggedTensor
 
 
 def sentence_windows(
@@ -195,7 +211,7 @@ class TagModel(TextModel):
         check_outputs(model.output_shape[-1], self.labels)
         whole_number("doc_stride", config.doc_stride, 0)
         self._doc_stride, self._max_windows = config.doc_stride, max_windows
-        self.find_words = WordFinder(tokenizer)
+        self._find_words = WordFinder(tokenizer)
 
     task = "token classification"
 
@@ -210,11 +226,8 @@ class TagModel(TextModel):
     def answers(self, text: tf.Tensor) -> Tensors:
         """Computes the outputs of serving_default; see the class."""
         with tf.device(HOST):
-            text = valid_text(text)
-            ids, begins, ends = self.tokenizer.tokenize_with_offsets(text)
-            codes = tf.strings.unicode_decode(text, "UTF-8")
-            words = self.find_words(codes, ids, begins, ends)
-            rows = self.rows(token_ids(ids), words)
+            tokens = self.tokens(valid_text(text))
+            rows = self.rows(tokens)
             packing = self.tokenizer.packing
             width = largest(pack_rows(rows.texts, None, packing).lengths)
         logits = self.compute(
@@ -227,14 +240,40 @@ class TagModel(TextModel):
         with tf.device(HOST):
             position = rows.position + len(packing.begin)
             logits = tf.gather_nd(logits, tf.stack([rows.row, position], 1))
-            return self._answers(codes, words, logits)
+            return self._answers(tokens.codes, tokens.words, logits)
 
-    def rows(self, texts: TokenIds, words: Words) -> WordWindows:
+    def tokens(self, text: tf.Tensor) -> TextTokens:
+        """Finds and tokenizes the words of texts, string [B]."""
+        codes = tf.strings.unicode_decode(text, "UTF-8")
+        words = self._find_words(codes)
+        tokens = tokenize_words(self.tokenizer, words.texts(codes))
+        # Tokenizers may remove all characters of a word.
+        has_tokens = tokens[0].row_lengths() > 0
+        words = Words(*(tf.boolean_mask(each, has_tokens) for each in words))
+        ids, begins, ends = (
+            tf.ragged.boolean_mask(each, has_tokens) for each in tokens
+        )
+        begins, ends = (each + words.begin[:, None] for each in (begins, ends))
+        firsts, lasts = (
+            tf.gather(begins.flat_values, ids.row_starts()),
+            tf.gather(ends.flat_values, ids.row_limits() - 1),
+        )
+        words = Words(words.row, firsts, lasts)
+        return TextTokens(codes, words, ids, begins, ends)
+
+    def rows(self, tokens: TextTokens) -> WordWindows:
         """Returns the windows on B texts."""
+        row = tokens.words.row
+        counts = tf.math.unsorted_segment_sum(
+            tf.cast(tokens.ids.row_lengths(), tf.int32),
+            row,
+            tokens.codes.nrows(),
+        )
+        begins = tf.cumsum(counts, exclusive=True)
         return word_windows(
-            texts,
-            words.token,
-            words.row,
+            TokenIds(tokens.ids.flat_values, begins, counts),
+            tf.cast(tokens.ids.row_starts(), tf.int32),
+            row,
             self.max_seq_length - self.tokenizer.packing.num_special(1),
             self._doc_stride,
             self._max_windows,

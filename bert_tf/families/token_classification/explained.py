@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError, excerpt
 from bert_tf.families.explained import (
     Forward,
+    Place,
     Subject,
     Target,
     TokenizedTexts,
@@ -17,9 +18,13 @@ from bert_tf.families.explained import (
     log_odds,
     subject_of_rows,
 )
+from bert_tf.families.requests import valid_text
 from bert_tf.families.text_model import Answer
-from bert_tf.families.token_classification.answers import TagModel
-from bert_tf.text.layout import take
+from bert_tf.families.token_classification.answers import (
+    TagModel,
+    TextTokens,
+)
+from bert_tf.text.layout import TokenIds, take
 
 
 def subject_of(
@@ -36,7 +41,8 @@ def subject_of(
       UserError: the text does not have the target.
     """
     text, entities = row["text"], answer["entities"]
-    first = TokenizedTexts(served, {"text": text})
+    tokens = served.tokens(valid_text(tf.constant([text])))
+    first = _tokenized(text, tokens)
     if target is None and not entities:
         raise UserError(
             "`target` is missing, and the model finds no entity; name a word "
@@ -51,7 +57,7 @@ def subject_of(
             f"`target`={excerpt(target)}: is not in `text`; give an entity or "
             "a word of it."
         )
-    windows = served.rows(first.tokens, first.found)
+    windows = served.rows(tokens)
     # The words of the target in the window that predicts the first of them.
     words = np.unique(first.owner[begin:stop])
     window = windows.row.numpy()[words]
@@ -72,3 +78,17 @@ def subject_of(
     names = " ".join(served.labels[tag] for tag in tags)
     title = f"{names}: {text[start:end]}"
     return subject_of_rows(served, [first], rows, title, measure)
+
+
+def _tokenized(text: str, tokens: TextTokens) -> TokenizedTexts:
+    """The tokens and words of a single text."""
+    _, begin, end = (each.numpy().tolist() for each in tokens.words)
+    ids = tokens.ids.flat_values
+    return TokenizedTexts(
+        {"text": text},
+        tuple(Place("text", *place) for place in zip(begin, end, strict=True)),
+        TokenIds(ids, tf.constant([0]), tf.size(ids)[tf.newaxis]),
+        tokens.begins.flat_values.numpy(),
+        tokens.ends.flat_values.numpy(),
+        tokens.ids.value_rowids().numpy(),
+    )

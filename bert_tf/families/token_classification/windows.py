@@ -22,6 +22,7 @@ from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
 from bert_tf.families.token_classification.entities import sentence_of_words
+from bert_tf.families.words import tokenize_words
 from bert_tf.features import INPUT_MASK
 from bert_tf.text.layout import TokenIds, pack_rows, ragged_range
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -145,7 +146,7 @@ def word_tokens(words: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
     [MASK] if the tokenizer has no [UNK].
     """
     distinct, number = tf.unique(tf.constant(words))
-    ids = tokenizer.tokenize(distinct)
+    ids, *_ = tokenize_words(tokenizer, distinct)
     is_empty = tf.cast(ids.row_lengths() == 0, tf.int64)
     vocabulary = tokenizer.vocabulary
     unk_id = (vocabulary.unk_id, vocabulary.blank_id)[vocabulary.unk_id < 0]

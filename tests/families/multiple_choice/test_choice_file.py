@@ -355,7 +355,7 @@ def test_models_with_another_beginning_are_refused(tmp_path):
     )
     task = UserChoiceTask(name="choice")
     config = task.resolve(recipe).configure(recipe, [])
-    assert (config.has_start, config.num_segments) == (True, 2)
+    assert (config.has_start, config.texts_per_row) == (True, 2)
     other = task.resolve(recipe.override(["start_column="]))
     (tmp_path / TASK_FILE).write_text(json.dumps(dataclasses.asdict(config)))
     line = error_of(read_config, tmp_path, other)

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 import bert_tf
 from bert_tf.errors import UserError
 from bert_tf.families.question_answering.answer_texts import (
+    Candidates,
     ContextCharacters,
     answer_texts,
-    character_spans,
-    first_matches,
 )
 from bert_tf.families.question_answering.prediction_files import (
     read_null_odds,
@@ -37,6 +36,7 @@ from tests.families.question_answering.reference_squad import (
     written,
 )
 from tests.inference import serving_models as models
+from tests.relatives import ALBERT_UNIGRAM, BYTES, UNIGRAM
 
 LETTERS = "abcdefghij"
 SMALL = [
@@ -74,14 +74,34 @@ def cut(context, spans, tokenizer):
     tokens = tokenizer.tokenize_with_offsets([context])
     characters = ContextCharacters(tokenizer)(tf.constant([context]), *tokens)
     first, last = tf.unstack(tf.constant(spans, tf.int32), axis=1)
-    found = first_matches(characters, character_spans(characters, first, last))
-    texts = answer_texts(characters, found.first, found.last)
+    tokens = (tf.zeros_like(first), first, last)
+    logits = (tf.zeros(first.shape),) * 2
+    kept = characters.with_text(Candidates(*tokens, *logits))
+    first, last = characters.spans(kept.first, kept.last)
+    texts = answer_texts(characters, first, last)
     begin, end = (
-        tf.gather(characters.solid, each).numpy()
-        for each in (found.first, found.last)
+        tf.gather(characters.solid, each).numpy() for each in (first, last)
     )
     decoded = [text.decode() for text in texts.numpy()]
     return list(zip(decoded, begin, end + 1, strict=True))
+
+
+@pytest.mark.parametrize("data", [BYTES, UNIGRAM, ALBERT_UNIGRAM])
+def test_subwords_are_cut_at_their_offsets(data):
+    """Without the blanks that belong to the next piece."""
+    context = "tea in \t Lion\u2019s (the  rich) caf\u00e9 \u5317\u4eac 12,5. "
+    tokenizer = data.tokenizer()
+    _, begins, ends = map(np.array, tokenizer.tokenize_with_offsets(context))
+    pairs = [(i, j) for i in range(len(ends)) for j in range(i, len(ends))]
+    expected = []
+    for i, j in pairs:
+        given = context[begins[i] : ends[j]]
+        if text := given.strip():
+            start = begins[i] + given.index(text)
+            text = " ".join(text.split())
+            expected.append((text, start, start + len(given.strip())))
+    assert len(expected) < len(pairs)
+    assert cut(context, pairs, tokenizer) == expected
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tests.families.question_answering.reference_squad import (
     Reference,
     question,
 )
+from tests.relatives import ALBERT_UNIGRAM, BYTES, UNIGRAM
 
 LETTERS = "abcdefghij"
 # Words of one piece, and pieces that other words are spelled of.
@@ -201,6 +202,27 @@ def test_any_windows_agree_with_the_reference(
 ):
     lengths = (query_length + 3 + room, stride, query_length)
     assert_as_reference(questions, tools(lower_case), lengths)
+
+
+@pytest.mark.parametrize("data", [BYTES, UNIGRAM, ALBERT_UNIGRAM])
+def test_an_answer_is_the_subwords_that_contain_it(data):
+    context = " tea in \t Lion\u2019s (the rich) caf\u00e9 \u5317\u4eac 12. "
+    tokenizer = data.tokenizer()
+    _, begins, ends = map(np.array, tokenizer.tokenize_with_offsets(context))
+    texts = ["tea", "in", "in ", " in \t Lion", "the", ") caf", "\u4eac", "12."]
+    asked = [question(context, "t", text) for text in texts]
+    windows = make_windows(asked, tokenizer, 200, 200, 5)
+    positions = answer_positions(windows, asked, tokenizer)
+    asking = tokenizer.tokenize("t").shape[0]
+    before = tokenizer.packing.before_second(asking)
+    for text, (first, last) in zip(texts, positions - before, strict=True):
+        start = context.index(text) + len(text) - len(text.lstrip())
+        end = start + len(text.strip())
+        assert begins[first] <= start < ends[first]
+        assert begins[last] < end <= ends[last]
+        # No fewer tokens contain it.
+        assert first == 0 or ends[first - 1] <= start
+        assert last == len(ends) - 1 or begins[last + 1] >= end
 
 
 def test_contexts_are_tokenized_once():

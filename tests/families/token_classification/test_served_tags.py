@@ -22,10 +22,7 @@ from tests.inference import serving_models as models
 def words_of(texts, tokenizer):
     """The words of texts as (begin, end) in characters."""
     texts = tf.constant(texts, tf.string)
-    words = WordFinder(tokenizer)(
-        tf.strings.unicode_decode(texts, "UTF-8"),
-        *tokenizer.tokenize_with_offsets(texts),
-    )
+    words = WordFinder(tokenizer)(tf.strings.unicode_decode(texts, "UTF-8"))
     found = [[] for _ in range(len(texts))]
     for row, begin, end in zip(
         words.row.numpy(), words.begin.numpy(), words.end.numpy(), strict=True
