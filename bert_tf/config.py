@@ -52,6 +52,8 @@ class BertConfig(Settings):
 
     # The architecture in files; BERT's files omit it.
     model_type: ClassVar[str] = "bert"
+    # The name of the architecture in text.
+    title: ClassVar[str] = "BERT"
     # The activation of the dense layer on the pooled token.
     pooler_act: ClassVar[str] = "tanh"
     # The training of google-research/electra differs from BERT's in the number

@@ -46,6 +46,7 @@ class AlbertConfig(
     """
 
     model_type: ClassVar[str] = "albert"
+    title: ClassVar[str] = "ALBERT"
 
     sizes: ClassVar[Mapping[str, tuple[int, int]]] = {
         "base": (12, 768),

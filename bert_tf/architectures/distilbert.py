@@ -40,6 +40,7 @@ class DistilBertConfig(
     """
 
     model_type: ClassVar[str] = "distilbert"
+    title: ClassVar[str] = "DistilBERT"
     pooler_act: ClassVar[str] = "relu"
     has_pooler: ClassVar[bool] = False
 

@@ -45,6 +45,7 @@ class ElectraConfig(BertConfig, defaults={"hidden_act": "gelu_erf"}):
     """
 
     model_type: ClassVar[str] = "electra"
+    title: ClassVar[str] = "ELECTRA"
     pooler_act: ClassVar[str] = "gelu_erf"
     decay_above_blocks: ClassVar[int] = 2
     warmup_times_decay: ClassVar[bool] = True

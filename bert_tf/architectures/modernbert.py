@@ -53,6 +53,7 @@ class ModernBertConfig(
     """
 
     model_type: ClassVar[str] = "modernbert"
+    title: ClassVar[str] = "ModernBERT"
     has_pooler: ClassVar[bool] = False
     has_biases: ClassVar[bool] = False
     has_shifts: ClassVar[bool] = False

@@ -46,6 +46,7 @@ class RobertaConfig(
     """
 
     model_type: ClassVar[str] = "roberta"
+    title: ClassVar[str] = "RoBERTa"
     has_pooler: ClassVar[bool] = False
     drops_pooled: ClassVar[bool] = True
     # After the row of padding, whose id is 1.

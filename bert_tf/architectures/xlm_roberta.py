@@ -13,6 +13,7 @@ class XlmRobertaConfig(RobertaConfig):
     """Configuration of an XLM-R (Conneau et al. 2020, section 3)."""
 
     model_type: ClassVar[str] = "xlm-roberta"
+    title: ClassVar[str] = "XLM-R"
 
 
 _THEIRS = NAMES.hugging_face

@@ -17,8 +17,9 @@ def refuse_shared_blocks(checkpoint: Checkpoint) -> None:
     config = checkpoint.config
     if len(set(config.block_numbers)) < len(config.block_numbers):
         raise UserError(
-            f"{checkpoint.source}: its layers share their weights, so parts "
-            "of single layers cannot be removed; choose another model."
+            f"{checkpoint.source}: is of {config.title}, whose layers share "
+            "their weights, so no layer and no part of one can be removed; "
+            "distil it into a smaller model (tools.distill `size`)."
         )
 
 

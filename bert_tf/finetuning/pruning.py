@@ -176,10 +176,10 @@ def prune(
         scores = pruning.after.scores
         pairs = finite_values({n: (scores[n], baseline.get(n)) for n in scores})
         card = ModelCard(
-            summary=f"BERT, fine-tuned for {task.name} and pruned to "
-            f"{num_heads} of {whole.config.num_attention_heads} attention "
-            f"heads and {num_columns} of {whole.config.intermediate_size} "
-            "feed-forward columns",
+            summary=f"{whole.config.title}, fine-tuned for {task.name} and "
+            f"pruned to {num_heads} of {whole.config.num_attention_heads} "
+            f"attention heads and {num_columns} of "
+            f"{whole.config.intermediate_size} feed-forward columns",
             pipeline_tag=config.pipeline_tag,
             question=config.sample(),
             init_from=str(folder),
@@ -188,6 +188,8 @@ def prune(
             labels=config.labels,
             scores=[CardScore(split, n, *pair) for n, pair in pairs.items()],
             settings=settings.to_dict(),
+            architecture=whole.config.model_type,
+            tokenizer=tokenizer.vocabulary.description,
         )
         card.write(output_dir)
     return pruning

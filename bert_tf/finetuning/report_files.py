@@ -9,6 +9,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.checkpoints.tokenizers import read_tokenizer
 from bert_tf.errors import UserError
 from bert_tf.families import part_of
 from bert_tf.families.config import TaskConfig
@@ -230,6 +232,7 @@ def write_card(
     """
     results = read_json_object(folder / RESULTS_FILE)
     numbers = run_statistics(folder, results, recipe_type)
+    checkpoint = load_checkpoint(folder)
 
     def over_seeds(split: str, metric: str, statistic: str) -> float | None:
         # Seeds are compared on the split that selects the best model.
@@ -238,7 +241,7 @@ def write_card(
         return spread.get(statistic)
 
     card = ModelCard(
-        summary=f"BERT, fine-tuned for {task.name}",
+        summary=f"{checkpoint.config.title}, fine-tuned for {task.name}",
         pipeline_tag=config.pipeline_tag,
         question=config.sample() if task.head else {},
         init_from=numbers["model"],
@@ -258,6 +261,8 @@ def write_card(
             for each in numbers["scores"]
         ],
         seeds=len(numbers["seeds"]) or 1,
+        architecture=checkpoint.config.model_type,
+        tokenizer=read_tokenizer(folder).vocabulary.description,
         settings={
             each["name"]: each["value"]
             for each in numbers["settings"]

@@ -180,7 +180,7 @@ def report(
     scores = finite_values(scores)
     settings = setting_rows(recipe.to_dict(), type(recipe))
     num_rows = {"training": folder.num_records, _HELD_OUT: folder.num_held_out}
-    title = f"BERT pre-training, {model}"
+    title = f"{config.title} pre-training, {model}"
     page: dict[str, Any] = {
         "examples": num_rows,
         "facts": {
@@ -202,7 +202,7 @@ def report(
     _draw(output_dir, history, names, levels, title, page)
     with errors_become_warnings("the model card", output_dir):
         ModelCard(
-            summary=f"BERT of {model}, pre-trained with "
+            summary=f"{config.title} of {model}, pre-trained with "
             f"{pathlib.PurePath(recipe.objective).name}",
             pipeline_tag="fill-mask" if mask else "feature-extraction",
             question={"text": f"Paris is in {mask}." if mask else "Paris."},
@@ -214,6 +214,8 @@ def report(
                 for name, value in scores.items()
             ],
             settings={x["name"]: x["value"] for x in settings if x["changed"]},
+            architecture=config.model_type,
+            tokenizer=folder.tokenizer.vocabulary.description,
         ).write(output_dir)
     return PretrainingResult(held_out, baseline, speed)
 

@@ -46,6 +46,7 @@ _ELEMENTWISE = {
     "AddV2": "Add",
     "BiasAdd": "Add",
     "Cast": "Cast",
+    "Cos": "Cos",
     "Elu": "Elu",
     "Equal": "Equal",
     "Erf": "Erf",
@@ -56,6 +57,7 @@ _ELEMENTWISE = {
     "LeakyRelu": "LeakyRelu",
     "Less": "Less",
     "LessEqual": "LessOrEqual",
+    "Log": "Log",
     "LogicalAnd": "And",
     "LogicalNot": "Not",
     "LogicalOr": "Or",
@@ -68,6 +70,7 @@ _ELEMENTWISE = {
     "Relu": "Relu",
     "SelectV2": "Where",
     "Sigmoid": "Sigmoid",
+    "Sin": "Sin",
     "Softplus": "Softplus",
     "Sqrt": "Sqrt",
     "Sub": "Sub",
@@ -490,11 +493,12 @@ class _Translation:
     def _range(
         self, operation: Any, start: Value, limit: Value, delta: Value
     ) -> Value:
+        if all(each.array is not None for each in (start, limit, delta)):
+            found = np.arange(start.array, limit.array, delta.array)
+            return constant(found.astype(limit.dtype))
         begin = _known(start)
         if _known(delta) != 1:
             raise UnknownError
-        if limit.array is not None:
-            return constant(np.arange(begin, limit.array, dtype=limit.dtype))
         if limit.sizes is None:
             raise UnknownError
         size = limit.sizes[0].plus(-begin)

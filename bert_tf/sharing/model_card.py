@@ -74,6 +74,8 @@ class ModelCard:
       labels: names of the labels.
       scores: of each split and metric.
       seeds: number of trainings.
+      architecture: its model_type.
+      tokenizer: describes the tokenizer.
       settings: the settings that differ from their defaults.
     """
 
@@ -88,6 +90,8 @@ class ModelCard:
     data_set: str = ""
     labels: Sequence[str] = ()
     seeds: int = 1
+    architecture: str = "bert"
+    tokenizer: str = ""
 
     def write(self, folder: pathlib.Path) -> pathlib.Path:
         """Writes README.md into a folder, unless a user has written one there.
@@ -142,7 +146,7 @@ class ModelCard:
         found: dict[str, Any] = {
             "library_name": "bert_tf",
             "pipeline_tag": self.pipeline_tag,
-            "tags": ["bert", "keras", "tensorflow"],
+            "tags": [self.architecture, "keras", "tensorflow"],
         }
         if self.base_model:
             found["base_model"] = self.base_model

@@ -21,7 +21,7 @@ Pieces = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
 
 # Unicode's White_Space, and the word characters of Rust's regex, whose \s and
 # \w know more than those of RE2.
-_SPACE = (
+SPACE = (
     r"[\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}"
     r"\x{205F}\x{3000}]"
 )
@@ -227,10 +227,10 @@ class _Finder(tf.Module):
         length = ends - starts
         after = found & tf.gather(self._rstrip, token)
         after = _previous(after, False) & follows & ~found
-        lead = tf.where(after, _blanks(parts, f"^{_SPACE}+"), 0)
+        lead = tf.where(after, _blanks(parts, f"^{SPACE}+"), 0)
         before = found & tf.gather(self._lstrip, token)
         before = _next(before, False) & precedes & ~found
-        trail = tf.where(before, _blanks(parts, f"{_SPACE}+$"), 0)
+        trail = tf.where(before, _blanks(parts, f"{SPACE}+$"), 0)
         trail = tf.minimum(trail, length - lead)
         starts += tf.where(found & follows, -_previous(trail, 0), lead)
         ends += tf.where(found & precedes, _next(lead, 0), -trail)

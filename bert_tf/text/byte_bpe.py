@@ -75,6 +75,7 @@ class ByteLevelBpe(Subwords):
       trim_offsets: whether the offsets of a token exclude its blanks.
     """
 
+    title: ClassVar[str] = "byte-level BPE"
     FILES: ClassVar[tuple[str, ...]] = (TOKENIZER_FILE,)
     GRAPH: ClassVar[str] = "bert_tf.text.byte_bpe_graph.ByteBpeTokenizer"
 

@@ -78,6 +78,12 @@ class Subwords(TokenTable):
         """The bytes of each token in text, with the blank before it."""
 
     @property
+    def mask_takes_blanks(self) -> bool:
+        """Whether the mask token includes the blanks before it in a text."""
+        mask = self.special.mask
+        return any(t.lstrip for t in self.added_tokens if t.content == mask)
+
+    @property
     def packing(self) -> Packing:
         """How special tokens frame a row."""
         return self._packing

@@ -90,6 +90,8 @@ class TokenTable(abc.ABC):
     """
 
     special: SpecialTokens
+    # The kind of tokenizer in text.
+    title: ClassVar[str] = "custom"
     # Whether the answers of questions are cut out of their contexts by the
     # texts of tokens, as in google-research/bert, run_squad.py; else by their
     # offsets.
@@ -158,6 +160,11 @@ class TokenTable(abc.ABC):
         """The id that masks a token: [MASK], or [PAD] if there is none."""
         return self.packing.pad_id if self.mask_id < 0 else self.mask_id
 
+    @property
+    def mask_takes_blanks(self) -> bool:
+        """Whether the mask token includes the blanks before it in a text."""
+        return False
+
     def require_mask(self) -> str:
         """The mask token.
 
@@ -200,6 +207,11 @@ class TokenTable(abc.ABC):
                 "the folder, or fit the model to this one with "
                 "tools.convert_checkpoint `vocab_file`."
             )
+
+    @property
+    def description(self) -> str:
+        """The kind and number of tokens, for people."""
+        return f"{self.title}, {len(self):,} tokens"
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -64,6 +64,7 @@ class Unigram(Subwords):
       model: a serialized ModelProto whose pieces are in the order of the ids.
     """
 
+    title: ClassVar[str] = "SentencePiece unigram"
     FILES: ClassVar[tuple[str, ...]] = (MODEL_FILE,)
     GRAPH: ClassVar[str] = "bert_tf.text.unigram_graph.UnigramTokenizer"
     # The special tokens if no file names them.

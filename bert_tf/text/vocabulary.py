@@ -97,6 +97,7 @@ class Vocabulary(TokenTable):
     match no text.
     """
 
+    title: ClassVar[str] = "WordPiece"
     aligns_texts: ClassVar[bool] = True
 
     def __init__(

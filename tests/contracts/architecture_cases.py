@@ -235,7 +235,7 @@ CASES = {
                 "whole_word_mask": True,
                 "masked_ngram_length": 3,
             },
-            pruned="its layers share their weights",
+            pruned="layers share their weights",
             changes={
                 "embedding_size": 6,
                 "num_hidden_layers": 3,
@@ -311,7 +311,7 @@ CASES = {
             whole=(("head_classifier",), ("head_multiple_choice",)),
             golden=False,
             google_tf1="model_type is mosaic: ",
-            pruned="its layers share their weights",
+            pruned="layers share their weights",
             changes={"num_hidden_layers": 6, "windows": (0, 2, 1)},
             sizes={"base": (12, 768, 12, 3072, 768)},
         ),

@@ -43,6 +43,7 @@ from bert_tf.families.text_model import (
     largest,
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.text.added_tokens import SPACE
 from bert_tf.text.layout import HOST, TokenIds, ragged_range, tokenize, truncate
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -278,8 +279,13 @@ class PretrainedModel(TextModel):
             f"most {self._max_masks}.",
             masks,
         )
-        pieces = tokenize(self.tokenizer, parts.flat_values)
         row, number = ragged_range(masks + 1)
+        between = parts.flat_values
+        if vocabulary.mask_takes_blanks:
+            is_before = number < tf.gather(masks, row)
+            bare = tf.strings.regex_replace(between, f"{SPACE}+$", "")
+            between = tf.where(is_before, bare, between)
+        pieces = tokenize(self.tokenizer, between)
         # A mask precedes every part but the first one of a row.
         has_mask = tf.cast(number > 0, tf.int32)
         piece, index = ragged_range(pieces.count + has_mask)

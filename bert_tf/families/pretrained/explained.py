@@ -44,12 +44,14 @@ def subject_of(
         )
     text, mask = row["text"], vocabulary.require_mask()
     parts = text.split(mask)
-    found = TokenizedTexts.of(
-        served, {str(number): part for number, part in enumerate(parts)}
-    )
     # Where each part begins in the text.
     sizes = [len(part) + len(mask) for part in parts]
     offsets = [0, *itertools.accumulate(sizes)]
+    if vocabulary.mask_takes_blanks:
+        parts = [*(part.rstrip() for part in parts[:-1]), parts[-1]]
+    found = TokenizedTexts.of(
+        served, {str(number): part for number, part in enumerate(parts)}
+    )
     words = tuple(
         Place(
             "text",

@@ -104,6 +104,11 @@ function showTags(outputs, inputs) {
   return [...parts, table("", columns, rows)];
 }
 
+// A token in a text: byte-level BPE and SentencePiece mark the blank before it.
+function shown(token, before) {
+  return token.replace(/^[\u0120\u2581]/, /(^|\s)$/.test(before) ? "" : " ");
+}
+
 // The mask token of a model.
 export function maskOf(model) {
   return model.mask_token ?? "[MASK]";
@@ -114,7 +119,7 @@ function showMasks(outputs, inputs, model) {
   const pieces = inputs.text.split(maskOf(model));
   const filled = pieces.flatMap((piece, index) => {
     if (index === pieces.length - 1) return [piece];
-    return [piece, masks[index] ? element("mark", masks[index][0]) : maskOf(model)];
+    return [piece, masks[index] ? element("mark", shown(masks[index][0], piece)) : maskOf(model)];
   });
   const tables = masks.map((tokens, index) => {
     const caption = masks.length === 1 ? "Tokens for the mask" : `Tokens for mask ${index + 1}`;
