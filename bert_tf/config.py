@@ -182,6 +182,16 @@ class BertConfig(Settings):
         return tuple((layer,) for layer in range(self.num_hidden_layers))
 
     @property
+    def num_blocks(self) -> int:
+        """The blocks that a token passes, of which each has hidden states."""
+        return len(self.block_numbers)
+
+    @property
+    def shares_blocks(self) -> bool:
+        """Whether several layers have the same weights."""
+        return len(set(self.block_numbers)) < self.num_blocks
+
+    @property
     def embedding_size(self) -> int:
         """The width of the embeddings, E; H in a BERT."""
         return self.hidden_size

@@ -97,7 +97,7 @@ class Distiller(PartlyTrained):
         self.return_all_layers = return_all_layers
         config, teacher_config = self.encoder.config, teacher.encoder.config
         self._compared = settings.compared_layers(
-            config.num_hidden_layers, teacher_config.num_hidden_layers
+            config.num_blocks, teacher_config.num_blocks
         )
         for term, name in (
             ("cosine", "hidden_size"),

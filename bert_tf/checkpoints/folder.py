@@ -128,7 +128,8 @@ def _load(
     checkpoint = with_task(checkpoint, folder, named_in)
     _check_labels(checkpoint, f"{folder}")
     rows = checkpoint.config.vocab_size
-    tokenizer = tokenizer_kind(checkpoint.config).read(folder, rows=rows)
+    kind = tokenizer_kind(checkpoint.config, folder)
+    tokenizer = kind.read(folder, rows=rows)
     if tokenizer is not None:
         tokenizer.vocabulary.require_rows(rows, str(folder))
     return checkpoint.with_tokenizer(tokenizer)

@@ -15,7 +15,7 @@ from bert_tf.lazy_arrays import LazyArrays, changed_arrays, shapes_of_arrays
 def refuse_shared_blocks(checkpoint: Checkpoint) -> None:
     """Raises `UserError` on a model whose layers share weights."""
     config = checkpoint.config
-    if len(set(config.block_numbers)) < len(config.block_numbers):
+    if config.shares_blocks:
         raise UserError(
             f"{checkpoint.source}: is of {config.title}, whose layers share "
             "their weights, so no layer and no part of one can be removed; "

@@ -39,11 +39,26 @@ def tokenizer_files(folder: pathlib.Path | None = None) -> tuple[str, ...]:
     return (*dict.fromkeys(names), TOKENIZER_CONFIG_FILE)
 
 
-def tokenizer_kind(config: BertConfig) -> type[TokenizerData]:
-    """Returns the kind of an architecture's tokenizer."""
+def tokenizer_kind(
+    config: BertConfig, folder: pathlib.Path | None = None
+) -> type[TokenizerData]:
+    """Returns the kind of an architecture's tokenizer, or of a folder's."""
     kind: type[TokenizerData]
     kind = find_architecture(config.model_type, "config").tokenizer
-    return kind
+    return kind if folder is None else _kind_in(folder, kind)
+
+
+def _kind_in(
+    folder: pathlib.Path, kind: type[TokenizerData]
+) -> type[TokenizerData]:
+    """Returns the kind of a folder's tokenizer, given its architecture's.
+
+    multilingual-e5-small is a BERT with XLM-R's unigram model.
+    """
+    has_own = any((folder / name).exists() for name in kind.FILES)
+    if has_own or issubclass(kind, Unigram) or not Unigram.found_in(folder):
+        return kind
+    return Unigram
 
 
 def _kinds_of(folder: pathlib.Path) -> tuple[type[TokenizerData], ...]:
@@ -55,7 +70,8 @@ def _kinds_of(folder: pathlib.Path) -> tuple[type[TokenizerData], ...]:
         default = BertConfig.model_type if is_own else ""
         named = values.get("model_type", default)
         if isinstance(named, str) and named in ARCHITECTURES:
-            return (find_architecture(named, name).tokenizer,)
+            kind = find_architecture(named, name).tokenizer
+            return (_kind_in(folder, kind),)
     return _all_kinds()
 
 

@@ -336,7 +336,7 @@ class _Planner:
                 f"below max_seq_length {recipe.max_seq_length} of {name}."
             )
         if isinstance(recipe, FeatureRecipe):
-            layers_of(recipe.features, config.num_hidden_layers)
+            layers_of(recipe.features, config.num_blocks)
         task = template.resolve(recipe)
         splits = self._read_splits(name, task, recipe)
         counts, tokens = zip(*splits.values(), strict=True)

@@ -98,6 +98,15 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, Tokenizer]:
     ):
         most, why = getattr(config, size), f"{size} of {source}"
         whole_number(name, getattr(recipe, name), least, most, why)
+    if config.shares_blocks and (
+        recipe.freeze_layers > 0 or recipe.layer_decay != 1
+    ):
+        name = "layer_decay" if recipe.layer_decay != 1 else "freeze_layers"
+        raise UserError(
+            f"`{name}`={getattr(recipe, name)}: {source} is of {config.title}, "
+            "whose layers share their weights, so they are trained alike; "
+            "leave it out."
+        )
     added: dict[str, Any] = {"bilstm": True} if recipe.bilstm else {}
     if recipe.lora_rank:
         for name in ("lora_rank", "lora_alpha", "lora_on"):

@@ -35,6 +35,7 @@ from bert_tf.progress import log
 from bert_tf.text.layout import SentencePacker
 from bert_tf.text.text_batches import TextBatches, num_batches, split_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
+from bert_tf.text.unigram import Unigram
 
 # Name that marks optimizers created by `fit`, also in .keras files.
 _OF_FIT = "adamw_of_fit"
@@ -335,7 +336,11 @@ class TextClassifier(keras.Model):
         """Creates a model from the result of `get_config`."""
         config = dict(config)
         encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
-        data = tokenizer_kind(encoder.config).from_dict(config)
+        kind = tokenizer_kind(encoder.config)
+        if "model" in config.get("tokenizer", ()):
+            # Of a BERT with a unigram model, too.
+            kind = kind if issubclass(kind, Unigram) else Unigram
+        data = kind.from_dict(config)
         tokenizer = data.tokenizer(config.pop("split_special_tokens"))
         return cls(encoder, tokenizer, **config)
 

@@ -114,7 +114,7 @@ def estimated_bytes(work: Workload, on_cpu: bool) -> float:
     config, tokens = work.config, work.rows * work.max_seq_length
     size = _FLOAT if work.precision == "float32" else 2
     hidden, inner = config.hidden_size, config.intermediate_size
-    blocks = config.num_hidden_layers
+    blocks = config.num_blocks
     scores = config.num_attention_heads * work.max_seq_length
     weights = hidden * (4 * config.attention_size + 2 * inner)
     # Stored for the backward pass: the input of a block and its activations,

@@ -29,6 +29,7 @@ _ALIGNMENT = 16
 _LEAST_INT8 = 1024
 # Built-in operators and their options, by operation in graph.py.
 _OPERATORS = {
+    "Abs": ("ABS", "Abs"),
     "Add": ("ADD", "Add"),
     "And": ("LOGICAL_AND", "LogicalAnd"),
     "ArgMax": ("ARG_MAX", "ArgMax"),

@@ -42,6 +42,7 @@ from bert_tf.runtimes.graph import (
 
 # Element-wise operations, by their TensorFlow names.
 _ELEMENTWISE = {
+    "Abs": "Abs",
     "Add": "Add",
     "AddV2": "Add",
     "BiasAdd": "Add",
@@ -218,6 +219,7 @@ class _Translation:
             "Square": lambda _, value: self._elementwise(
                 "Mul", [value, value], value.dtype
             ),
+            "Split": self._split,
             "Squeeze": self._squeeze,
             "StridedSlice": self._strided_slice,
             "Transpose": self._transposed,
@@ -475,6 +477,25 @@ class _Translation:
         at = _known(axis)
         shape.insert(at if at >= 0 else len(shape) + 1 + at, ONE)
         return reshape(value, shape)
+
+    def _split(self, operation: Any, axis: Value, value: Value) -> list[Value]:
+        at = _known(axis) % len(value.shape)
+        if value.shape[at].symbols:
+            raise UnknownError
+        count = operation.get_attr("num_split")
+        size = value.shape[at].number // count
+        whole = whole_of(value) if at == len(value.shape) - 1 else None
+        source = value if whole is None else whole
+        parts = [
+            slice_axis(
+                source,
+                at if whole is None else len(source.shape) - 1,
+                number * size,
+                Size((number + 1) * size),
+            )
+            for number in range(count)
+        ]
+        return parts if whole is None else [self._rows(p) for p in parts]
 
     def _squeeze(self, operation: Any, value: Value) -> Value:
         rank = len(value.shape)

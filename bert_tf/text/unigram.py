@@ -21,6 +21,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
 from bert_tf.foreign_files import read_bytes
+from bert_tf.recipe import read_json_object
 from bert_tf.text import unicode_tables
 from bert_tf.text.subwords import (
     LibraryWorker,
@@ -31,6 +32,7 @@ from bert_tf.text.subwords import (
 from bert_tf.text.token_table import Packing, SpecialTokens
 from bert_tf.text.tokenizer_files import (
     KERAS_HUB_ASSETS,
+    TOKENIZER_FILE,
     AddedToken,
     JsonPart,
     OtherRules,
@@ -143,8 +145,7 @@ class Unigram(Subwords):
         fast = files.hugging_face
         is_albert = files.class_name.startswith(_ALBERT)
         fairseq = {_FAIRSEQ_FILE} if is_albert else {_FAIRSEQ_FILE, _HUB_FILE}
-        names = (MODEL_FILE, _FAIRSEQ_FILE, _GOOGLE_FILE, _HUB_FILE)
-        name = next((n for n in names if (folder / n).is_file()), None)
+        name = _model_file(folder)
         if name is not None:
             path = folder / name
             model = read_model(path)
@@ -184,6 +185,13 @@ class Unigram(Subwords):
         rules = kind.file_rules(files.config, lower_case)
         found = kind(serialized, special, added, packing, **rules)
         return cast(Self, found)
+
+    @staticmethod
+    def found_in(folder: pathlib.Path) -> bool:
+        """Whether a folder has the files of a unigram model."""
+        model = read_json_object(folder / TOKENIZER_FILE, missing_ok=True)
+        is_unigram = model.get("model", {}).get("type") == "Unigram"
+        return is_unigram or _model_file(folder) is not None
 
     @classmethod
     def file_rules(
@@ -450,6 +458,12 @@ def decomposed(lower_case: bool, keep_accents: bool) -> Mapping[int, str]:
         if text != char:
             found[code] = text
     return found
+
+
+def _model_file(folder: pathlib.Path) -> str | None:
+    """The name of the SentencePiece file of a folder."""
+    names = (MODEL_FILE, _FAIRSEQ_FILE, _GOOGLE_FILE, _HUB_FILE)
+    return next((n for n in names if (folder / n).is_file()), None)
 
 
 class UnigramWorker(LibraryWorker):

@@ -136,7 +136,7 @@ class PretrainedModel(TextModel):
         self.has_pooler = has_pooler
         self.modules = modules
         self.width = encoder.config.hidden_size
-        self._last = encoder.config.num_hidden_layers
+        self._last = encoder.config.num_blocks
         self._top_k, self._max_masks = top_k, max_masks
         self._room = max_seq_length - tokenizer.packing.num_special(1)
         self._sentence_vectors: SentenceVectors | None = None

@@ -68,7 +68,7 @@ class Settings:
         Raises:
           UserError: they are not, but a prompt is named.
         """
-        is_last = self.layer_numbers(config) == (config.num_hidden_layers,)
+        is_last = self.layer_numbers(config) == (config.num_blocks,)
         leaves_to_folder = self.pooling == AUTO and is_last
         if leaves_to_folder and modules is not None:
             return True
@@ -90,7 +90,7 @@ class Settings:
           UserError: the model has no such layer, a layer is named twice, or
             "pooled" is combined with another layer than the last.
         """
-        count = config.num_hidden_layers
+        count = config.num_blocks
         found: list[int] = []
         for layer in self.layers:
             is_whole = isinstance(layer, numbers.Integral)

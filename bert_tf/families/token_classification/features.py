@@ -50,13 +50,13 @@ WORD_FEATURES = "word_features"
 _DTYPE = np.float16
 
 
-def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
+def layers_of(features: str, num_blocks: int) -> tuple[int, ...]:
     """Returns the layers of one of `FEATURES`; the embeddings are layer 0.
 
     Raises:
       UserError: the encoder has fewer.
     """
-    last = num_hidden_layers
+    last = num_blocks
     last_four = tuple(range(last - 3, last + 1))
     layers = {
         EMBEDDINGS: (0,),

@@ -446,7 +446,7 @@ class FeatureTaggingTask(TokenClassificationTask):
         rows = super().encode(examples, tokenizer, config, labelled)
         assert run is not None
         assert isinstance(config, FeatureTaggingConfig)
-        layers = layers_of(config.features, run.source.config.num_hidden_layers)
+        layers = layers_of(config.features, run.source.config.num_blocks)
         recipe = run.recipe
         if labelled and pathlib.Path(recipe.init_from, TAGGER_FILE).exists():
             log(
@@ -482,7 +482,7 @@ class FeatureTaggingTask(TokenClassificationTask):
         assert isinstance(config, FeatureTaggingConfig)
         features = config.features
         network = bilstm_tagger(
-            len(layers_of(features, encoder.config.num_hidden_layers)),
+            len(layers_of(features, encoder.config.num_blocks)),
             encoder.config.hidden_size,
             len(config.labels),
             features in (WEIGHTED_SUM_LAST_FOUR, WEIGHTED_SUM_ALL),
