@@ -215,7 +215,9 @@ def report(
             ],
             settings={x["name"]: x["value"] for x in settings if x["changed"]},
             architecture=config.model_type,
-            tokenizer=folder.tokenizer.vocabulary.description,
+            tokenizer=""
+            if folder.tokenizer is None
+            else folder.vocabulary.description,
         ).write(output_dir)
     return PretrainingResult(held_out, baseline, speed)
 
