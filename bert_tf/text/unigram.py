@@ -9,8 +9,10 @@ import base64
 import functools
 import hashlib
 import pathlib
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
@@ -57,6 +59,8 @@ _ALBERT = "AlbertTokenizer"
 _NORMAL, _UNKNOWN, _CONTROL, _UNIGRAM = 1, 2, 3, 1
 # Lower than the score of any other way to spell a text.
 _UNUSED_SCORE = -100.0
+# The models' normalisers split at blanks anyway.
+_SPLIT = "WhitespaceSplit"
 
 
 class Unigram(Subwords):
@@ -69,6 +73,10 @@ class Unigram(Subwords):
     title: ClassVar[str] = "SentencePiece unigram"
     FILES: ClassVar[tuple[str, ...]] = (MODEL_FILE,)
     GRAPH: ClassVar[str] = "bert_tf.text.unigram_graph.UnigramTokenizer"
+    # The steps of a normaliser in a tokenizer.json, and what they may replace:
+    # regular expressions. Blanks are joined.
+    STEPS: ClassVar[str] = "Precompiled|NFC|Replace|Strip"
+    REPLACED: ClassVar[str] = r"[\[\]{}()+^$|,\d \u2581]*"
     # The special tokens if no file names them.
     NAMES: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("<pad>",),
@@ -155,6 +163,7 @@ class Unigram(Subwords):
         elif fast.part("model").values.get("type") == "Unigram":
             path = pathlib.Path(fast.source)
             model = _model_of_library(fast)
+            (AlbertUnigram if is_albert else cls).refuse_other_steps(fast)
         else:
             return None
         known = {piece.piece: n for n, piece in enumerate(model.pieces)}
@@ -182,7 +191,8 @@ class Unigram(Subwords):
         processor = fast.part("post_processor")
         packing = packing_of_json(processor, known, known.get(special.pad, 0))
         serialized = model.SerializeToString()
-        rules = kind.file_rules(files.config, lower_case)
+        steps = {step.get("type") for step in _steps(fast.part("normalizer"))}
+        rules = kind.file_rules(files.config, steps, lower_case)
         found = kind(serialized, special, added, packing, **rules)
         return cast(Self, found)
 
@@ -194,10 +204,47 @@ class Unigram(Subwords):
         return is_unigram or _model_file(folder) is not None
 
     @classmethod
+    def refuse_other_steps(cls, fast: JsonPart) -> None:
+        """Raises `UserError` for steps of a tokenizer.json that we have not."""
+        normalizer, splitter = (
+            fast.part("normalizer"),
+            fast.part("pre_tokenizer"),
+        )
+        normal = _steps(normalizer)
+        splits = [s for s in _steps(splitter) if s.get("type") != _SPLIT]
+        replaced = [
+            next(iter(step["pattern"].values()))
+            for step in normal
+            if step.get("type") == "Replace"
+        ]
+        for part, key, values, allowed in (
+            (normalizer, "type", [s.get("type") for s in normal], cls.STEPS),
+            (normalizer, "pattern", replaced, cls.REPLACED),
+            (splitter, "type", [s.get("type") for s in splits], "Metaspace"),
+            (
+                splitter,
+                "prepend_scheme",
+                [s.get("prepend_scheme", "always") for s in splits],
+                "always|first",
+            ),
+        ):
+            for value in values:
+                if not re.fullmatch(allowed, str(value)):
+                    raise OtherRules(
+                        f"{part.source}: {key} is {value!r}, which the unigram "
+                        "tokenizer does not support; it takes "
+                        f"{'blanks' if key == 'pattern' else allowed}."
+                    )
+
+    @classmethod
     def file_rules(
-        cls, config: JsonPart, lower_case: bool | None
+        cls, config: JsonPart, steps: AbstractSet[Any], lower_case: bool | None
     ) -> dict[str, Any]:
-        """The `rules` that tokenizer_config.json states."""
+        """The `rules` that the files state.
+
+        `steps` are the types of the normaliser's steps in a tokenizer.json.
+        """
+        del steps
         if lower_case:
             raise UserError(
                 f"{config.source}: this unigram model keeps case; pass "
@@ -341,6 +388,10 @@ class AlbertUnigram(Unigram):
       keep_accents: whether combining marks stay.
     """
 
+    STEPS = f"{Unigram.STEPS}|NFKD|StripAccents|Lowercase"
+    # Quotes by transformers, and by us what is said in `_library_steps`.
+    REPLACED = r"(?s:.*)"
+
     def __init__(
         self,
         model: bytes,
@@ -378,10 +429,17 @@ class AlbertUnigram(Unigram):
 
     @classmethod
     def file_rules(
-        cls, config: JsonPart, lower_case: bool | None
+        cls, config: JsonPart, steps: AbstractSet[Any], lower_case: bool | None
     ) -> dict[str, Any]:
         """See `Unigram`."""
-        stored = config.flag("do_lower_case")
+        stored, keeps = (
+            config.flag("do_lower_case"),
+            config.flag("keep_accents"),
+        )
+        if stored is None and steps:
+            stored = "Lowercase" in steps
+        if keeps is None and steps:
+            keeps = "StripAccents" not in steps
         if None not in (stored, lower_case) and stored != lower_case:
             raise UserError(
                 f"{config.source}: do_lower_case is {stored}; pass "
@@ -391,7 +449,7 @@ class AlbertUnigram(Unigram):
             lower_case = stored is not False
         return {
             "do_lower_case": lower_case,
-            "keep_accents": bool(config.flag("keep_accents")),
+            "keep_accents": bool(keeps),
         }
 
     def rules(self) -> dict[str, Any]:
@@ -596,10 +654,17 @@ def _model_of_library(fast: JsonPart) -> ModelProto:
     return model
 
 
+def _steps(part: JsonPart) -> list[dict[str, Any]]:
+    """The steps of a normaliser or pre-tokenizer; empty without one."""
+    for key in ("normalizers", "pretokenizers"):
+        if key in part.values:
+            return list(part.values[key])
+    return [part.values] if part.values else []
+
+
 def _charsmap(normalizer: JsonPart) -> bytes:
     """The table of the Precompiled normaliser; empty where there is none."""
-    steps = normalizer.values.get("normalizers") or [normalizer.values]
-    for step in steps:
+    for step in _steps(normalizer):
         if step.get("type") == "Precompiled":
             return base64.b64decode(step["precompiled_charsmap"])
     return b""

@@ -262,6 +262,7 @@ def test_a_template_frames_rows(tmp_path):
     ("part", "key", "value", "message"),
     [
         ("pre_tokenizer", "type", "Whitespace", "type is 'Whitespace'"),
+        ("pre_tokenizer", "type", "Sequence", "type is 'Sequence'"),
         ("pre_tokenizer", "use_regex", False, "use_regex is False"),
         ("model", "byte_fallback", True, "byte_fallback is True"),
         ("normalizer", "type", "NFKC", "type is 'NFKC'"),
@@ -314,6 +315,12 @@ def test_real_tokenizers(name, tmp_path):
         assert row["pair"][0] == [
             *(*framing.begin, *first, *framing.middle),
             *(*second, *framing.end),
+        ]
+    if name == "modernbert":
+        assert (tokenizer.vocabulary.pad_id, framing.pad_id) == (50283, 50283)
+        split = tokenizer.tokenize("Hello  world").numpy()
+        assert [tokenizer.vocabulary.tokens[number] for number in split] == [
+            *("Hello", "  ", "world")
         ]
     if name == "roberta":
         plain = bert_tf.load_tokenizer(tmp_path).tokenize(texts).to_list()

@@ -371,6 +371,75 @@ def test_other_models_are_refused(options, message, tmp_path):
     assert error_of(Unigram.read, tmp_path).startswith(f"{path}: {message}")
 
 
+@pytest.mark.parametrize(
+    ("name", "part", "changes", "message"),
+    [
+        ("albert", "model", {"byte_fallback": True}, "byte_fallback is true"),
+        ("albert", "normalizer", {"type": "NFKC"}, "type is 'NFKC'"),
+        ("xlm-roberta", "normalizer", {"type": "NFKD"}, "type is 'NFKD'"),
+        (
+            "xlm-roberta",
+            "normalizer",
+            {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+            "pattern is '``'",
+        ),
+        (
+            "xlm-roberta",
+            "pre_tokenizer",
+            {"type": "ByteLevel"},
+            "type is 'ByteLevel'",
+        ),
+        (
+            "xlm-roberta",
+            "pre_tokenizer",
+            {"prepend_scheme": "never"},
+            "prepend_scheme is 'never'",
+        ),
+    ],
+)
+def test_other_rules_of_a_json_file_are_refused(
+    name, part, changes, message, folders, tmp_path
+):
+    read_by(name, folders / name).save_hugging_face(tmp_path, 77)
+    (tmp_path / "spiece.model").unlink()
+    path = tmp_path / "tokenizer.json"
+    values = json.loads(path.read_text())
+    if part == "normalizer":
+        values[part]["normalizers"].append(changes)
+    else:
+        values[part] |= changes
+    path.write_text(json.dumps(values))
+    line = error_of(functools.partial(read_by, name), tmp_path)
+    assert line.startswith(f"{path}: ")
+    assert message in line
+
+
+def test_the_normaliser_of_transformers_says_whether_case_is_kept(
+    folders, tmp_path
+):
+    read_by("albert", folders / "albert").save_hugging_face(tmp_path, 77)
+    (tmp_path / "spiece.model").unlink()
+    config = tmp_path / "tokenizer_config.json"
+    values = json.loads(config.read_text())
+    del values["do_lower_case"], values["keep_accents"]
+    config.write_text(json.dumps(values))
+    assert read_by("albert", tmp_path).do_lower_case
+    path = tmp_path / "tokenizer.json"
+    values = json.loads(path.read_text())
+    steps = values["normalizer"]["normalizers"]
+    # As AlbertTokenizer writes them with do_lower_case=False.
+    theirs = [
+        {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+        {"type": "NFKD"},
+        {"type": "StripAccents"},
+    ]
+    kept = [s for s in steps if s["type"] == "Precompiled"]
+    values["normalizer"]["normalizers"] = [*theirs, *kept]
+    path.write_text(json.dumps(values))
+    data = read_by("albert", tmp_path)
+    assert (data.do_lower_case, data.keep_accents) == (False, False)
+
+
 def test_a_damaged_model_is_refused(folders, tmp_path):
     path = tmp_path / "spiece.model"
     for content in (b"", b"not a model", albert_file()[:1000]):
