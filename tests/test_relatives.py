@@ -4,7 +4,11 @@ contracts/test_architectures.py compares their numbers with transformers'.
 """
 
 import dataclasses
+import functools
+import json
 import math
+import pathlib
+import shutil
 
 import keras
 import numpy as np
@@ -13,14 +17,18 @@ import pytest
 import bert_tf
 from bert_tf.checkpoints import (
     CLASSIFIER,
+    head_shapes,
     load_checkpoint,
     save_checkpoint,
 )
+from bert_tf.checkpoints.hugging_face import read_config
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.encoders.distilbert import DistilBertBlock
 from bert_tf.encoders.electra import ElectraEncoder
+from bert_tf.families.usage_options import UsageOptions
 from bert_tf.finetuning.setup import lr_multipliers
+from bert_tf.inference.predict import predict_file
 from bert_tf.layers import ReplacedTokensHead
 from bert_tf.models import model_arrays
 from bert_tf.pretraining.objective import PretrainingObjective
@@ -87,6 +95,102 @@ def test_what_is_refused():
     assert "they take [B, S, 6]" in error_of(ElectraEncoder(electra()), words)
     line = error_of(bert_tf.BertConfig.from_dict, {"model_type": "t5"}, "here")
     assert "here: model_type is 't5'; it takes one of albert, bert, " in line
+
+
+@pytest.mark.parametrize("tokens", [513, 514])
+def test_514_positions_are_512_tokens(tokens, tmp_path):
+    case = CASES["roberta"]
+    config = case.config(max_position_embeddings=514)
+    encoder = fill(encoder_class(config)(config))
+    arrays = encoder.to_arrays()
+    for name, shape in head_shapes(config)[CLASSIFIER].items():
+        arrays[name] = np.ones([n or 3 for n in shape], "float32")
+    model = bert_tf.Checkpoint(config, arrays).with_tokenizer(case.tokenizer)
+    save_checkpoint(tmp_path / "m", model, "hugging_face")
+    written = json.loads((tmp_path / "m/tokenizer_config.json").read_text())
+    assert written["model_max_length"] == 512
+    (tmp_path / "rows.txt").write_text("a\n")
+    rows = (["a", "b"], ["x", "y"])
+    tokenizer = case.tokenizer.tokenizer()
+    length = {"max_seq_length": tokens}
+    for use in (
+        functools.partial(bert_tf.load, tmp_path / "m", **length),
+        functools.partial(bert_tf.embed, tmp_path / "m", rows[0], **length),
+        functools.partial(
+            bert_tf.finetune,
+            *(tmp_path / "m", rows),
+            output_dir=tmp_path / "run",
+            **length,
+        ),
+        functools.partial(
+            bert_tf.TextClassifier, encoder, tokenizer, rows[1], **length
+        ),
+        functools.partial(
+            predict_file,
+            *(tmp_path / "m", tmp_path / "rows.txt", tmp_path / "out.jsonl"),
+            options=UsageOptions(**length),
+        ),
+    ):
+        line = error_of(use)
+        assert f"`max_seq_length`={tokens}: " in line
+        assert " to 512 (longest_input" in line
+    ids = np.ones((1, tokens), "int32")
+    inputs = {n: ids for n in ("input_ids", "input_mask", "segment_ids")}
+    assert "the longest input, 512" in error_of(encoder, inputs)
+
+
+@pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
+def test_a_description_without_keys_has_the_defaults_of_the_class(name):
+    """Not those of the released models, which state them all."""
+    values = {"model_type": name}
+    config = read_config(values, pathlib.Path("config.json"))
+    assert type(config) is type(CASES[name].config())
+    assert (config.max_position_embeddings, config.type_vocab_size) == (512, 2)
+    assert config.layer_norm_eps == 1e-12
+    released = type(config)(config.vocab_size)
+    assert released.max_position_embeddings == 514
+    assert (released.type_vocab_size, released.layer_norm_eps) == (1, 1e-5)
+
+
+def test_groups_of_an_albert_are_those_of_whole_numbers():
+    """Google's floats give others: 31 / 39 * 39 is less than 31."""
+    assert int(31 / 39 * 39) == 30
+    for groups in range(1, 50):
+        for layers in range(groups, 100, groups):
+            config = CASES["albert"].config(
+                num_hidden_layers=layers,
+                num_hidden_groups=groups,
+                inner_group_num=1,
+            )
+            each = layers // groups
+            expected = [(layer // each, 0) for layer in range(layers)]
+            assert list(config.block_numbers) == expected
+            theirs = [int(n / (layers / groups)) for n in range(layers)]
+            assert theirs == [group for group, _ in expected]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_the_rotations_of_a_modernbert_are_those_of_its_file(version, tmp_path):
+    """Until it reads long texts, base 10,000 is that of every layer."""
+    golden = Golden("modernbert")
+    folder = shutil.copytree(golden.saved / "ModernBertModel", tmp_path / "m")
+    values = json.loads((folder / "config.json").read_text())
+    ropes = values["rope_parameters"]
+    assert ropes["full_attention"]["rope_theta"] == 160000.0
+    if version == 4:
+        del values["rope_parameters"]
+        values |= {"global_rope_theta": 10000.0, "local_rope_theta": 10000.0}
+    else:
+        ropes["full_attention"]["rope_theta"] = 10000.0
+    (folder / "config.json").write_text(json.dumps(values))
+    encoder = bert_tf.load_encoder(folder)
+    config = encoder.config
+    assert config.global_rope_theta == config.local_rope_theta == 10000.0
+    assert {block.attention.base for block in encoder.blocks} == {10000.0}
+    states = encoder(golden.batch(), return_all_layers=True)
+    first = golden.real(states["all_encoder_layers"][0])
+    theirs = golden.real(golden.outputs["ModernBertModel/hidden_1"])
+    assert np.abs(first - theirs).max() > 1e-4
 
 
 def test_a_roberta_padded_with_another_token_is_not_written(tmp_path):
