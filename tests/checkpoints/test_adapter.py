@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from bert_tf import BertEncoder, bert_classifier, restore
-from bert_tf.checkpoints import load_checkpoint, save_adapter
+from bert_tf.checkpoints import load_checkpoint, read_arrays, save_adapter
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.encoders import encoder_class
 from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from tests.user_errors import error_of
@@ -68,6 +69,33 @@ def test_an_adapter_computes_what_peft_does(name, tmp_path) -> None:
         np.testing.assert_allclose(again.arrays[array], values, atol=1e-6)
     written = (tmp_path / "again" / "adapter_config.json").read_text()
     assert json.loads(written)["lora_dropout"] == 0.125
+
+
+@pytest.mark.parametrize("name", ["roberta", "albert", "modernbert"])
+def test_an_adapter_of_a_relative_computes_what_peft_does(name, tmp_path):
+    """Merged and apart; and it is written with the names that peft gave it."""
+    ids = 5 + OUTPUTS["input_ids"] % 15
+    rows = {
+        "input_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "segment_ids": np.zeros_like(ids),
+    }
+    apart = load_checkpoint(GOLDEN / name, merge=False)
+    for found in (apart, load_checkpoint(GOLDEN / name)):
+        model = bert_classifier(encoder_class(found.config)(found.config), 3)
+        restore(model, found)
+        logits = OUTPUTS[f"{name}/logits"]
+        np.testing.assert_allclose(model(rows), logits, atol=1e-5)
+    saved = GOLDEN.parent / name / "saved"
+    (base,) = saved.glob("*Model")
+    save_adapter(tmp_path, apart, load_checkpoint(base))
+    given, written = (
+        read_arrays(folder / "adapter_model.safetensors")
+        for folder in (GOLDEN / name, tmp_path)
+    )
+    assert given.keys() == written.keys()
+    for array, values in given.items():
+        np.testing.assert_allclose(written[array], values, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,28 @@ WAYS = {
     "mica": dict(init_lora_weights="mica"),
     "rslora": dict(init_lora_weights="gaussian", use_rslora=True),
 }
+# On the models of ../NAME/saved: the class of the base, the modules with
+# updates, and those that are trained whole.
+RELATIVES = {
+    "roberta": (
+        "RobertaModel",
+        ["query", "key", "value", "intermediate.dense", "output.dense"],
+        ["classifier"],
+    ),
+    "albert": (
+        "AlbertModel",
+        [
+            *("query", "key", "value", "attention.dense"),
+            *("ffn", "ffn_output"),
+        ],
+        ["classifier", "pooler"],
+    ),
+    "modernbert": (
+        "ModernBertModel",
+        ["Wqkv", "Wo", "Wi"],
+        ["classifier", "head"],
+    ),
+}
 
 
 def open_base() -> transformers.PreTrainedModel:
@@ -77,6 +99,39 @@ def main() -> None:
         path = folder / "adapter_config.json"
         text = path.read_text().replace(str(HERE / "base"), "../base")
         path.write_text(text)
+    for name, (kind, targets, whole) in RELATIVES.items():
+        base = HERE.parent / name / "saved" / kind
+
+        def opened(base=base) -> transformers.PreTrainedModel:
+            return (
+                transformers.AutoModelForSequenceClassification.from_pretrained(
+                    base, num_labels=3
+                ).eval()
+            )
+
+        lora = peft.LoraConfig(
+            task_type="SEQ_CLS",
+            r=2,
+            lora_alpha=6,
+            target_modules=targets,
+            modules_to_save=whole,
+        )
+        adapted = peft.get_peft_model(opened(), lora)
+        with torch.no_grad():
+            for parameter in adapted.parameters():
+                if parameter.requires_grad:
+                    parameter.copy_(0.3 * torch.randn_like(parameter))
+        folder = HERE / name
+        shutil.rmtree(folder, ignore_errors=True)
+        adapted.save_pretrained(folder)
+        (folder / "README.md").unlink()
+        again = peft.PeftModel.from_pretrained(opened(), folder).eval()
+        with torch.no_grad():
+            tokens = torch.tensor(5 + ids % 15)
+            recorded[f"{name}/logits"] = again(tokens).logits
+        path = folder / "adapter_config.json"
+        text = path.read_text()
+        path.write_text(text.replace(str(base), f"../../{name}/saved/{kind}"))
     arrays = {name: np.asarray(value) for name, value in recorded.items()}
     np.savez_compressed(HERE / "outputs.npz", **arrays)
 
