@@ -74,7 +74,8 @@ class Explanation:
         an answer in a context the sum over its start and end, for an entity
         the mean over its words; or "score" of a regression.
       score: score of the text.
-      baseline_score: score of the text with all tokens replaced by [MASK].
+      baseline_score: score of the text with all tokens replaced by the mask
+        token.
       method: "integrated_gradients" or "occlusion".
       steps: quadrature nodes of integrated gradients.
       completeness_error: of integrated gradients: the difference between the
@@ -127,7 +128,7 @@ class Explanation:
     def method_line(self) -> str:
         """Describes the method and its error."""
         if self.completeness_error is None:
-            return "occlusion: each word replaced by [MASK]"
+            return "occlusion: each word replaced by the mask token"
         return (
             f"integrated gradients, {self.steps} steps, completeness error "
             f"{100 * self.completeness_error:.2g}%"
