@@ -55,6 +55,8 @@ _HUB_FILE = f"{KERAS_HUB_ASSETS}/vocabulary.spm"
 WORD_START = "\u2581"
 # The class of transformers that preprocesses text.
 _ALBERT = "AlbertTokenizer"
+# That of other models, whose architecture may be a BERT.
+_XLM_ROBERTA = "XLMRobertaTokenizer"
 # Types of pieces and of models (sentencepiece_model.proto).
 _NORMAL, _UNKNOWN, _CONTROL, _UNIGRAM = 1, 2, 3, 1
 # Lower than the score of any other way to spell a text.
@@ -348,7 +350,9 @@ class Unigram(Subwords):
             for token in self.added_tokens
             if token.content not in self.special
         }
-        values = {"added_tokens_decoder": decoder} if decoder else {}
+        values: dict[str, Any] = {"tokenizer_class": _XLM_ROBERTA}
+        if decoder:
+            values["added_tokens_decoder"] = decoder
         return super().config_values() | values | self.rules()
 
     def save_hugging_face(self, folder: pathlib.Path, max_length: int) -> None:
