@@ -76,7 +76,8 @@ def _of_fairseq() -> bytes:
 @pytest.mark.usefixtures("eagerly")
 def test_vectors_are_those_of_the_formula(architecture, pooling, tmp_path):
     encoder = written(tmp_path, architecture, pooling)
-    tokenizer = bert_tf.load_tokenizer(tmp_path)
+    model = bert_tf.load(tmp_path)
+    tokenizer = model.tokenizer
     assert tokenizer.vocabulary.tokens == UNIGRAM.tokens
     pack = SentencePacker(tokenizer, 9)
     for name, prompt in ((None, ""), ("query", QUERY)):
@@ -87,10 +88,9 @@ def test_vectors_are_those_of_the_formula(architecture, pooling, tmp_path):
         if pooling == "mean":
             expected = (hidden * mask).sum(1) / mask.sum(1)
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-        found = bert_tf.embed(tmp_path, TEXTS, prompt_name=name)
+        found = bert_tf.embed(model, TEXTS, prompt_name=name)
         np.testing.assert_allclose(found, expected, atol=1e-5)
-    served = bert_tf.load(tmp_path).served
-    answers = served.answers(tf.constant(TEXTS))["embedding"]
-    plain = bert_tf.embed(tmp_path, TEXTS)
+    answers = model.served.answers(tf.constant(TEXTS))["embedding"]
+    plain = bert_tf.embed(model, TEXTS)
     np.testing.assert_allclose(answers, plain, atol=1e-5)
     assert not np.allclose(plain, expected, atol=1e-3)
