@@ -40,6 +40,7 @@ CLASSES = {
     "ReplacedTokensHead": "bert_tf.layers.heads",
     "SelfAttention": "bert_tf.layers.attention",
     "StableAdamW": "bert_tf.optimization",
+    "SentenceOrderPrediction": "bert_tf.pretraining.objective",
     "TaskModel": "bert_tf.families.task_model",
     "TextClassifier": "bert_tf.inference.text_classifier",
     "TransformerBlock": "bert_tf.layers.block",
