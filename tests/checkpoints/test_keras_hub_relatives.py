@@ -124,6 +124,20 @@ def test_a_task(kind, task, tmp_path):
     assert f"{TASKS[task]}_logits" in outputs
 
 
+def test_a_text_embedder(tmp_path):
+    data = CASES["xlm-roberta"].tokenizer
+    embedder = keras_hub.models.XLMRobertaTextEmbedder(
+        made("XLMRoberta"), pooling_mode="cls", normalize=True
+    )
+    embedder.save_to_preset(str(tmp_path))
+    data.save(tmp_path)
+    ours = bert_tf.embed(tmp_path, ["the tea"], pooling="cls", normalize=True)
+    ids = data.tokenizer().tokenize(["the tea"]).to_tensor()
+    row = np.pad(ids, [(0, 0), (1, 1)], constant_values=((0, 0), (0, 2)))
+    inputs = {"token_ids": row, "padding_mask": np.ones_like(row)}
+    np.testing.assert_allclose(ours, embedder(inputs), **CLOSE)
+
+
 def test_the_pooler_of_an_electra_is_left_out(tmp_path):
     """It computes otherwise."""
     made("Electra", embedding_dim=8).save_to_preset(str(tmp_path))
