@@ -136,6 +136,7 @@ _NEEDS_TEACHER = {
 # The value of a field that needs another, that field, and what it must be.
 REQUIRES = {
     **{n: (value, "teacher", "T") for n, value in _NEEDS_TEACHER.items()},
+    "architecture": ("roberta", "size", "base"),
     "lora_alpha": (8.0, "lora_rank", 2),
     "lora_on": ("all_dense", "lora_rank", 2),
     "score_test": (True, "test_file", "t.txt"),

@@ -17,7 +17,10 @@ Several corpora are mixed by weight, and languages by smoothed shares:
 --input='en=en.jsonl,sw=sw.jsonl' --smoothing=0.7    as multilingual BERT
 
 A tokenizer_config.json in the folder of vocab.txt sets strip_accents and
-tokenize_chinese_chars.
+tokenize_chinese_chars. Rows of BERT's relatives (docs/relatives.md):
+
+--vocab_file=tokenizer.json --sequences=full_sentences --nolower_case
+--vocab_file=spiece.model --sequences=sentence_order --masked_ngram_length=3
 
 --near_duplicates=0.8 removes near-duplicates of earlier documents.
 

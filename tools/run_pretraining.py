@@ -16,6 +16,7 @@ _FLAGS = RecipeFlags(
         "first and the final phase.",
         "size": "tiny, mini, small, medium, base or large, or "
         "layers/hidden/heads such as 3/768/12.",
+        "architecture": "bert, roberta, albert, ... of --size.",
         "config_file": "bert_config.json, instead of --size.",
         "vocab_file": "Vocabulary of records without one.",
     },
@@ -32,7 +33,7 @@ def main() -> None:
     if _FLAGS.field("size"):
         given.insert(0, "config_file=")
     elif _FLAGS.field("config_file"):
-        given.insert(0, "size=")
+        given[:0] = ["size=", "architecture="]
     if _FLAGS.recipe_file:
         recipe = PretrainingRecipe.from_json(_FLAGS.recipe_file, given, "--set")
     else:

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from bert_tf.architecture_list import ARCHITECTURES
 from bert_tf.config import SIZE_HELP
 from bert_tf.errors import UserError
 from bert_tf.recipe import setting
@@ -37,6 +38,13 @@ class PretrainingRecipe(
         "first phase and long ones for the final phase",
     )
     size: str = setting("", SIZE_HELP)
+    architecture: str = setting(
+        "",
+        f"architecture of a size, one of {', '.join(ARCHITECTURES)}; by "
+        "default bert, or electra for replaced_tokens",
+        choices=("", *ARCHITECTURES),
+        requires="size",
+    )
     config_file: str = setting(
         "", "bert_config.json, instead of a size", excludes="size"
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bert_tf.architecture_list import find_architecture
 from bert_tf.architectures.electra import ElectraConfig
 from bert_tf.checkpoints import MASKED_LM, NEXT_SENTENCE, Checkpoint
 from bert_tf.checkpoints.tokenizers import read_vocabulary_file
@@ -145,6 +146,8 @@ def choose_configuration(
     elif recipe.size:
         source = f"`size`={recipe.size}"
         kind = ElectraConfig if traits.detects_replaced_tokens else BertConfig
+        if name := recipe.architecture:
+            kind = find_architecture(name, f"`architecture`={name}").config
         config = kind.from_size(recipe.size, len(vocabulary))
         if traits.reads_next_tokens:
             config = dataclasses.replace(config, causal=True)

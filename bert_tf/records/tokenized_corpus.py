@@ -35,6 +35,27 @@ from bert_tf.text.tokenizer_protocol import WorkerTokenizer
 _BATCH_BYTES = 1 << 17
 
 
+def _reads_blanks(tokenizer: WorkerTokenizer) -> bool:
+    """Whether the ids of a word depend on a blank before it (GPT-2's BPE)."""
+    ids, counts = tokenizer.tokenize(b"a\n a\n", np.array([1, 2]))
+    return not np.array_equal(ids[: counts[0]], ids[counts[0] :])
+
+
+def _with_blanks(block: Block) -> tuple[bytes, np.ndarray]:
+    """Returns the text and the bytes of each sentence, apart by blanks.
+
+    All sentences but the first of a document begin with a blank, as they do in
+    running text.
+    """
+    sizes = block.sentence_bytes
+    starts = np.cumsum(sizes + 1) - sizes - 1
+    is_inner = np.ones(len(sizes), dtype=bool)
+    is_inner[block.document_starts] = False
+    text = np.frombuffer(block.text, np.uint8)
+    text = np.insert(text, starts[is_inner], ord(" "))
+    return text.tobytes(), sizes + is_inner
+
+
 def tokenize_block(
     block: Block, tokenizer: WorkerTokenizer, task: RecordsTask
 ) -> tuple[Documents, BlockSummary]:
@@ -51,15 +72,15 @@ def tokenize_block(
     Raises:
       UserError: a line is too long.
     """
-    sizes = block.sentence_bytes
+    text, sizes = block.text, block.sentence_bytes
+    if _reads_blanks(tokenizer):
+        text, sizes = _with_blanks(block)
     ends = np.concatenate([[0], np.cumsum(sizes + 1)])
     # A batch ends with the first sentence that reaches its share of the text.
-    shares = np.arange(_BATCH_BYTES, len(block.text), _BATCH_BYTES)
+    shares = np.arange(_BATCH_BYTES, len(text), _BATCH_BYTES)
     cuts = np.unique([0, *np.searchsorted(ends, shares), len(sizes)])
     batches = [
-        tokenizer.tokenize(
-            block.text[ends[first] : ends[last]], sizes[first:last]
-        )
+        tokenizer.tokenize(text[ends[first] : ends[last]], sizes[first:last])
         for first, last in itertools.pairwise(cuts.tolist())
     ]
     ids = np.concatenate(

@@ -239,6 +239,10 @@ def test_a_size_becomes_causal_and_random_texts_are_logged(
     folders = open_records(recipe, traits)
     words = folders[0].vocabulary
     assert choose_configuration(recipe, folders, words, None, traits).causal
+    traits = ObjectiveTraits.of(OBJECTIVES["masked_lm"])
+    recipe = recipe.override(["size=1/8/2", "architecture=roberta"])
+    found = choose_configuration(recipe, folders, words, None, traits)
+    assert (found.model_type, found.hidden_size) == ("roberta", 8)
     assert "made with random_next_prob=0.5" in capfd.readouterr().err
 
 

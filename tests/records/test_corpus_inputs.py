@@ -5,13 +5,16 @@ import dataclasses
 
 import numpy as np
 import pytest
-from records_corpus import PACKING, Workshop, made_documents
+import tensorflow as tf
+from records_corpus import PACKING, Workshop, made_documents, parsed
 
 from bert_tf.errors import UserError
-from bert_tf.records.folder import Manifest
+from bert_tf.records.build import create_records
+from bert_tf.records.folder import Manifest, RecordFolder
 from bert_tf.records.instances import make_instances
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
+from tests.relatives import BYTES
 
 
 def test_the_same_text_in_any_format_gives_the_same_records(
@@ -110,6 +113,31 @@ def test_a_repeat_makes_other_pairs_of_the_same_document() -> None:
     )
     for name, values in one.items():
         assert np.all(values == same[name]), name
+
+
+def test_sentences_of_a_document_are_apart(workshop: Workshop) -> None:
+    """Rows spell running text also if tokens contain blanks."""
+    BYTES.save(workshop.folder)
+    lines = ["\n".join(["bal del.", "fim gor.", "kun bal."])] * 3
+    report = create_records(
+        [workshop.write("lines.txt", lines)],
+        workshop.folder / BYTES.FILES[0],
+        workshop.folder / "out",
+        RecordsRecipe(
+            lower_case=False, sequences="document_sentences", held_out=0.0
+        ),
+        workers=1,
+        log=lambda _: None,
+    )
+    folder = RecordFolder.open(report.output_dir)
+    packing = folder.vocabulary.packing
+    rows = [row for f in folder.training_files for row in parsed(f.path)]
+    assert len(rows) == 3
+    for row in rows:
+        assert row["input_ids"][:1] == list(packing.begin)
+        ids = tf.constant([row["input_ids"][1:-1]], tf.int32)
+        (spelled,) = BYTES.tokenizer().detokenize(ids).numpy()
+        assert spelled == b"bal del. fim gor. kun bal."
 
 
 def test_a_document_without_end_is_cut_with_a_warning(

@@ -1,4 +1,5 @@
 import random
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,11 +7,14 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from records_corpus import TOKENS, VOCABULARY
+from records_corpus import TOKENS, VOCABULARY, text
 
 from bert_tf.records import dynamic_masking, masking
 from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.text.tokenizer_protocol import TokenizerData
+from bert_tf.text.wordpiece import WordPiece
+from tests.relatives import ALBERT_UNIGRAM, BYTES, UNIGRAM
 
 V = VOCABULARY
 SIZE = len(TOKENS)
@@ -275,6 +279,52 @@ def test_count_rounds_halves_to_even_as_python_does() -> None:
     default = rule().num_to_predict
     assert default[[10, 128]].tolist() == [2, 19]
     assert rule(max_predictions_per_seq=7).num_to_predict.max() == 7
+
+
+@pytest.mark.parametrize(
+    ("data", "begins"),
+    [
+        (WordPiece(V), lambda token: not token.startswith("##")),
+        (BYTES, lambda token: token.startswith("\u0120")),
+        (UNIGRAM, lambda token: token.startswith(("\u2581", "<unk>"))),
+        # A Latin letter that no blank precedes continues a word.
+        (ALBERT_UNIGRAM, lambda token: not re.fullmatch("[a-z]+", token, re.I)),
+    ],
+    ids=["wordpiece", "byte_bpe", "unigram", "albert"],
+)
+@BOTH
+def test_all_of_a_word_is_masked_in_every_tokenizer(
+    draw, data: TokenizerData, begins
+) -> None:
+    vocabulary = data.vocabulary
+    packing = vocabulary.packing
+    lines = text(20).replace(" .", ".").replace("\n\n", "\n").split("\n")
+    ids = data.tokenizer().tokenize(lines).numpy()
+    framed = [
+        np.concatenate([packing.begin, row[:40], packing.end]) for row in ids
+    ]
+    lengths = np.array([len(row) for row in framed])
+    padded = np.full((len(framed), 64), packing.pad_id, np.int32)
+    for row, one in zip(padded, framed, strict=True):
+        row[: len(one)] = one
+    recipe = RecordsRecipe(
+        max_seq_length=64, masked_lm_prob=0.3, whole_word_mask=True
+    )
+    law = MaskingRule.from_recipe(recipe, vocabulary)
+    masked = draw(padded, lengths, law, 7)
+    several = 0
+    for row, one in enumerate(framed):
+        used = masked.masked_lm_weights[row] > 0
+        chosen = set(masked.masked_lm_positions[row, used].tolist())
+        words: list[set[int]] = []
+        for place in range(len(packing.begin), len(one) - len(packing.end)):
+            if not words or begins(vocabulary.tokens[one[place]]):
+                words.append(set())
+            words[-1].add(place)
+        for word in words:
+            assert len(word & chosen) in (0, len(word))
+            several += len(word) > 1 and word <= chosen
+    assert several > 20
 
 
 def within(successes: int, trials: int, share: float) -> bool:
