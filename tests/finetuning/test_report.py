@@ -22,6 +22,7 @@ from bert_tf.report.statistics import curve_points, setting_rows
 from tests.finetuning import report_runs
 from tests.finetuning.report_pages import HOSTILE, Page, numbers_of, text_of
 from tests.finetuning.report_runs import write_report
+from tests.finetuning.sentence_runs import model_folder
 from tests.sharing.cards import read_card, table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -261,6 +262,7 @@ def test_the_card_lists_only_changed_settings(tmp_path):
     recipe = UserTableRecipe(task="sentence", text_columns="review")
     run = changed(RUNS["three"], recipe=recipe.to_dict())
     run = dataclasses.replace(run, recipe=recipe.to_dict())
+    model_folder(tmp_path)
     report_runs.write_files(run, tmp_path)
     task: Any = types.SimpleNamespace(
         name="sentence", head="", defaults={}, hub_data_set=""
