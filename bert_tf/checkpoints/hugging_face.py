@@ -198,6 +198,15 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     )
     words, plain_words = word_tables(config)
     whole = words in found
+    for part in names.embeddings_project:
+        start = "" if whole else form.prefix
+        name = f"{part.hugging_face}.weight".removeprefix(start)
+        if config.embedding_size == config.hidden_size and name in found:
+            raise UserError(
+                f"{source}: the weights do not fit the configuration; they "
+                f"hold {name}, but embeddings as wide as the layers, "
+                f"{config.hidden_size}, are not projected here."
+            )
     table = stored_as_theirs(
         config,
         shared,

@@ -252,6 +252,12 @@ CASES = {
             refused=(
                 ("AlbertModel", '"albert"', '"bert"', "do not fit"),
                 (
+                    "AlbertModel",
+                    '"embedding_size": 6',
+                    '"embedding_size": 8',
+                    "embeddings as wide as the layers, 8, are not projected",
+                ),
+                (
                     "AlbertForPreTraining",
                     '"num_hidden_groups": 2',
                     '"num_hidden_groups": 4',
