@@ -188,8 +188,10 @@ class Distiller(PartlyTrained):
             )
             total = 0.0
             for a, b in pairs:
+                blocks = encoders[0].blocks[a], encoders[1].blocks[b]
                 visible = ops.logical_and(
-                    ops.equal(biases[a], 0.0), ops.equal(teacher_biases[b], 0.0)
+                    ops.equal(blocks[0].full_bias(biases[a]), 0.0),
+                    ops.equal(blocks[1].full_bias(teacher_biases[b]), 0.0),
                 )
                 visible = ops.cast(visible, "float32")
                 # The mean over heads and the keys that a query attends to.
@@ -197,8 +199,8 @@ class Distiller(PartlyTrained):
                 shares = is_token[:, None, :, None] * visible
                 shares = shares / ops.maximum(counts, 1.0)
                 error = _mean_square(
-                    encoders[0].blocks[a].scores(states[a]),
-                    encoders[1].blocks[b].scores(teacher_states[b]),
+                    blocks[0].scores(states[a]),
+                    blocks[1].scores(teacher_states[b]),
                     axis=1,
                     keepdims=True,
                 )

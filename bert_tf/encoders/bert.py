@@ -351,7 +351,9 @@ class BertEncoder(keras.Model):
     def attention_biases(
         self, input_mask: Any, sequence_ids: Any = None
     ) -> list[Any]:
-        """Computes the attention bias of each layer; a BERT's is the same.
+        """Computes the attention bias of each layer, without its window.
+
+        A BERT's is the same in all layers.
 
         Args:
           input_mask: int32 [B, S], 1 = token, 0 = padding.
@@ -369,15 +371,19 @@ class BertEncoder(keras.Model):
     def _group_masks(self, input_mask: Any) -> list[AttentionMask]:
         """The attention mask of each layer for a group [G, L] of rows.
 
-        Layers with the same bias share a mask.
+        Layers with the same bias and window share a mask.
         """
         biases = self.attention_biases(input_mask)
         length, heads = input_mask.shape[1], self.config.num_attention_heads
-        masks = {
-            key: AttentionMask.of(bias, length, heads)
-            for key, bias in {id(bias): bias for bias in biases}.items()
-        }
-        return [masks[id(bias)] for bias in biases]
+        masks: dict[tuple[int, int | None], AttentionMask] = {}
+        found = []
+        for block, bias in zip(self.blocks, biases, strict=True):
+            window = block.attention.window
+            key = id(bias), window
+            if key not in masks:
+                masks[key] = AttentionMask.of(bias, length, heads, window)
+            found.append(masks[key])
+        return found
 
     def pool(
         self,

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from bert_tf.architectures.modernbert import MEAN, ModernBertConfig
-from bert_tf.compat import take_rows
+from bert_tf.compat import custom_gradient, take_rows
 from bert_tf.config import QUERY_VALUE
 from bert_tf.encoders.bert import BertEncoder
 from bert_tf.layers import (
@@ -17,7 +17,6 @@ from bert_tf.layers import (
     SelfAttention,
     TransformerBlock,
 )
-from bert_tf.layers.attention import MASKED_SCORE
 from bert_tf.layers.base import ConfiguredLayer
 from bert_tf.layers.heads import at_positions
 from bert_tf.layers.part_weights import LowRank, PartWeights, part_of
@@ -29,6 +28,24 @@ class WordEmbeddings(Embeddings):
     """Word embeddings with layer norm and dropout, without positions."""
 
     has_positions = False
+
+
+def _turned(x: Any, cosines: Any, sines: Any) -> Any:
+    """Rotates the pairs (d, d + D / 2) of float [..., D], in float32."""
+    first, second = ops.split(ops.cast(x, "float32"), 2, axis=-1)
+    pairs = [first * cosines - second * sines, second * cosines + first * sines]
+    return ops.cast(ops.concatenate(pairs, axis=-1), x.dtype)
+
+
+@custom_gradient
+def _rotated(heads: Any, cosines: Any, sines: Any) -> Any:
+    """Rotates heads; the gradient is rotated back, so nothing is stored."""
+
+    def gradient(upstream: Any) -> tuple[Any, Any, Any]:
+        zeros = ops.zeros_like(cosines)
+        return _turned(upstream, cosines, -sines), zeros, zeros
+
+    return _turned(heads, cosines, sines), gradient
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -43,6 +60,7 @@ class RotaryAttention(SelfAttention):
     Args:
       config: the architecture.
       base: the base of the rotations.
+      window: the largest distance between a query and its keys; None for all.
       name: name of the layer.
       dtype: Keras dtype policy or its name.
       trainable: whether training changes the weights.
@@ -52,6 +70,7 @@ class RotaryAttention(SelfAttention):
         self,
         config: ModernBertConfig,
         base: float,
+        window: int | None = None,
         *,
         name: str | None = None,
         dtype: Any = None,
@@ -59,6 +78,7 @@ class RotaryAttention(SelfAttention):
     ) -> None:
         super().__init__(config, name=name, dtype=dtype, trainable=trainable)
         self.base = base
+        self.window = window
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
         """Creates the kernel [H, 3A]; its update is one for all three parts."""
@@ -75,16 +95,12 @@ class RotaryAttention(SelfAttention):
         size = heads.shape[-1]
         if positions is None:
             positions = ops.arange(ops.shape(heads)[2], dtype="int32")[None]
-        exponents = ops.arange(0, size, 2, dtype="float32") / size
-        angles = ops.cast(positions, "float32")[..., None] * ops.exp(
-            -ops.log(ops.cast(self.base, "float32")) * exponents
-        )
-        angles = ops.concatenate([angles, angles], axis=-1)[:, None]
-        values = ops.cast(heads, "float32")
-        half = size // 2
-        turned = ops.concatenate([-values[..., half:], values[..., :half]], -1)
-        values = values * ops.cos(angles) + turned * ops.sin(angles)
-        return ops.cast(values, heads.dtype)
+        powers = [self.base ** (-2 * pair / size) for pair in range(size // 2)]
+        angles = ops.cast(positions, "float32")[
+            ..., None
+        ] * ops.convert_to_tensor(powers, "float32")
+        angles = angles[:, None]
+        return _rotated(heads, ops.cos(angles), ops.sin(angles))
 
     def positioned(
         self, query: Any, key: Any, query_positions: Any = None
@@ -105,7 +121,11 @@ class RotaryAttention(SelfAttention):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""
-        return {**super().get_config(), "base": self.base}
+        return {
+            **super().get_config(),
+            "base": self.base,
+            "window": self.window,
+        }
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -137,12 +157,11 @@ class ModernBertBlock(TransformerBlock):
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
         """Creates the weights of both sub-layers."""
         config, policy = self.config, self.dtype_policy
-        is_global = config.is_global(self.layer)
+        base, window = config.global_rope_theta, None
+        if not config.is_global(self.layer):
+            base, window = config.local_rope_theta, config.local_attention // 2
         self.attention = RotaryAttention(
-            config,
-            config.global_rope_theta if is_global else config.local_rope_theta,
-            name="attention",
-            dtype=policy,
+            config, base, window, name="attention", dtype=policy
         )
         dense = config
         if config.lora_on == QUERY_VALUE:
@@ -309,20 +328,6 @@ class ModernBertEncoder(BertEncoder):
     def pools_all(self) -> bool:
         """Whether the pooler reads all tokens."""
         return self.config.classifier_pooling == MEAN
-
-    def attention_biases(
-        self, input_mask: Any, sequence_ids: Any = None
-    ) -> list[Any]:
-        """The attention bias of each layer, by its window."""
-        bias, *_ = super().attention_biases(input_mask, sequence_ids)
-        positions = ops.arange(ops.shape(input_mask)[1])
-        distances = ops.abs(positions[:, None] - positions[None, :])
-        window = self.config.local_attention // 2
-        local = ops.where(distances > window, MASKED_SCORE, bias)
-        return [
-            bias if self.config.is_global(layer) else local
-            for layer in range(len(self.blocks))
-        ]
 
     def pool(
         self,

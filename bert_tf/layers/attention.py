@@ -17,15 +17,13 @@ from bert_tf.compat import (
     take_rows,
 )
 from bert_tf.config import ALL_DENSE
+from bert_tf.layers.band import MASKED_SCORE, Band, within_window
 from bert_tf.layers.base import ConfiguredLayer
 from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.layers.part_weights import LowRank, PartWeights, Weight
-from bert_tf.layers.products import in_backward_pass, sizes
+from bert_tf.layers.products import choose, in_backward_pass, sizes
 from bert_tf.layers.unpadding import TokenIndices
 
-# Added to the scores of masked positions (google-research/bert, modeling.py,
-# attention_layer).
-MASKED_SCORE = -10000.0
 # Scores per block: about what fits the cache of a core.
 _BLOCK_SCORES = 2**20
 # In the order of the kernel's columns.
@@ -110,25 +108,25 @@ class _Blocks(NamedTuple):
     batch_heads: int
 
     @classmethod
-    def of(cls, bias: Any, count: int) -> Self | None:
+    def of(cls, batch: Any, scores: Any, count: int) -> Self | None:
         """Chooses the block size; None if one block holds everything.
 
         Args:
-          bias: float32 [B, 1, 1 or S, S].
+          batch: B, the number of rows.
+          scores: scores per head and row.
           count: N, the number of heads.
         """
         if not _USE_BLOCKS.get() or not in_cpu_graph():
             return None
-        batch, length = ops.shape(bias)[0], ops.shape(bias)[-1]
         # The whole batch if rows are short, else a row, else heads of a row.
-        heads_per_block = _BLOCK_SCORES // (length * length)
+        heads_per_block = _BLOCK_SCORES // scores
         few_rows = batch * count <= heads_per_block
-        rows = _where(few_rows, batch, 1)
+        rows = choose(few_rows, batch, 1)
         size = 1
         for part in range(2, count + 1):
             if count % part == 0:
-                size = _where(part <= heads_per_block, part, size)
-        size = _where(few_rows, count, size)
+                size = choose(part <= heads_per_block, part, size)
+        size = choose(few_rows, count, size)
         blocks = batch * count // (rows * size)
         if isinstance(blocks, int) and blocks == 1:
             return None
@@ -142,26 +140,46 @@ class AttentionMask(NamedTuple):
     only at run time takes many operations.
 
     Attributes:
-      bias: float32, broadcast to [B, N, Q, S]; see `attention_bias`.
+      bias: float32, broadcast to [B, N, Q, S]; see `attention_bias`. With
+        `band` it does not mask what is outside of the window.
       blocks: the block sizes; None computes attention in one piece.
       rows: B.
+      band: the blocks of queries and keys of local attention; None computes
+        all scores.
     """
 
     bias: Any
     blocks: _Blocks | None
     rows: Any
+    band: Band | None = None
 
     @classmethod
-    def of(cls, bias: Any, queries: int | None, heads: int) -> Self:
+    def of(
+        cls,
+        bias: Any,
+        queries: int | None,
+        heads: int,
+        window: int | None = None,
+    ) -> Self:
         """Builds the mask of a bias [B, 1, 1 or S, S].
 
         Args:
           bias: see `attention_bias`.
           queries: Q; 1 is never cut into blocks.
           heads: N.
+          window: the largest distance between a query and its keys, at most
+            S; None for all. Requires Q = S.
         """
-        blocks = None if queries == 1 else _Blocks.of(bias, heads)
-        return cls(bias, blocks, ops.shape(bias)[0])
+        batch, length = ops.shape(bias)[0], ops.shape(bias)[-1]
+        band, scores = None, length * length
+        if window is not None:
+            band = Band.of(bias, window) if _USE_BLOCKS.get() else None
+            if band is None:
+                bias = within_window(bias, window)
+            else:
+                scores = band.scores
+        blocks = None if queries == 1 else _Blocks.of(batch, scores, heads)
+        return cls(bias, blocks, batch, band)
 
 
 def _map_blocks(
@@ -208,13 +226,6 @@ def _map_blocks(
     )
 
 
-def _where(condition: Any, then: Any, otherwise: Any) -> Any:
-    """Selects a number; a tensor if the condition is known at run time only."""
-    if isinstance(condition, bool):
-        return then if condition else otherwise
-    return ops.where(condition, then, otherwise)
-
-
 def _context(scale: float, *inputs: Any) -> Any:
     """The context of query, key, value, an optional dropout mask and bias."""
     query, key, value, *dropout_mask, bias = inputs
@@ -245,6 +256,41 @@ def _gradients(scale: float, *inputs: Any) -> tuple[Any, Any, Any]:
     )
 
 
+def _band_context(band: Band, scale: float, *inputs: Any) -> Any:
+    """`_context` of local attention."""
+    query, key, value, *dropout_mask, bias = inputs
+    context = _context(
+        scale,
+        band.queries(query),
+        band.keys(key),
+        band.keys(value),
+        *map(band.weights, dropout_mask),
+        bias,
+    )
+    return band.merged(context, query)
+
+
+def _band_gradients(
+    band: Band, scale: float, *inputs: Any
+) -> tuple[Any, Any, Any]:
+    """`_gradients` of local attention."""
+    query, key, value, *dropout_mask, upstream, bias = inputs
+    gradients = _gradients(
+        scale,
+        band.queries(query),
+        band.keys(key),
+        band.keys(value),
+        *map(band.weights, dropout_mask),
+        band.queries(upstream),
+        bias,
+    )
+    return (
+        band.merged(gradients[0], query),
+        band.key_gradient(gradients[1], key),
+        band.key_gradient(gradients[2], value),
+    )
+
+
 def attend(
     query: Any,
     key: Any,
@@ -264,15 +310,21 @@ def attend(
       key: float [B, N, S, D].
       value: float [B, N, S, D].
       mask: the masked positions; has no gradient.
-      dropout_mask: bool [B, N, Q, S], True where dropout keeps a probability;
-        None applies no dropout.
+      dropout_mask: bool, True where dropout keeps a probability, in the shape
+        that `dropout_shape` returns; None applies no dropout.
       dropout_scale: factor of the probabilities that are kept.
 
     Returns:
       float [B, N, Q, D] in the dtype of `value`.
     """
-    context = functools.partial(_context, dropout_scale)
-    gradients = functools.partial(_gradients, dropout_scale)
+    if mask.band is None:
+        bias = mask.bias
+        context = functools.partial(_context, dropout_scale)
+        gradients = functools.partial(_gradients, dropout_scale)
+    else:
+        bias = mask.band.bias
+        context = functools.partial(_band_context, mask.band, dropout_scale)
+        gradients = functools.partial(_band_gradients, mask.band, dropout_scale)
     blocks = mask.blocks
 
     @custom_gradient
@@ -294,7 +346,19 @@ def attend(
         return _map_blocks(blocks, context, heads, bias, value), gradient
 
     optional = () if dropout_mask is None else (dropout_mask,)
-    return attended(query, key, value, mask.bias, *optional)
+    return attended(query, key, value, bias, *optional)
+
+
+def dropout_shape(query: Any, mask: AttentionMask) -> tuple[Any, ...]:
+    """The shape of the dropout mask of `attend`.
+
+    [B, N, Q, S], or with local attention the queries and keys of its blocks.
+    """
+    batch, heads, queries, _ = ops.shape(query)
+    if mask.band is None:
+        return batch, heads, queries, ops.shape(mask.bias)[-1]
+    size, halo, count, _ = mask.band
+    return batch, heads, count * size, size + 2 * halo
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -308,6 +372,8 @@ class SelfAttention(ConfiguredLayer):
 
     # Of query, key and value, the projections with low-rank updates.
     updates: Mapping[str, LowRank] = {}
+    # The largest distance between a query and its keys; None for all.
+    window: int | None = None
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
         """Creates the kernel [H, 3A] and, if configured, the bias [3A]."""
@@ -368,13 +434,29 @@ class SelfAttention(ConfiguredLayer):
             if rows is None:
                 rows = ops.zeros((1, 1), "int32")
         query, key = self.positioned(query, key, rows)
-        mask = AttentionMask.of(
-            bias, query.shape[2], self.config.num_attention_heads
-        )
+        heads, window = self.config.num_attention_heads, self.window
+        if cls_only and window is not None:
+            bias, window = within_window(bias, window, rows), None
+        mask = AttentionMask.of(bias, query.shape[2], heads, window)
         context = self._attend(query, key, value, mask, training)
         if not return_probabilities:
             return context, None
+        if window is not None:
+            bias = within_window(bias, window)
         return context, self.compute(_probabilities(query, key, bias))
+
+    def full_bias(self, bias: Any) -> Any:
+        """Computes the bias of all pairs of tokens.
+
+        Args:
+          bias: float32 [B, 1, 1 or S, S]; see `attention_bias`.
+
+        Returns:
+          float32, broadcast to [B, N, S, S], with the window.
+        """
+        if self.window is None:
+            return bias
+        return within_window(bias, self.window)
 
     def scores(self, hidden: Any) -> Any:
         """Computes the scores before the softmax.
@@ -457,10 +539,12 @@ class SelfAttention(ConfiguredLayer):
         self, mask: AttentionMask, input_mask: Any
     ) -> AttentionMask:
         """The mask of the pooled token of each row, from that of all tokens."""
-        bias = mask.bias[:, :, :1]
+        bias, pooled = mask.bias[:, :, :1], ops.zeros((1, 1), "int32")
         if self.config.causal:
-            last = last_positions(input_mask)
-            bias = at_positions(mask.bias[:, 0], last)[:, None]
+            pooled = last_positions(input_mask)
+            bias = at_positions(mask.bias[:, 0], pooled)[:, None]
+        if self.window is not None:
+            bias = within_window(bias, self.window, pooled)
         return AttentionMask.of(bias, 1, self.config.num_attention_heads)
 
     def part_weights(self) -> list[PartWeights]:
@@ -485,8 +569,7 @@ class SelfAttention(ConfiguredLayer):
         """The context [B, Q, A] of heads [B, N, ...]."""
         dropout_mask = None
         if self.dropout.drops(training):
-            shape = (*ops.shape(query)[:3], ops.shape(key)[2])
-            dropout_mask = self.dropout.draw(shape)
+            dropout_mask = self.dropout.draw(dropout_shape(query, mask))
         context = attend(
             query, key, value, mask, dropout_mask, self.dropout.scale
         )

@@ -126,6 +126,10 @@ class TransformerBlock(ConfiguredLayer):
         """The attention scores of hidden states; see `SelfAttention`."""
         return self.attention.scores(self.attention_input(hidden))
 
+    def full_bias(self, bias: Any) -> Any:
+        """The bias of all pairs of tokens; see `SelfAttention`."""
+        return self.attention.full_bias(bias)
+
     def part_weights(self) -> list[PartWeights]:
         """The weights of all parts of a layer."""
         layers = (

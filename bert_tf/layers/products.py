@@ -28,6 +28,13 @@ def sizes(array: Any, first: int, last: int | None = None) -> tuple[Any, ...]:
     return tuple(-1 if size is None else size for size in static)
 
 
+def choose(condition: Any, then: Any, otherwise: Any) -> Any:
+    """Selects a number; a tensor if the condition is known at run time only."""
+    if isinstance(condition, bool):
+        return then if condition else otherwise
+    return ops.where(condition, then, otherwise)
+
+
 def in_rows(function: Callable[[Any], Any], inputs: Any) -> Any:
     """Applies a function from [M, I] to [M, O] to float [..., I]."""
     if len(inputs.shape) == 2:
