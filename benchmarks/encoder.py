@@ -32,10 +32,10 @@ import tensorflow as tf
 from absl import app, flags
 
 from benchmarks import comparison
+from benchmarks.steps import inference, training
 from bert_tf.checkpoints import Checkpoint, hugging_face
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
-from bert_tf.optimization import AdamW
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.training.setup import make_step
@@ -121,14 +121,6 @@ def copy_to_hub(encoder: BertEncoder, hub: keras.Model) -> None:
     dense(hub.pooled_dense, "pooler/dense")
 
 
-def inference(model: keras.Model, inputs: dict) -> Callable:
-    @tf.function
-    def step():
-        return model(inputs, training=False)["sequence_output"]
-
-    return step
-
-
 def encoder_loss(model: keras.Model, inputs: dict) -> tf.Tensor:
     outputs = model(inputs, training=True)
     parts = outputs["sequence_output"], outputs["pooled_output"]
@@ -139,24 +131,6 @@ def encoder_loss(model: keras.Model, inputs: dict) -> tf.Tensor:
 
 def pretraining_loss(model: BertPretrainer, inputs: dict) -> tf.Tensor:
     return model.compute_loss(inputs, y_pred=model(inputs, training=True))
-
-
-def training(model: keras.Model, inputs: dict, loss: Callable) -> Callable:
-    variables = model.trainable_variables
-    optimizer = AdamW(1e-5)
-    optimizer.build(variables)
-
-    @tf.function
-    def gradients():
-        with tf.GradientTape() as tape:
-            scalar = loss(model, inputs)
-        return tape.gradient(scalar, variables)
-
-    @tf.function(jit_compile=True)
-    def update(grads):
-        optimizer.apply(grads, variables)
-
-    return lambda: update([tf.convert_to_tensor(g) for g in gradients()])
 
 
 def candidates(
