@@ -24,6 +24,7 @@ from bert_tf.architectures.parts import (
     Kind,
     Names,
     Part,
+    task_classes,
 )
 from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
 from bert_tf.recipe import setting
@@ -172,10 +173,7 @@ NAMES = Names(
             "AlbertModel": (),
             "AlbertForPreTraining": (MASKED_LM, NEXT_SENTENCE),
             "AlbertForMaskedLM": (MASKED_LM,),
-            "AlbertForSequenceClassification": (CLASSIFIER,),
-            "AlbertForTokenClassification": (TOKEN_CLASSIFIER,),
-            "AlbertForQuestionAnswering": (SPAN,),
-            "AlbertForMultipleChoice": (MULTIPLE_CHOICE,),
+            **task_classes("Albert"),
         },
         words_copy="predictions.decoder.weight",
         bias="predictions.bias",

@@ -21,6 +21,7 @@ from bert_tf.architectures.parts import (
     Kind,
     Names,
     Part,
+    task_classes,
 )
 from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
 from bert_tf.errors import UserError
@@ -309,10 +310,7 @@ NAMES = Names(
         classes={
             "ModernBertModel": (),
             "ModernBertForMaskedLM": (MASKED_LM,),
-            "ModernBertForSequenceClassification": (CLASSIFIER,),
-            "ModernBertForTokenClassification": (TOKEN_CLASSIFIER,),
-            "ModernBertForQuestionAnswering": (SPAN,),
-            "ModernBertForMultipleChoice": (MULTIPLE_CHOICE,),
+            **task_classes("ModernBert"),
         },
         words_copy="decoder.weight",
         bias="decoder.bias",
