@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from bert_tf.architectures.modernbert import MEAN, ModernBertConfig
-from bert_tf.compat import custom_gradient, take_rows
+from bert_tf.compat import custom_gradient
 from bert_tf.config import QUERY_VALUE
 from bert_tf.encoders.bert import BertEncoder
 from bert_tf.layers import (
@@ -18,7 +18,7 @@ from bert_tf.layers import (
     TransformerBlock,
 )
 from bert_tf.layers.base import ConfiguredLayer
-from bert_tf.layers.heads import at_positions
+from bert_tf.layers.heads import first_tokens, sequence_tokens
 from bert_tf.layers.part_weights import LowRank, PartWeights, part_of
 from bert_tf.layers.products import activate
 
@@ -282,10 +282,7 @@ class ModernBertPooler(ConfiguredLayer):
         training: bool | None = None,
     ) -> Any:
         """Pools; see `bert_tf.layers.Pooler`."""
-        if positions is None:
-            first = sequence_output[:, 0]
-        else:
-            first = at_positions(sequence_output, positions)
+        first = first_tokens(sequence_output, positions)
         return self.transform(first, training=training)
 
     def part_weights(self) -> list[PartWeights]:
@@ -339,24 +336,17 @@ class ModernBertEncoder(BertEncoder):
         """Pools hidden states [B, S, H] of padded rows."""
         if not self.pools_all:
             return super().pool(hidden, inputs, last, training)
-        rows, length = ops.shape(hidden)[0], ops.shape(hidden)[1]
-        mask, starts = inputs["input_mask"], inputs.get("cls_positions")
-        real = ops.cast(ops.not_equal(mask, 0), "float32")
-        packed = inputs.get("sequence_ids")
-        if starts is None:
-            weights = real[:, None]
-        elif packed is None:
-            weights = ops.repeat(real[:, None], ops.shape(starts)[1], axis=1)
-        else:
-            flat = ops.arange(rows)[:, None] * length + starts
-            own = take_rows(ops.reshape(packed, (-1,)), flat)
-            same = ops.equal(own[:, :, None], packed[:, None])
-            weights = ops.cast(same, "float32") * real[:, None]
+        starts, packed = inputs.get("cls_positions"), inputs.get("sequence_ids")
+        # Without positions the mean is of all tokens of a row.
+        inside = sequence_tokens(
+            inputs["input_mask"], None if starts is None else packed, starts
+        )
+        weights = ops.cast(inside, "float32")
+        if starts is not None and packed is None:
+            weights = ops.repeat(weights, ops.shape(starts)[1], axis=1)
         total = ops.sum(weights, axis=-1, keepdims=True)
         sums = ops.matmul(weights, ops.cast(hidden, "float32"))
         means = ops.cast(sums / ops.maximum(total, 1.0), self.compute_dtype)
         if starts is None:
-            return self.pooler(means, training=training)
-        columns = ops.arange(ops.shape(means)[1], dtype="int32")[None]
-        columns = ops.repeat(columns, ops.shape(means)[0], axis=0)
-        return self.pooler(means, columns, training=training)
+            means = means[:, 0]
+        return self.pooler.transform(means, training=training)

@@ -27,10 +27,25 @@ def at_positions(sequence_output: Any, positions: Any) -> Any:
     return ops.reshape(tokens, (*ops.shape(positions), hidden))
 
 
-def last_positions(
+def first_tokens(sequence_output: Any, positions: Any = None) -> Any:
+    """Takes the pooled tokens of each row.
+
+    Args:
+      sequence_output: float [B, S, H].
+      positions: int32 [B, K]; None means the first token of each row.
+
+    Returns:
+      float [B, H], with positions [B, K, H].
+    """
+    if positions is None:
+        return sequence_output[:, 0]
+    return at_positions(sequence_output, positions)
+
+
+def sequence_tokens(
     input_mask: Any, sequence_ids: Any = None, starts: Any = None
 ) -> Any:
-    """Computes the position of the last token of sequences.
+    """Computes which tokens sequences consist of.
 
     Args:
       input_mask: int32 [B, S], 1 = token, 0 = padding.
@@ -40,7 +55,7 @@ def last_positions(
         the first sequence of each row, K = 1.
 
     Returns:
-      int32 [B, K], each in 0..S-1.
+      bool [B, K, S]; [B, 1, S] if a row is one sequence.
     """
     inside = ops.not_equal(input_mask, 0)[:, None]
     if sequence_ids is not None:
@@ -49,6 +64,21 @@ def last_positions(
         numbers = at_positions(sequence_ids[:, :, None], starts)
         same = ops.equal(sequence_ids[:, None], numbers)
         inside = ops.logical_and(inside, same)
+    return inside
+
+
+def last_positions(
+    input_mask: Any, sequence_ids: Any = None, starts: Any = None
+) -> Any:
+    """Computes the position of the last token of sequences.
+
+    Args:
+      input_mask, sequence_ids, starts: see `sequence_tokens`.
+
+    Returns:
+      int32 [B, K], each in 0..S-1.
+    """
+    inside = sequence_tokens(input_mask, sequence_ids, starts)
     positions = ops.arange(ops.shape(input_mask)[1], dtype="int32")
     return ops.max(ops.where(inside, positions, 0), axis=2)
 
@@ -86,10 +116,7 @@ class Pooler(ConfiguredLayer):
         Returns:
           float [B, H], with positions [B, K, H], in the compute dtype.
         """
-        if positions is None:
-            first = sequence_output[:, 0]
-        else:
-            first = at_positions(sequence_output, positions)
+        first = first_tokens(sequence_output, positions)
         first = self.dropout(first, training=training)
         act = self.config.pooler_act
         return self.project(first, self.kernel, self.bias, act)

@@ -10,7 +10,7 @@ from bert_tf.encoders.bert import BertEncoder
 from bert_tf.layers import Dense, TransformerBlock
 from bert_tf.layers.attention import MASKED_SCORE
 from bert_tf.layers.base import ConfiguredLayer
-from bert_tf.layers.heads import at_positions
+from bert_tf.layers.heads import first_tokens
 from bert_tf.layers.part_weights import PartWeights
 
 
@@ -63,9 +63,7 @@ class FirstToken(ConfiguredLayer):
         training: bool | None = None,
     ) -> Any:
         """Takes one token of each sequence; see `bert_tf.layers.Pooler`."""
-        if positions is None:
-            return sequence_output[:, 0]
-        return at_positions(sequence_output, positions)
+        return first_tokens(sequence_output, positions)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
