@@ -223,14 +223,25 @@ class QuestionAnsweringTask(
     def _with_threshold(
         self, answered: QuestionsAnswered
     ) -> QuestionAnsweringConfig:
-        """Returns the config with the threshold of the highest F1."""
+        """Returns the config with the threshold of the highest F1.
+
+        That is the null odds of a question. Halfway to the next larger odds
+        the answers are the same, and rounding in batches of other shapes does
+        not change them.
+        """
         examples, predictions, config = answered
-        assert predictions.null_odds is not None
+        odds = predictions.null_odds
+        assert odds is not None
         threshold = squad_metrics.tuned_threshold(
             examples,
             _by_identifier(examples, predictions.best),
-            _by_identifier(examples, predictions.null_odds.tolist()),
+            _by_identifier(examples, odds.tolist()),
         )
+        above = odds[odds > threshold]
+        if len(above):
+            threshold = (threshold + float(above.min())) / 2
+        else:
+            threshold += 1.0
         return dataclasses.replace(config, null_threshold=threshold)
 
     def baseline(
