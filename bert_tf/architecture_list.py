@@ -19,9 +19,9 @@ class Listed(NamedTuple):
     keras: tuple[str, ...]
 
 
-# By `model_type`.
+# By `model_type`, from the oldest: the first with some kind of tokenizer is the
+# one that is suggested for it.
 ARCHITECTURES = {
-    "albert": Listed("albert.ALBERT", ("AlbertEncoder",)),
     "bert": Listed("bert.BERT", ("BertEncoder",)),
     "distilbert": Listed(
         "distilbert.DISTILBERT", ("DistilBertBlock", "DistilBertEncoder")
@@ -29,6 +29,9 @@ ARCHITECTURES = {
     "electra": Listed(
         "electra.ELECTRA", ("ElectraEmbeddings", "ElectraEncoder")
     ),
+    "roberta": Listed("roberta.ROBERTA", ("RobertaEncoder",)),
+    "xlm-roberta": Listed("xlm_roberta.XLM_ROBERTA", ("XlmRobertaEncoder",)),
+    "albert": Listed("albert.ALBERT", ("AlbertEncoder",)),
     "modernbert": Listed(
         "modernbert.MODERNBERT",
         (
@@ -36,8 +39,6 @@ ARCHITECTURES = {
             *("ModernBertPooler", "RotaryAttention", "WordEmbeddings"),
         ),
     ),
-    "roberta": Listed("roberta.ROBERTA", ("RobertaEncoder",)),
-    "xlm-roberta": Listed("xlm_roberta.XLM_ROBERTA", ("XlmRobertaEncoder",)),
 }
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import numbers
 import pathlib
+import types
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -195,6 +196,13 @@ def _parse(source: str, name: str, kind: type, text: str) -> Any:
         raise UserError(f"{source} {name}={text}: takes {takes}.") from None
 
 
+def _without_none(kind: Any) -> type:
+    """Returns `kind` for `kind | None`."""
+    if isinstance(kind, types.UnionType):
+        (kind,) = set(typing.get_args(kind)) - {types.NoneType}
+    return typing.cast(type, kind)
+
+
 def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
     """Converts a value to a field's type, also from NumPy's scalar types.
 
@@ -231,8 +239,9 @@ class Settings:
     """Base of every recipe: a flat set of fields with limits.
 
     A subclass is a frozen dataclass whose fields are an int, float, bool or
-    str, or a tuple of these, declared by `setting`. Recipes are composed by
-    inheritance from parts, each with the settings of one subject.
+    str, or a tuple of these, declared by `setting`; the default may be None,
+    which `override` cannot set. Recipes are composed by inheritance from parts,
+    each with the settings of one subject.
 
     Args of a subclass's class statement:
       defaults: name to default of inherited settings.
@@ -277,7 +286,10 @@ class Settings:
     def kinds(cls) -> dict[str, type]:
         """Returns field name to type, in the order of declaration."""
         hints = typing.get_type_hints(cls)
-        return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+        return {
+            f.name: _without_none(hints[f.name])
+            for f in dataclasses.fields(cls)
+        }
 
     @classmethod
     def _known(cls, name: str, source: str) -> type:
@@ -301,10 +313,12 @@ class Settings:
         Raises:
           UserError: an unknown key, a missing one or a value of a wrong type.
         """
-        checked = {
-            name: check_kind(name, cls._known(name, source), value, source)
-            for name, value in values.items()
-        }
+        checked = {}
+        for name, value in values.items():
+            kind = cls._known(name, source)
+            if value is not None or getattr(cls, name, value) is not None:
+                value = check_kind(name, kind, value, source)
+            checked[name] = value
         missing = [
             f.name
             for f in dataclasses.fields(cls)

@@ -94,7 +94,9 @@ def test_what_is_refused():
     words = batch() | {"word_embeddings": np.zeros([3, 9, 8], "float32")}
     assert "they take [B, S, 6]" in error_of(ElectraEncoder(electra()), words)
     line = error_of(bert_tf.BertConfig.from_dict, {"model_type": "t5"}, "here")
-    assert "here: model_type is 't5'; it takes one of albert, bert, " in line
+    assert (
+        "here: model_type is 't5'; it takes one of bert, distilbert, " in line
+    )
 
 
 @pytest.mark.parametrize("tokens", [513, 514])

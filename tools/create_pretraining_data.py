@@ -16,10 +16,11 @@ Several corpora are mixed by weight, and languages by smoothed shares:
 --input='wiki=wiki.xml.bz2,books:3=books/*.txt'    books three times
 --input='en=en.jsonl,sw=sw.jsonl' --smoothing=0.7    as multilingual BERT
 
-A tokenizer_config.json in the folder of vocab.txt sets strip_accents and
-tokenize_chinese_chars. Rows of BERT's relatives (docs/relatives.md):
+A tokenizer_config.json in the folder of vocab.txt states whether text is
+lower-cased, strip_accents and tokenize_chinese_chars. Rows of BERT's relatives
+(docs/relatives.md):
 
---vocab_file=tokenizer.json --sequences=full_sentences --nolower_case
+--vocab_file=tokenizer.json --sequences=full_sentences
 --vocab_file=spiece.model --sequences=sentence_order --masked_ngram_length=3
 
 --near_duplicates=0.8 removes near-duplicates of earlier documents.

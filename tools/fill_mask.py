@@ -2,7 +2,8 @@
 
 python -m tools.fill_mask --model=DIR "The capital of France is [MASK]."
 
-Several texts, each in quotes, may follow the flags.
+Several texts, each in quotes, may follow the flags. The mask of a RoBERTa or an
+XLM-R is <mask>.
 """
 
 from absl import flags
@@ -28,13 +29,14 @@ def main(texts: list[str]) -> None:
             'France."'
         )
     filler = MaskFiller.from_checkpoint(command_line.required(_MODEL))
+    mask = filler.tokenizer.vocabulary.special.mask
     for text in texts:
         print(text)
         for number, candidates in enumerate(filler(text, _TOP_K.value), 1):
             shown = "  ".join(
                 f"{c.token} {c.probability:.2g}" for c in candidates
             )
-            print(f"  [MASK] {number}: {shown}")
+            print(f"  {mask} {number}: {shown}")
 
 
 if __name__ == "__main__":

@@ -120,9 +120,12 @@ def allocate(
         more = f"{len(warnings) - _MAX_WARNINGS} more lines like these."
         warnings = [*warnings[:_MAX_WARNINGS], more]
     if recipe.held_out and not holds_out:
+        # Twice the minimum, because the number is random.
+        share = min(2 * _MIN_HELD_OUT_DOCUMENTS / total, 0.5)
         warnings.append(
             f"{total:,} documents are too few to hold out "
-            f"{recipe.held_out:.1%} of them; there are no held-out records."
+            f"{recipe.held_out:.1%} of them; there are no held-out records to "
+            f"evaluate a model on. Pass `held_out`={share:.2g} for some."
         )
     return Allocation(
         tuple(blocks),

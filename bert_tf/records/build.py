@@ -224,7 +224,9 @@ def make_records(
     if _is_finished(output_dir, plan, refuse=not overwrite):
         log(f"{output_dir}: all records are there already; nothing to do.")
         manifest = Manifest.load(output_dir)
-        return RecordsReport(output_dir, manifest, plan.recipe, 0.0)
+        return RecordsReport(
+            output_dir, manifest, plan.recipe, task.tokenizer, 0.0
+        )
     with contextlib.ExitStack() as stack:
         folder = output_dir
         if overwrite:
@@ -236,7 +238,9 @@ def make_records(
             manifest = build(folder, work_dir)
             finish(task, folder, manifest)
     seconds = time.monotonic() - started
-    return RecordsReport(output_dir, manifest, plan.recipe, seconds)
+    return RecordsReport(
+        output_dir, manifest, plan.recipe, task.tokenizer, seconds
+    )
 
 
 def finish(

@@ -193,6 +193,8 @@ class RecordsTask:
     ) -> Self:
         """Plans the build of records; `describe` reads size and time.
 
+        The plan states whether text is lower-cased.
+
         Raises:
           UserError: sequences are too short for their special tokens.
         """
@@ -205,7 +207,7 @@ class RecordsTask:
                 f"{special + texts} or more."
             )
         plan = RecordsPlan(
-            recipe,
+            dataclasses.replace(recipe, lower_case=tokenizer.lower_case),
             tokenizer.vocabulary.digest(),
             tuple(map(describe, files)),
             tokenizer.settings(),

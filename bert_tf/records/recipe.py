@@ -126,8 +126,11 @@ class RecordsRecipe(CorpusRecipe):
     seed: int = setting(
         12345, "seed of all random choices", at_least=0, at_most=2**31 - 1
     )
-    lower_case: bool = setting(
-        True, "lower-case and strip accents, for an uncased vocabulary"
+    lower_case: bool | None = setting(
+        None,
+        "lower-case and strip accents; by default what the tokenizer's files "
+        "state, or if they do not, whether no token of vocab.txt has capital "
+        "letters",
     )
     held_out: float = setting(
         0.01,

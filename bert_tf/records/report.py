@@ -4,6 +4,8 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
+from bert_tf.architecture_list import ARCHITECTURES, find_architecture
+from bert_tf.config import BertConfig
 from bert_tf.records.allocation import Allocation
 from bert_tf.records.folder import Manifest, Packing
 from bert_tf.records.plan import RecordsPlan
@@ -13,6 +15,7 @@ from bert_tf.records.recipe import (
     RecordsRecipe,
 )
 from bert_tf.records.shards import ShardResult
+from bert_tf.text.tokenizer_protocol import TokenizerData
 
 
 def manifest_of(
@@ -76,12 +79,14 @@ class RecordsReport:
       output_dir: the folder; a string if it is a URL.
       manifest: its manifest.
       recipe: how the records were made.
+      tokenizer: the tokenizer.
       seconds: duration of this run; 0 if the folder was finished before.
     """
 
     output_dir: pathlib.Path | str
     manifest: Manifest
     recipe: RecordsRecipe
+    tokenizer: TokenizerData
     seconds: float
 
     @property
@@ -98,7 +103,8 @@ class RecordsReport:
         s, packing = self.statistics, self.manifest.packing
         lines = [
             f"{s['documents']:,} documents, {s['sentences']:,} sentences, "
-            f"{s['tokens']:,} tokens, {s['unknown'] / s['tokens']:.3%} [UNK]"
+            f"{s['tokens']:,} tokens, {s['unknown'] / s['tokens']:.3%} "
+            f"{self.tokenizer.vocabulary.special.unk or 'unknown'}"
         ]
         if s.get("near_duplicates"):
             lines.append(
@@ -154,6 +160,25 @@ class RecordsReport:
         else:
             lines.append(
                 "next: python -m tools.run_pretraining "
-                f"--data_dir={self.output_dir} --output_dir=DIR --size=mini"
+                f"--data_dir={self.output_dir} --output_dir=DIR "
+                f"{self._model_flags()}"
             )
         return "\n".join(lines)
+
+    def _model_flags(self) -> str:
+        """The flags of a new model for the tokenizer and the rows."""
+        architectures = (
+            find_architecture(name, "the list") for name in ARCHITECTURES
+        )
+        kind = type(self.tokenizer)
+        found = next(a for a in architectures if a.tokenizer is kind)
+        config = found.config
+        flags = f"--size={'mini' if 'mini' in config.sizes else 'base'}"
+        if config is not BertConfig:
+            flags = f"--architecture={config.model_type} {flags}"
+        objective = "masked_lm"
+        if self.recipe.sequences == SENTENCE_ORDER:
+            objective = "masked_lm_sentence_order"
+        elif self.recipe.sequences == SENTENCE_PAIRS and config.has_pooler:
+            return flags
+        return f"{flags} --set objective={objective}"

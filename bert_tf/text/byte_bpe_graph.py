@@ -26,7 +26,11 @@ from bert_tf.text import unicode_tables
 from bert_tf.text.added_tokens import Pieces
 from bert_tf.text.byte_bpe import ByteLevelBpe
 from bert_tf.text.normalizer import Normalizer
-from bert_tf.text.subword_graph import NUL, SubwordTokenizer
+from bert_tf.text.subword_graph import (
+    NUL,
+    SubwordTokenizer,
+    with_replacements,
+)
 
 # Classes of code points.
 _OTHER, _LETTER, _NUMBER, _BLANK, _SPACE = range(5)
@@ -286,11 +290,7 @@ class ByteBpeTokenizer(SubwordTokenizer):
 
     def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
         """The ids of words, string [W], whose letters are bytes."""
-        # The operation owns the model. One that is created eagerly would be
-        # lost in keras.utils.clear_session(), so each function has one.
-        return tf_text.SentencepieceTokenizer(
-            model=self._model, out_type=tf.int32
-        ).tokenize(words)
+        return self._operation(self._model).tokenize(words)
 
     def _begins(self, codes: tf.RaggedTensor) -> tf.Tensor:
         """The beginnings of words by GPT-2's regular expression, bool [C].
@@ -388,5 +388,4 @@ def _sentencepiece_model(data: ByteLevelBpe) -> bytes:
     normalizer.name = "identity"
     normalizer.add_dummy_prefix = normalizer.remove_extra_whitespaces = False
     normalizer.escape_whitespaces = False
-    serialized: bytes = model.SerializeToString()
-    return serialized
+    return with_replacements(model)

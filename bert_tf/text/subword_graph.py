@@ -3,6 +3,8 @@
 from typing import Any
 
 import tensorflow as tf
+import tensorflow_text as tf_text
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from bert_tf.text import unicode_tables
 from bert_tf.text.added_tokens import AddedTokens, Pieces
@@ -12,6 +14,8 @@ from bert_tf.text.tokenizer import GraphTokenizer, text_ids
 
 # Replaces NUL, at which string operations may stop: a noncharacter.
 NUL = "\U0010fffe"
+# A table of replacements without entries, as SentencePiece stores it.
+_NO_REPLACEMENTS = (1024).to_bytes(4, "little") + bytes(1025)
 
 
 class SubwordTokenizer(GraphTokenizer):
@@ -56,10 +60,19 @@ class SubwordTokenizer(GraphTokenizer):
         """Builds the tokenizer; see the constructor."""
         return cls(data, split_special_tokens)
 
+    @staticmethod
+    def _operation(model: bytes) -> tf_text.SentencepieceTokenizer:
+        """Makes the operation of a model.
+
+        The operation owns the model. One that was created eagerly would be lost
+        with keras.utils.clear_session(), so each function has its own.
+        """
+        return tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
+
     @property
     def lower_case(self) -> bool:
         """Whether text is lower-cased."""
-        return False
+        return self.data.lower_case
 
     @property
     def stand_alone(self) -> frozenset[int]:
@@ -113,3 +126,11 @@ class SubwordTokenizer(GraphTokenizer):
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """Splits normalized texts: ids, row splits, byte starts and ends."""
         raise NotImplementedError
+
+
+def with_replacements(model: ModelProto) -> bytes:
+    """Serializes a model; the operation logs a line for one without a table."""
+    if not model.normalizer_spec.precompiled_charsmap:
+        model.normalizer_spec.precompiled_charsmap = _NO_REPLACEMENTS
+    serialized: bytes = model.SerializeToString()
+    return serialized

@@ -78,6 +78,11 @@ class Subwords(TokenTable):
         """The bytes of each token in text, with the blank before it."""
 
     @property
+    def lower_case(self) -> bool:
+        """Whether text is lower-cased."""
+        return False
+
+    @property
     def mask_takes_blanks(self) -> bool:
         """Whether the mask token includes the blanks before it in a text."""
         mask = self.special.mask

@@ -128,6 +128,10 @@ class TokenizerData(Protocol):
         """See the class."""
 
     @property
+    def lower_case(self) -> bool:
+        """Whether text is lower-cased."""
+
+    @property
     def vocabulary(self) -> TokenTable:
         """The tokens and the ids of the special tokens."""
 

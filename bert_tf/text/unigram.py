@@ -127,11 +127,6 @@ class Unigram(Subwords):
             token.replace(WORD_START, " ").encode() for token in self.tokens
         ]
 
-    @property
-    def lower_case(self) -> bool:
-        """Whether text is lower-cased."""
-        return False
-
     @functools.cached_property
     def texts(self) -> tuple[str, ...]:
         """What the pieces spell, without the blank before them."""

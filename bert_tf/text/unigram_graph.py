@@ -3,11 +3,11 @@
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_text as tf_text
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from bert_tf.text.added_tokens import Pieces
 from bert_tf.text.normalizer import CodePointNormalizer, Normalizer
-from bert_tf.text.subword_graph import SubwordTokenizer
+from bert_tf.text.subword_graph import SubwordTokenizer, with_replacements
 from bert_tf.text.unigram import Unigram
 
 
@@ -29,12 +29,9 @@ class UnigramTokenizer(SubwordTokenizer):
           split_special_tokens: see `SubwordTokenizer`.
         """
         super().__init__(data, split_special_tokens)
-        self._model = data.scored_model()
-
-    @property
-    def lower_case(self) -> bool:
-        """Whether text is lower-cased."""
-        return self.data.lower_case
+        self._model = with_replacements(
+            ModelProto.FromString(data.scored_model())
+        )
 
     def _make_normalizer(self) -> Normalizer:
         replacements = self.data.replacements()
@@ -44,11 +41,8 @@ class UnigramTokenizer(SubwordTokenizer):
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """The pieces of normalised texts: ids, rows, byte starts and ends."""
-        # The operation owns the model. One that was created eagerly would be
-        # lost with keras.utils.clear_session(), so each function has its own.
-        ids, starts, ends = tf_text.SentencepieceTokenizer(
-            model=self._model, out_type=tf.int32
-        ).tokenize_with_offsets(texts)
+        operation = self._operation(self._model)
+        ids, starts, ends = operation.tokenize_with_offsets(texts)
         return (
             ids.flat_values,
             ids.row_splits,

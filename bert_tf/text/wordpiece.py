@@ -147,6 +147,11 @@ class WordPiece:
         return dataclasses.replace(self, config=config, other_rules="")
 
     @property
+    def lower_case(self) -> bool:
+        """Whether text is lower-cased."""
+        return self.rules.lower_case
+
+    @property
     def rules(self) -> TokenizerConfig:
         """How text is split; if no file states it, from the tokens' case.
 

@@ -32,6 +32,7 @@ from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.wordpiece import WordPiece
 from bert_tf.training.run_folder import digest
 from tests import commands
+from tests.subword_models import tokenizer_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "records"
@@ -475,6 +476,7 @@ def test_a_corpus_of_few_documents(workshop: Workshop) -> None:
         assert folder.num_records == report.statistics["records"]
         assert folder.num_held_out == 0
         assert "too few to hold out 40.0%" in " ".join(lines)
+        assert lines[0].endswith("Pass `held_out`=0.5 for some.")
 
 
 def test_held_out_documents_are_not_trained_on(workshop: Workshop) -> None:
@@ -543,8 +545,11 @@ def test_case_that_contradicts_the_vocabulary(workshop: Workshop) -> None:
     config = workshop.vocab_file.parent / "tokenizer_config.json"
     config.write_text('{"do_lower_case": false}')
     with pytest.raises(UserError, match="pass `lower_case`=False"):
-        workshop.build()
-    assert workshop.build(lower_case=False).statistics["records"]
+        workshop.build(lower_case=True)
+    assert workshop.build().recipe.lower_case is False
+    # As recipes state it that were written before this was the default.
+    report = workshop.build(lower_case=False)
+    assert report.seconds == 0
     config.unlink()
     tokens = workshop.vocab_file.read_text()
     workshop.vocab_file.write_text(tokens + "Capital\n")
@@ -553,7 +558,43 @@ def test_case_that_contradicts_the_vocabulary(workshop: Workshop) -> None:
         if content:
             config.write_text(content)
         with pytest.raises(UserError, match="`lower_case`=False for a cased"):
-            workshop.build("other")
+            workshop.build("other", lower_case=True)
+    assert workshop.build("other").recipe.lower_case is False
+
+
+def test_a_report_says_how_to_train(workshop: Workshop) -> None:
+    """The flags fit tokenizer and rows; the tokenizer decides on the case."""
+    report = workshop.build()
+    for name, sequences, flags in (
+        ("bert", "sentence_pairs", ""),
+        ("bert", "full_sentences", "masked_lm"),
+        ("roberta", "sentence_pairs", "masked_lm"),
+        ("xlm-roberta", "full_sentences", "masked_lm"),
+        ("albert", "sentence_pairs", ""),
+        ("albert", "sentence_order", "masked_lm_sentence_order"),
+    ):
+        size = "--size=base" if name == "albert" else "--size=mini"
+        expected = size if name == "bert" else f"--architecture={name} {size}"
+        if flags:
+            expected += f" --set objective={flags}"
+        tokenizer = report.tokenizer if name == "bert" else tokenizer_of(name)
+        recipe = dataclasses.replace(report.recipe, sequences=sequences)
+        changed = dataclasses.replace(
+            report, tokenizer=tokenizer, recipe=recipe
+        )
+        last = str(changed).splitlines()[-1]
+        assert last.endswith(f" --output_dir=DIR {expected}")
+    for name in ("roberta", "albert"):
+        data = tokenizer_of(name)
+        data.save(workshop.folder / name)
+        other = Workshop(
+            workshop.folder, workshop.folder / name / data.FILES[0]
+        )
+        found = other.build(f"of_{name}")
+        assert found.recipe.lower_case is (name == "albert")
+        assert found.tokenizer == data
+        with pytest.raises(UserError, match="pass `lower_case`="):
+            other.build("other", lower_case=name == "roberta")
 
 
 def test_fields_added_later_keep_folders_and_runs_of_before(
@@ -575,7 +616,7 @@ def test_fields_added_later_keep_folders_and_runs_of_before(
         state.write_text(plan.to_json())
         assert digest(json.loads(state.read_text())["recipe"]) == fingerprint
         assert RecordsPlan.of_folder(tmp_path) == plan
-        other = dataclasses.replace(recipe, random_next_prob=0.0)
+        other = dataclasses.replace(plan.recipe, random_next_prob=0.0)
         assert RecordsRecipe.from_dict(other.to_dict(), "x") == other
         pair = plan, dataclasses.replace(plan, recipe=other)
         for now, there in (pair, pair[::-1]):

@@ -1,6 +1,7 @@
 import importlib.util
 import pathlib
 import sys
+import types
 
 import pytest
 from absl import flags
@@ -45,7 +46,7 @@ def test_every_field_of_the_recipe_is_a_flag_of_the_same_name() -> None:
     for name, kind in RecordsRecipe.kinds().items():
         flag = flags.FLAGS[name]
         assert flag.default == getattr(RecordsRecipe(), name)
-        assert type(flag.default) is kind
+        assert type(flag.default) in (kind, types.NoneType)
         assert flag.help
 
 
@@ -56,12 +57,17 @@ def test_flags_become_records(
     changes["max_predictions_per_seq"] = 1
     run(arguments, **changes)
     folder = RecordFolder.open(arguments["output_dir"])
-    assert folder.recipe == RecordsRecipe(max_seq_length=32, **changes)
+    changes |= {"max_seq_length": 32, "lower_case": True}
+    assert folder.recipe == RecordsRecipe(**changes)
     printed = capsys.readouterr()
     assert "max_predictions_per_seq=1 masks only 3.1%" in printed.err
     assert "warning:" not in printed.out
     assert f"{folder.num_records:,} training records" in printed.out
-    assert "next: python -m tools.run_pretraining --data_dir=" in printed.out
+    out = arguments["output_dir"]
+    assert (
+        f"next: python -m tools.run_pretraining --data_dir={out} "
+        "--output_dir=DIR --size=mini\n"
+    ) in printed.out
     run(arguments, **changes)
     assert "are there already" in capsys.readouterr().err
 

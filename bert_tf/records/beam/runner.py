@@ -94,7 +94,7 @@ def create_records_with_beam(
         raise _failed(str(error)) from error
 
 
-def _read_tokenizer(vocab_file: str, lower_case: bool) -> TokenizerData:
+def _read_tokenizer(vocab_file: str, lower_case: bool | None) -> TokenizerData:
     if not is_remote(vocab_file):
         return read_vocabulary_file(vocab_file, lower_case)
     if size_of(vocab_file) is None:
@@ -202,7 +202,9 @@ def _make_remote(
             _write_bytes(output_dir, path.name, path.read_bytes())
     remove_work_folder(output_dir)
     seconds = time.monotonic() - started
-    return RecordsReport(output_dir, manifest, task.plan.recipe, seconds)
+    return RecordsReport(
+        output_dir, manifest, task.plan.recipe, task.tokenizer, seconds
+    )
 
 
 def _claim_remote(output_dir: str, plan: bytes) -> None:
