@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from bert_tf.architecture_list import ARCHITECTURES, find_architecture
 from bert_tf.checkpoints.recognition import HUGGING_FACE_CONFIG, OWN_CONFIG
 from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
 from bert_tf.recipe import read_json_object
 from bert_tf.sources import local_folder, transformer_folder
 from bert_tf.text.byte_bpe import ByteLevelBpe
-from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
+from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE, OtherRules
 from bert_tf.text.tokenizer_protocol import (
     Tokenizer,
     TokenizerData,
@@ -129,4 +130,11 @@ def load_tokenizer(
         files require rules that the tokenizer does not implement.
     """
     folder = transformer_folder(local_folder(source))
-    return read_tokenizer(folder).tokenizer(split_special_tokens)
+    data = read_tokenizer(folder)
+    try:
+        return data.tokenizer(split_special_tokens)
+    except OtherRules:
+        # Names its file.
+        raise
+    except UserError as error:
+        raise UserError(f"{folder / data.FILES[0]}: {error}") from None

@@ -305,9 +305,9 @@ def not_in_train(
 
 
 def unknown_text(shown: str, words: Iterable[str]) -> str:
-    """How much is [UNK], and the words that are."""
+    """How much has no token, and the words that have none."""
     listed = ", ".join(map(excerpt, words))
-    return f"[UNK]: {shown}" + (f": {listed}" if listed else "")
+    return f"unknown: {shown}" + (f": {listed}" if listed else "")
 
 
 def percentiles(lengths: np.ndarray) -> dict[str, int]:
@@ -368,7 +368,7 @@ def _add_inputs(
 def _count_tokens(
     inputs: Sequence[Row], max_seq_length: int, tokenizer: Tokenizer
 ) -> dict[str, Any]:
-    """Counts lengths in tokens, truncated inputs and [UNK]."""
+    """Counts lengths in tokens, truncated inputs and unknown words."""
     vocabulary = tokenizer.vocabulary
     num_texts = len(inputs[0].texts)
     pieces = np.zeros(len(inputs), np.int64)
@@ -405,7 +405,7 @@ def _count_tokens(
 
 
 def _unknown_words(texts: list[str], tokenizer: Tokenizer) -> Iterator[str]:
-    """Yields the words that become [UNK], as they are spelled in the texts."""
+    """Yields the words without tokens, as they are spelled in the texts."""
     ids, begins, ends = tokenizer.tokenize_with_offsets(texts)
     flat, counts = ids.values.numpy(), np.diff(ids.row_splits.numpy())
     rows = np.repeat(np.arange(len(texts)), counts)

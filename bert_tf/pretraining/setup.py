@@ -9,7 +9,12 @@ import numpy as np
 
 from bert_tf.architecture_list import find_architecture
 from bert_tf.architectures.electra import ElectraConfig
-from bert_tf.checkpoints import MASKED_LM, NEXT_SENTENCE, Checkpoint
+from bert_tf.checkpoints import (
+    MASKED_LM,
+    NEXT_SENTENCE,
+    POOLER,
+    Checkpoint,
+)
 from bert_tf.checkpoints.tokenizers import read_vocabulary_file
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
@@ -67,10 +72,10 @@ def _check_labels(
     elif records.sequences != traits.sequences:
         raise UserError(
             f"`data_dir`={name}: holds {records.sequences}, and `objective`="
-            f"{objective} learns the labels of {traits.sequences}; make such "
-            "records, by tools.create_pretraining_data "
-            f"--sequences={traits.sequences}, or choose another objective, "
-            "such as masked_lm."
+            f"{objective} learns the labels of {traits.sequences}; choose "
+            f"{records.objective}, or make such records, by "
+            "tools.create_pretraining_data "
+            f"--sequences={traits.sequences}."
         )
     elif not share:
         raise UserError(
@@ -129,7 +134,10 @@ def choose_tokenizer(
                     f"{name}: {key} is {settings.get(key)}, and {value} in "
                     f"{first}."
                 )
-    return chosen.tokenizer()
+    try:
+        return chosen.tokenizer()
+    except UserError as error:
+        raise UserError(f"{first}: {error}") from None
 
 
 def choose_configuration(
@@ -147,7 +155,8 @@ def choose_configuration(
         source = f"`size`={recipe.size}"
         kind = ElectraConfig if traits.detects_replaced_tokens else BertConfig
         if name := recipe.architecture:
-            kind = find_architecture(name, f"`architecture`={name}").config
+            source = f"`architecture`={name}"
+            kind = find_architecture(name, source).config
         config = kind.from_size(recipe.size, len(vocabulary))
         if traits.reads_next_tokens:
             config = dataclasses.replace(config, causal=True)
@@ -156,6 +165,11 @@ def choose_configuration(
         config = initial.config
     else:
         raise UserError("give `size`, `config_file` or `init_from`.")
+    if POOLER in traits.heads and not config.has_pooler:
+        raise UserError(
+            f"{source}: {config.model_type} has no pooler, which "
+            f"`objective`={recipe.objective} trains; choose masked_lm."
+        )
     if traits.reads_next_tokens and not config.causal:
         raise UserError(
             f"{source}: causal is false, so each token sees the next one, "
@@ -165,8 +179,8 @@ def choose_configuration(
     if traits.detects_replaced_tokens and not isinstance(config, ElectraConfig):
         raise UserError(
             f"{source}: its model_type is {config.model_type}, and "
-            f"`objective`={recipe.objective} pre-trains electra; give `size`, "
-            "or an electra."
+            f"`objective`={recipe.objective} pre-trains electra; give an "
+            "electra, or `size` alone."
         )
     if config.bilstm:
         raise UserError(

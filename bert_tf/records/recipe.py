@@ -188,6 +188,14 @@ class RecordsRecipe(CorpusRecipe):
         return self.sequences in (SENTENCE_PAIRS, SENTENCE_ORDER)
 
     @property
+    def objective(self) -> str:
+        """The objective of pre-training that learns the rows' labels."""
+        return {
+            SENTENCE_PAIRS: "masked_lm_next_sentence",
+            SENTENCE_ORDER: "masked_lm_sentence_order",
+        }.get(self.sequences, "masked_lm")
+
+    @property
     def takes_random_texts(self) -> bool:
         """Whether a text B may be from another document."""
         return self.has_pairs and self.random_next_prob > 0

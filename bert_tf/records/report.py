@@ -176,9 +176,7 @@ class RecordsReport:
         flags = f"--size={'mini' if 'mini' in config.sizes else 'base'}"
         if config is not BertConfig:
             flags = f"--architecture={config.model_type} {flags}"
-        objective = "masked_lm"
-        if self.recipe.sequences == SENTENCE_ORDER:
-            objective = "masked_lm_sentence_order"
-        elif self.recipe.sequences == SENTENCE_PAIRS and config.has_pooler:
+        objective = self.recipe.objective if config.has_pooler else "masked_lm"
+        if objective == RecordsRecipe().objective:
             return flags
         return f"{flags} --set objective={objective}"

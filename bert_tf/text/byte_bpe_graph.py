@@ -191,7 +191,7 @@ class ByteBpeTokenizer(SubwordTokenizer):
                 raise UserError(
                     f"merges: the token {data.tokens[number]!r} is not what "
                     "its own letters are merged to, so this byte-level BPE "
-                    "cannot be computed in a graph; use another model."
+                    "cannot be computed in a graph; take another model."
                 )
 
     @tf.function(

@@ -93,7 +93,7 @@ def test_numbers_and_findings(tmp_path):
         "    labels: x 6 (75.0 %), y 2 (25.0 %)",
         "    tokens: 6 (50 %), 11 (90 %), 11 (95 %), 11 (99 %), 11 (longest)",
         "    cut at 6 tokens: 2 rows, 25.0 %",
-        "    [UNK]: 14.3 % of words, in 3 rows: 'zebra', '\u2603', 'amp'",
+        "    unknown: 14.3 % of words, in 3 rows: 'zebra', '\u2603', 'amp'",
         "    HTML tags or entities: 1 row, first row 8, 'a &amp; b'",
     ]
     lines = "\n".join(found.lines)

@@ -48,7 +48,7 @@ WORDS = (
 ).split()
 
 
-DOCTOR = {"lines": ["data of it:", "  train: 3 rows", "    [UNK]: 1 %"]}
+DOCTOR = {"lines": ["data of it:", "  train: 3 rows", "    unknown: 1 %"]}
 
 
 def line(row: int, random: np.random.Generator, **answer: Any) -> dict:

@@ -146,7 +146,7 @@ def test_seeds_are_listed_and_degenerate_ones_flagged(reports):
 
 
 def test_what_the_data_doctor_found(tmp_path, reports):
-    assert "Data doctor data of it: train: 3 rows [UNK]: 1 %" in (
+    assert "Data doctor data of it: train: 3 rows unknown: 1 %" in (
         text_of(reports["tags"])
     )
     page = write_report(changed(RUNS["tags"], doctor={}), tmp_path)

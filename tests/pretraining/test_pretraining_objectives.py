@@ -186,9 +186,13 @@ def test_what_does_not_fit(objective, settings, line, recipe, tmp_path):
     ("kind", "objective", "line"),
     [
         ("full_sentences", "masked_lm_next_sentence", "holds full_sentences, "),
-        ("full_sentences", "masked_lm_sentence_order", "by tools.create_pretr"),
-        ("sentence_order", "masked_lm_next_sentence", "labels of sentence_pa"),
-        ("sentence_order", "masked_lm_sentence_order", "roberta has no pooler"),
+        ("full_sentences", "masked_lm_sentence_order", "choose masked_lm, or"),
+        ("sentence_order", "masked_lm_next_sentence", "masked_lm_sentence_or"),
+        (
+            "sentence_order",
+            "masked_lm_sentence_order",
+            "roberta.json: roberta has no pooler, which `objective`=masked",
+        ),
         ("full_sentences", "masked_lm", "32 is above the longest input of"),
     ],
 )
