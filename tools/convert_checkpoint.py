@@ -96,6 +96,7 @@ def _limit_memory() -> None:
 def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
     """Returns a command or expression that uses the written folder."""
     from bert_tf.checkpoints import TASK_HEADS
+    from bert_tf.checkpoints.tokenizers import read_tokenizer
     from bert_tf.recipe import read_json_object
     from bert_tf.sources import MODULES_FILE
 
@@ -118,10 +119,11 @@ def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
             return f'sentence_transformers.SentenceTransformer("{folder}")'
         (name,) = read_json_object(folder / "config.json")["architectures"]
         return f'transformers.{name}.from_pretrained("{folder}")'
-    if "masked_lm" in heads:
+    mask = read_tokenizer(folder).vocabulary.special.mask
+    if mask and "masked_lm" in heads:
         return (
             f"python -m tools.fill_mask --model={folder} "
-            '"Paris is the [MASK] of France."'
+            f'"Paris is the {mask} of France."'
         )
     if set(TASK_HEADS) & set(heads):
         return f'bert_tf.load("{folder}")'

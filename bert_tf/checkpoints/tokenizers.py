@@ -11,15 +11,32 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.recipe import read_json_object
 from bert_tf.sources import local_folder, transformer_folder
-from bert_tf.text.byte_bpe import ByteLevelBpe
-from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE, OtherRules
+from bert_tf.text.byte_bpe import MERGES_FILE, VOCABULARY_FILE, ByteLevelBpe
+from bert_tf.text.tokenizer_files import (
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    OtherRules,
+)
 from bert_tf.text.tokenizer_protocol import (
     Tokenizer,
     TokenizerData,
     no_vocabulary,
 )
-from bert_tf.text.unigram import Unigram
+from bert_tf.text.unigram import (
+    FAIRSEQ_FILE,
+    GOOGLE_FILE,
+    AlbertUnigram,
+    Unigram,
+)
 from bert_tf.text.wordpiece import WordPiece
+
+# Files of other programs' folders that are named otherwise than ours.
+_OTHER_NAMES: dict[str, type[TokenizerData]] = {
+    FAIRSEQ_FILE: Unigram,
+    GOOGLE_FILE: AlbertUnigram,
+    VOCABULARY_FILE: ByteLevelBpe,
+    MERGES_FILE: ByteLevelBpe,
+}
 
 
 def _all_kinds() -> tuple[type[TokenizerData], ...]:
@@ -109,9 +126,12 @@ def read_vocabulary_file(
     Raises:
       UserError: the file is malformed, or contradicts `lower_case`.
     """
-    name = pathlib.Path(path).name
-    kinds = (kind for kind in _all_kinds() if name in kind.FILES)
-    return next(kinds, WordPiece).of_file(path, lower_case)
+    path = pathlib.Path(path)
+    kinds = (kind for kind in _all_kinds() if path.name in kind.FILES)
+    kind = next(kinds, _OTHER_NAMES.get(path.name, WordPiece))
+    if path.name == TOKENIZER_FILE and Unigram.found_in(path.parent):
+        kind = Unigram
+    return kind.of_file(path, lower_case)
 
 
 def load_tokenizer(

@@ -39,11 +39,14 @@ from bert_tf.text.tokenizer_files import (
 if TYPE_CHECKING:
     import tokenizers
 
-_VOCABULARY, _MERGES = "vocab.json", "merges.txt"
+VOCABULARY_FILE, MERGES_FILE = "vocab.json", "merges.txt"
 # Of transformers and of KerasHub.
 _FILES = (
-    (_VOCABULARY, _MERGES),
-    (f"{KERAS_HUB_ASSETS}/vocabulary.json", f"{KERAS_HUB_ASSETS}/{_MERGES}"),
+    (VOCABULARY_FILE, MERGES_FILE),
+    (
+        f"{KERAS_HUB_ASSETS}/vocabulary.json",
+        f"{KERAS_HUB_ASSETS}/{MERGES_FILE}",
+    ),
 )
 _SPACE = "\u0120"
 # The special tokens if no file names them.
@@ -329,9 +332,9 @@ class ByteLevelBpe(Subwords):
         self.save(folder, max_length)
         # For older versions of transformers.
         text = json.dumps(dict(self.ids), ensure_ascii=False)
-        write_text(folder / _VOCABULARY, text + "\n")
+        write_text(folder / VOCABULARY_FILE, text + "\n")
         lines = ["#version: 0.2", *map(" ".join, self.merges), ""]
-        write_text(folder / _MERGES, "\n".join(lines))
+        write_text(folder / MERGES_FILE, "\n".join(lines))
 
     def write_library(
         self, library: "tokenizers.Tokenizer", folder: pathlib.Path

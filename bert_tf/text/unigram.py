@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from tokenizers import normalizers
 
 
-MODEL_FILE, _FAIRSEQ_FILE = "spiece.model", "sentencepiece.bpe.model"
+MODEL_FILE, FAIRSEQ_FILE = "spiece.model", "sentencepiece.bpe.model"
 # In google-research/albert's folders.
-_GOOGLE_FILE = "30k-clean.model"
+GOOGLE_FILE = "30k-clean.model"
 # Of KerasHub: in the order of the ids for ALBERT, and as fairseq's for XLM-R.
 _HUB_FILE = f"{KERAS_HUB_ASSETS}/vocabulary.spm"
 WORD_START = "\u2581"
@@ -149,7 +149,7 @@ class Unigram(Subwords):
         files = read_tokenizer_files(folder)
         fast = files.hugging_face
         is_albert = files.class_name.startswith(_ALBERT)
-        fairseq = {_FAIRSEQ_FILE} if is_albert else {_FAIRSEQ_FILE, _HUB_FILE}
+        fairseq = {FAIRSEQ_FILE} if is_albert else {FAIRSEQ_FILE, _HUB_FILE}
         name = _model_file(folder)
         if name is not None:
             path = folder / name
@@ -519,7 +519,7 @@ def decomposed(lower_case: bool, keep_accents: bool) -> Mapping[int, str]:
 
 def _model_file(folder: pathlib.Path) -> str | None:
     """The name of the SentencePiece file of a folder."""
-    names = (MODEL_FILE, _FAIRSEQ_FILE, _GOOGLE_FILE, _HUB_FILE)
+    names = (MODEL_FILE, FAIRSEQ_FILE, GOOGLE_FILE, _HUB_FILE)
     return next((n for n in names if (folder / n).is_file()), None)
 
 

@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 import bert_tf
-from bert_tf.checkpoints.tokenizers import load_tokenizer, read_tokenizer
+from bert_tf.checkpoints.tokenizers import (
+    load_tokenizer,
+    read_tokenizer,
+    read_vocabulary_file,
+)
 from bert_tf.errors import UserError
 from bert_tf.text.byte_bpe import ByteLevelBpe, byte_letters
 from bert_tf.text.byte_bpe_graph import ByteBpeTokenizer
@@ -207,6 +211,8 @@ def test_files_of_gpt_2(tmp_path):
     lines = ["#version: 0.2", *map(" ".join, DATA.merges), ""]
     (tmp_path / "merges.txt").write_text("\n".join(lines))
     assert read_tokenizer(tmp_path) == DATA
+    for name in ("vocab.json", "merges.txt"):
+        assert read_vocabulary_file(tmp_path / name) == DATA
     line = error_of(read_tokenizer, tmp_path, True)
     assert "keeps case" in line
     # What is written for transformers holds the same beside tokenizer.json.

@@ -18,7 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bert_tf
-from bert_tf.checkpoints.tokenizers import read_tokenizer
+from bert_tf.checkpoints.tokenizers import (
+    read_tokenizer,
+    read_vocabulary_file,
+)
 from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.unigram import AlbertUnigram, Unigram
@@ -278,6 +281,19 @@ def test_two_files_that_disagree(name, folders, tmp_path):
         f"{pieces[9][0]!r} in {path}: model; the two belong to different "
         "models."
     )
+
+
+def test_a_vocabulary_file_by_its_name(folders, xlm_roberta, albert, tmp_path):
+    path = folders / "xlm-roberta" / "sentencepiece.bpe.model"
+    assert read_vocabulary_file(path, False) == xlm_roberta
+    google = tmp_path / "30k-clean.model"
+    google.write_bytes(albert_file())
+    assert read_vocabulary_file(google) == albert
+    xlm_roberta.save_hugging_face(tmp_path / "theirs", 77)
+    (tmp_path / "theirs" / "spiece.model").unlink()
+    found = read_vocabulary_file(tmp_path / "theirs" / "tokenizer.json", False)
+    assert isinstance(found, Unigram)
+    assert found.tokens == xlm_roberta.tokens
 
 
 @pytest.mark.parametrize("name", ["xlm-roberta", "albert"])

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from bert_tf.architectures.xlm_roberta import XlmRobertaConfig
 from bert_tf.checkpoints import (
     Checkpoint,
     load_checkpoint,
@@ -22,6 +23,7 @@ from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from tests import commands
 from tests.hugging_face_models import random_arrays, tiny_checkpoint
+from tests.relatives import UNIGRAM
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -82,6 +84,23 @@ def test_a_conversion_and_what_is_next(tmp_path):
     following = commands.run(*words)
     assert following.returncode == 0, following.stderr
     assert "[MASK] 1: " in following.stdout
+
+
+def test_what_is_next_names_the_mask_of_the_model(tmp_path):
+    config = XlmRobertaConfig.from_size("1/8/2", len(UNIGRAM))
+    arrays = random_arrays(config, ("masked_lm",))
+    checkpoint = Checkpoint(config, arrays).with_tokenizer(UNIGRAM)
+    save_checkpoint(tmp_path / "source", checkpoint, "hugging_face")
+    done = convert(
+        f"--input={tmp_path / 'source'}",
+        "--to=bert_tf",
+        f"--output_dir={tmp_path / 'out'}",
+    )
+    *_, line = done.stdout.splitlines()
+    words = shlex.split(line.removeprefix("next: python -m "))
+    following = commands.run(*words)
+    assert following.returncode == 0, following.stderr
+    assert "<mask> 1: " in following.stdout
 
 
 @pytest.mark.slow
