@@ -1,5 +1,6 @@
 """The commands of docs/other_texts.md work, each from text to a score."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -7,9 +8,11 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import bert_tf
+from bert_tf.architectures.xlm_roberta import XlmRobertaConfig
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.records.folder import Manifest
 from bert_tf.text.token_table import SPECIAL_TOKENS
@@ -17,6 +20,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from tests.documents import ROOT, blocks
 from tests.model_helpers import fill, small_config
 from tests.records_corpus import LETTERS, sentence, text
+from tests.relatives import UNIGRAM
 
 PAGE = "docs/other_texts.md"
 UNUSED = [f"[unused{number}]" for number in range(4)]
@@ -29,15 +33,20 @@ VOCABULARY = Vocabulary(
 # What the page says, and what is enough here.
 SMALLER = {
     "--packing": "--packing --max_seq_length=32 --max_predictions_per_seq=5",
-    "--mode=train": "--set max_seq_length=32 --set train_batch_size=4 "
-    "--mode=train",
+    "--mode=train": "--set train_batch_size=4 --mode=train",
+    "context=sentence": "context=sentence --set max_seq_length=32",
+    "num_train_steps=2000": "num_train_steps=2",
     "num_train_steps=200": "num_train_steps=2",
     "num_train_steps=400": "num_train_steps=2",
+    "full_sentences": "full_sentences --max_seq_length=30 "
+    "--max_predictions_per_seq=5",
     "train_batch_size=32": "train_batch_size=4",
     "num_train_epochs=5": "num_train_epochs=1",
     "seeds=3": "seeds=1",
     "vocab_size=8000": "vocab_size=100",
     "vocab_size=12000": "vocab_size=100",
+    "vocab_size=30000": "vocab_size=60",
+    "max_seq_length=64": "max_seq_length=30",
     "vocab_size=30522": f"vocab_size={len(VOCABULARY) + 3}",
 }
 
@@ -104,7 +113,7 @@ def dev_scores(folder: pathlib.Path, name: str) -> dict[str, float]:
 
 def test_what_is_made_smaller_is_said():
     text = "".join(blocks(PAGE, "sh"))
-    assert len(blocks(PAGE, "sh")) == 4
+    assert len(blocks(PAGE, "sh")) == 6
     for said in SMALLER:
         assert said in text, said
 
@@ -120,7 +129,7 @@ def test_a_ready_model_reads_on(folder):
 
 @pytest.mark.slow
 def test_vocabularies_of_the_field(folder):
-    _, own, extended, _ = blocks(PAGE, "sh")
+    _, own, extended, *_ = blocks(PAGE, "sh")
     run(folder, own)
     assert len(load_checkpoint(folder / "out" / "own").vocabulary) == 100
     run(folder, extended)
@@ -138,3 +147,42 @@ def test_many_languages(folder):
     manifest = Manifest.load(folder / "out" / "languages_records")
     rates = {name: c["rate"] for name, c in manifest.corpora.items()}
     assert rates["de"] < 1 < rates["el"] < rates["tr"]
+
+
+@pytest.mark.slow
+def test_xlm_roberta(folder):
+    config = dataclasses.replace(
+        XlmRobertaConfig.from_size("1/8/2", len(UNIGRAM)),
+        max_position_embeddings=34,
+    )
+    arrays = fill(bert_tf.BertPretrainer(config)).to_arrays()
+    checkpoint = Checkpoint(
+        config, {k: v for k, v in arrays.items() if "pooler" not in k}
+    )
+    theirs = folder / "xlmr"
+    save_checkpoint(theirs, checkpoint.with_tokenizer(UNIGRAM), "hugging_face")
+    # Released folders have the name of fairseq's file, or tokenizer.json alone.
+    (theirs / "spiece.model").unlink()
+    more, smaller_vocabulary = blocks(PAGE, "sh")[4:]
+    run(folder, more)
+    for name in ("topics_xlmr", "topics_xlmr_more"):
+        assert 0 <= dev_scores(folder, name)["accuracy"] <= 1
+    trained = load_checkpoint(folder / "out" / "xlmr_transformers")
+    assert trained.heads == ("masked_lm",)
+    assert trained.tokenizer.tokens == UNIGRAM.tokens
+    words = "bert/embeddings/word_embeddings"
+    assert np.any(trained.arrays[words] != arrays[words])
+    run(folder, smaller_vocabulary)
+    start = load_checkpoint(folder / "out" / "pieces_start")
+    tokens = start.tokenizer.tokens
+    # A piece that both have keeps its embedding.
+    number, old = next(
+        (n, UNIGRAM.vocabulary.ids[t])
+        for n, t in enumerate(tokens)
+        if n > 4 and t in UNIGRAM.tokens
+    )
+    np.testing.assert_array_equal(
+        start.arrays[words][number], arrays[words][old]
+    )
+    last = load_checkpoint(folder / "out" / "pieces_more")
+    assert last.tokenizer == start.tokenizer
