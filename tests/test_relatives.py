@@ -99,6 +99,35 @@ def test_what_is_refused():
     )
 
 
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("unpadded", [False, True])
+def test_a_modernbert_pools_sequences_of_packed_rows(pooling, unpadded):
+    config = CASES["modernbert"].config(classifier_pooling=pooling)
+    encoder = fill(encoder_class(config)(config))
+    sequences = np.array([[1] * 4 + [2] * 3 + [0], [1] * 6 + [0] * 2], "int32")
+    mask = np.minimum(sequences, 1)
+    ids = np.random.default_rng(3).integers(5, 90, mask.shape) * mask
+    row = {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * mask}
+    packed = {**row, "sequence_ids": sequences}
+
+    def pooled(rows, **more):
+        return np.asarray(
+            encoder(rows | more, unpadded=unpadded)["pooled_output"]
+        )
+
+    first, second = (
+        pooled({k: v[:1, part] for k, v in row.items()})
+        for part in (slice(4), slice(4, 7))
+    )
+    np.testing.assert_allclose(pooled(packed)[:1], first, **CLOSE)
+    starts = np.array([[0, 4], [0, 0]], "int32")
+    both = pooled(packed, cls_positions=starts)
+    np.testing.assert_allclose(both[0], [first[0], second[0]], **CLOSE)
+    # Without sequence_ids a row is one sequence.
+    both = pooled(row, cls_positions=0 * starts)
+    np.testing.assert_allclose(both[:, 1], pooled(row), **CLOSE)
+
+
 @pytest.mark.parametrize("tokens", [513, 514])
 def test_514_positions_are_512_tokens(tokens, tmp_path):
     case = CASES["roberta"]

@@ -297,8 +297,8 @@ class ModernBertEncoder(BertEncoder):
     A `BertEncoder` of a `ModernBertConfig`: rows have one segment, 0; position
     ids are not read, because scores depend on distances between tokens.
     pooled_output is the head's dense layer and layer norm on the first token or
-    the mean, by classifier_pooling. A pre-trained ModernBERT has none; it is
-    initialized randomly.
+    the mean of a sequence, by classifier_pooling. A pre-trained ModernBERT has
+    none; it is initialized randomly.
     """
 
     config: ModernBertConfig
@@ -336,14 +336,11 @@ class ModernBertEncoder(BertEncoder):
         """Pools hidden states [B, S, H] of padded rows."""
         if not self.pools_all:
             return super().pool(hidden, inputs, last, training)
-        starts, packed = inputs.get("cls_positions"), inputs.get("sequence_ids")
-        # Without positions the mean is of all tokens of a row.
+        starts = inputs.get("cls_positions")
         inside = sequence_tokens(
-            inputs["input_mask"], None if starts is None else packed, starts
+            inputs["input_mask"], inputs.get("sequence_ids"), starts
         )
         weights = ops.cast(inside, "float32")
-        if starts is not None and packed is None:
-            weights = ops.repeat(weights, ops.shape(starts)[1], axis=1)
         total = ops.sum(weights, axis=-1, keepdims=True)
         sums = ops.matmul(weights, ops.cast(hidden, "float32"))
         means = ops.cast(sums / ops.maximum(total, 1.0), self.compute_dtype)

@@ -55,16 +55,16 @@ def sequence_tokens(
         the first sequence of each row, K = 1.
 
     Returns:
-      bool [B, K, S]; [B, 1, S] if a row is one sequence.
+      bool [B, K, S].
     """
     inside = ops.not_equal(input_mask, 0)[:, None]
-    if sequence_ids is not None:
-        if starts is None:
-            starts = ops.zeros_like(sequence_ids[:, :1])
-        numbers = at_positions(sequence_ids[:, :, None], starts)
-        same = ops.equal(sequence_ids[:, None], numbers)
-        inside = ops.logical_and(inside, same)
-    return inside
+    if starts is None:
+        starts = ops.zeros_like(input_mask[:, :1])
+    if sequence_ids is None:
+        return ops.repeat(inside, ops.shape(starts)[1], axis=1)
+    numbers = at_positions(sequence_ids[:, :, None], starts)
+    same = ops.equal(sequence_ids[:, None], numbers)
+    return ops.logical_and(inside, same)
 
 
 def last_positions(
