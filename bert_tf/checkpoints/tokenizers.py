@@ -66,6 +66,11 @@ def tokenizer_kind(
     return kind if folder is None else _kind_in(folder, kind)
 
 
+def kind_named(name: str) -> type[TokenizerData]:
+    """Returns the kind of tokenizer whose class has a name."""
+    return {kind.__name__: kind for kind in _all_kinds()}[name]
+
+
 def _kind_in(
     folder: pathlib.Path, kind: type[TokenizerData]
 ) -> type[TokenizerData]:

@@ -22,7 +22,7 @@ from bert_tf.checkpoints.checkpoint import (
     num_labels,
 )
 from bert_tf.checkpoints.labels import default_labels
-from bert_tf.checkpoints.tokenizers import tokenizer_kind
+from bert_tf.checkpoints.tokenizers import kind_named, tokenizer_kind
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError, excerpt, whole_number
 from bert_tf.families.config import check_segments
@@ -35,11 +35,12 @@ from bert_tf.progress import log
 from bert_tf.text.layout import SentencePacker
 from bert_tf.text.text_batches import TextBatches, num_batches, split_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
-from bert_tf.text.unigram import Unigram
 
 # Name that marks optimizers created by `fit`, also in .keras files.
 _OF_FIT = "adamw_of_fit"
 _WARMUP = 0.1
+# Key of the tokenizer's class where it is not the architecture's own.
+_TOKENIZER_KIND = "tokenizer_kind"
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -317,8 +318,12 @@ class TextClassifier(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor arguments as plain data."""
+        kind = type(self.tokenizer.data)
+        # A BERT may have XLM-R's tokenizer.
+        other = kind is not tokenizer_kind(self.encoder.config)
         return {
             "encoder": keras.saving.serialize_keras_object(self.encoder),
+            **({_TOKENIZER_KIND: kind.__name__} if other else {}),
             **self.tokenizer.data.to_dict(),
             "split_special_tokens": self.tokenizer.split_special_tokens,
             "labels": list(self.labels),
@@ -336,10 +341,8 @@ class TextClassifier(keras.Model):
         """Creates a model from the result of `get_config`."""
         config = dict(config)
         encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
-        kind = tokenizer_kind(encoder.config)
-        if "model" in config.get("tokenizer", ()):
-            # Of a BERT with a unigram model, too.
-            kind = kind if issubclass(kind, Unigram) else Unigram
+        name = config.pop(_TOKENIZER_KIND, "")
+        kind = kind_named(name) if name else tokenizer_kind(encoder.config)
         data = kind.from_dict(config)
         tokenizer = data.tokenizer(config.pop("split_special_tokens"))
         return cls(encoder, tokenizer, **config)

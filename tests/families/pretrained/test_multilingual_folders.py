@@ -12,7 +12,7 @@ from bert_tf.encoders import encoder_class
 from bert_tf.text.layout import SentencePacker
 from tests.contracts.architecture_cases import CASES
 from tests.model_helpers import fill
-from tests.relatives import UNIGRAM
+from tests.relatives import ALBERT_UNIGRAM, LETTERS, UNIGRAM
 
 QUERY, TEXTS = "query: ", ["that coin is round", "at  sea", "", "x y the end"]
 
@@ -94,3 +94,21 @@ def test_vectors_are_those_of_the_formula(architecture, pooling, tmp_path):
     plain = bert_tf.embed(model, TEXTS)
     np.testing.assert_allclose(answers, plain, atol=1e-5)
     assert not np.allclose(plain, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "data"),
+    [
+        ("bert", UNIGRAM),
+        ("bert", LETTERS),
+        ("xlm-roberta", UNIGRAM),
+        ("xlm-roberta", ALBERT_UNIGRAM),
+    ],
+)
+def test_a_file_of_keras_holds_the_tokenizer(architecture, data):
+    config = CASES[architecture].config()
+    encoder = encoder_class(config)(config)
+    model = bert_tf.TextClassifier(encoder, data.tokenizer(), ["no", "yes"], 9)
+    again = bert_tf.TextClassifier.from_config(model.get_config())
+    assert type(again.tokenizer.data) is type(data)
+    assert again.tokenizer.data == data
