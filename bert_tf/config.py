@@ -12,6 +12,8 @@ from bert_tf.recipe import Settings, check_kind, setting
 
 # Keras dtype policies that models compute in.
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+# How learning rates decay.
+LINEAR, ONE_MINUS_SQRT = DECAY_SHAPES = ("linear", "one_minus_sqrt")
 
 # Layers and hidden size by name (README of google-research/bert, "smaller BERT
 # models", and Devlin et al. 2019, section 3). Heads are hidden / 64 and the

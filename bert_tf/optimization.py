@@ -17,10 +17,9 @@ import keras
 from keras import ops
 
 from bert_tf import compat
+from bert_tf.config import DECAY_SHAPES, LINEAR
 from bert_tf.errors import UserError
 from bert_tf.recipe import Limits
-
-LINEAR, ONE_MINUS_SQRT = DECAY_SHAPES = ("linear", "one_minus_sqrt")
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -46,7 +45,7 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
       multiplied: whether to multiply warm-up and decay, as ELECTRA does.
       decay_steps: number of last steps in which the rate decays, 0 for none;
         None for all.
-      decay_shape: one of `DECAY_SHAPES`.
+      decay_shape: linear or one_minus_sqrt.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.config import PRECISIONS
+from bert_tf.config import DECAY_SHAPES, LINEAR, PRECISIONS
 from bert_tf.recipe import Settings, setting
 
 OPTIMIZERS = ("adamw", "adamw_no_bias_correction", "lamb", "stable_adamw")
@@ -46,7 +46,7 @@ class TrainingRecipe(Settings):
         at_least=0,
         at_most=1,
     )
-    decay_shape: str = setting("linear", choices=("linear", "one_minus_sqrt"))
+    decay_shape: str = setting(LINEAR, choices=DECAY_SHAPES)
     optimizer: str = setting("adamw", choices=OPTIMIZERS)
     weight_decay_rate: float = setting(
         0.01, "decoupled weight decay", at_least=0
