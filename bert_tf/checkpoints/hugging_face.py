@@ -54,6 +54,7 @@ from bert_tf.checkpoints.pytorch_names import as_pytorch, saved_class
 from bert_tf.checkpoints.stored import (
     Stored,
     read_stored,
+    refuse_projection,
     without_prefix,
     write_stored,
 )
@@ -201,12 +202,7 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     for part in names.embeddings_project:
         start = "" if whole else form.prefix
         name = f"{part.hugging_face}.weight".removeprefix(start)
-        if config.embedding_size == config.hidden_size and name in found:
-            raise UserError(
-                f"{source}: the weights do not fit the configuration; they "
-                f"hold {name}, but embeddings as wide as the layers, "
-                f"{config.hidden_size}, are not projected here."
-            )
+        refuse_projection(config, name, found, source)
     table = stored_as_theirs(
         config,
         shared,

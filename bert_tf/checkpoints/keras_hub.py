@@ -17,6 +17,7 @@ first token; our tables begin with the rows that are missing, as zeros.
 import dataclasses
 import json
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.h5_file import open_h5_arrays
 from bert_tf.checkpoints.layout import all_parts, names_of
 from bert_tf.checkpoints.recognition import KERAS_HUB_WEIGHTS
-from bert_tf.checkpoints.stored import Stored, read_stored
+from bert_tf.checkpoints.stored import Stored, read_stored, refuse_projection
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice, refuse_faults
 from bert_tf.foreign_files import file_beside
@@ -61,6 +62,11 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     table = _table(config, labels)
     found = _with_first_rows(found, table, config)
     unread = names_of(config).keras_hub.unread
+    for part in names_of(config).embeddings_project:
+        name = f"{part.keras_hub}/vars/0"
+        # The pooler of an ELECTRA has this name, too.
+        if not re.fullmatch(unread, name):
+            refuse_projection(config, name, found, str(folder))
     arrays, left_out = read_stored(
         config, table, found, (*_IGNORED, unread), str(folder), ignore
     )

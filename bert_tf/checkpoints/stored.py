@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
@@ -79,6 +79,25 @@ def stored_as_ours(config: BertConfig) -> dict[str, Stored]:
     return {
         name: Stored(name, shape) for name, shape in all_shapes(config).items()
     }
+
+
+def refuse_projection(
+    config: BertConfig, name: str, found: Container[str], source: str
+) -> None:
+    """Raises `UserError` if embeddings as wide as the layers are projected.
+
+    Args:
+      config: the architecture.
+      name: what the kernel of the projection would be called.
+      found: the names of the arrays.
+      source: the file or folder.
+    """
+    if config.embedding_size == config.hidden_size and name in found:
+        raise UserError(
+            f"{source}: the weights do not fit the configuration; they hold "
+            f"{name}, but embeddings as wide as the layers, "
+            f"{config.hidden_size}, are not projected here."
+        )
 
 
 def read_stored(

@@ -11,6 +11,7 @@ from bert_tf.conversion import convert_checkpoint
 from tests.checkpoints.damage import assert_refused, changed_json
 from tests.contracts.architecture_cases import CASES
 from tests.relatives import CLOSE, assert_same, random_weights
+from tests.user_errors import error_of
 
 SIZES = {
     "num_layers": 2,
@@ -145,6 +146,16 @@ def test_the_pooler_of_an_electra_is_left_out(tmp_path):
     assert checkpoint.config.embedding_size == 8
     assert checkpoint.heads == ()
     assert all("model/layers/dense" in n for n in checkpoint.left_out)
+
+
+def test_an_albert_with_wide_embeddings_is_refused(tmp_path):
+    made("Albert", embedding_dim=8).save_to_preset(str(tmp_path))
+    line = error_of(load_checkpoint, tmp_path)
+    assert line == (
+        f"{tmp_path}: the weights do not fit the configuration; they hold "
+        "model/layers/dense/vars/0, but embeddings as wide as the layers, 8, "
+        "are not projected here."
+    )
 
 
 @pytest.mark.parametrize(
