@@ -121,21 +121,27 @@ class _Writer:
             raise unsupported(self._source, operation)
         return self.node(operation, *inputs, **attributes)
 
+    def _symbol(self, symbol: str) -> str:
+        """Adds the size of an axis of the first input."""
+        if symbol not in self._symbols:
+            axis = (BATCH, LENGTH).index(symbol)
+            self._symbols[symbol] = self.node(
+                "Shape", self._first, start=axis, end=axis + 1
+            )
+        return self._symbols[symbol]
+
     def _sizes(self, sizes: Shape) -> str:
         """Adds an int64 vector of sizes."""
         if not any(size.symbols for size in sizes):
             return self._whole_numbers(*(size.number for size in sizes))
         parts = []
         for size in sizes:
-            part = self._whole_numbers(size.number)
-            for symbol in size.symbols:
-                if symbol not in self._symbols:
-                    axis = (BATCH, LENGTH).index(symbol)
-                    self._symbols[symbol] = self.node(
-                        "Shape", self._first, start=axis, end=axis + 1
-                    )
-                name, one = self._symbols[symbol], self._whole_numbers(1)
-                part = name if part == one else self.node("Mul", part, name)
+            factors = [self._symbol(symbol) for symbol in size.symbols]
+            if size.number != 1 or not factors:
+                factors.insert(0, self._whole_numbers(size.number))
+            part, *others = factors
+            for factor in others:
+                part = self.node("Mul", part, factor)
             if size.added:
                 added = self._whole_numbers(size.added)
                 part = self.node("Add", part, added)

@@ -185,7 +185,11 @@ class ByteBpeTrainer(VocabularyTrainer):
         """See `VocabularyTrainer`."""
         bytes_and_special = len(byte_letters()) + len(_ROBERTA)
         return {
-            "vocab_size": Limits(above=bytes_and_special),
+            "vocab_size": Limits(
+                above=bytes_and_special,
+                why=f"{len(byte_letters())} bytes and {len(_ROBERTA)} special "
+                "tokens",
+            ),
             "min_frequency": Limits(at_least=1),
             **super().limits(),
         }
@@ -221,10 +225,13 @@ class ByteBpeTrainer(VocabularyTrainer):
         tokens = [*sorted(ids, key=ids.__getitem__), mask]
         if len(tokens) < self.vocab_size:
             lower = ", or lower `min_frequency`" * (self.min_frequency > 1)
+            more = (
+                "ask for at most that many" if model["merges"] else "add text"
+            )
             raise UserError(
                 f"`vocab_size`={self.vocab_size}: this text gives "
                 f"{len(tokens)} tokens with `min_frequency`="
-                f"{self.min_frequency}; ask for at most that many{lower}."
+                f"{self.min_frequency}; {more}{lower}."
             )
         merges = [(a, b) for a, b in model["merges"]]
         data = ByteLevelBpe(tokens, merges, _ROBERTA)

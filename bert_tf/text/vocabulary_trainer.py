@@ -58,7 +58,8 @@ class VocabularyTrainer(abc.ABC):
 
     def __post_init__(self) -> None:
         for name, limits in self.limits().items():
-            limits.check(f"`{name}`", getattr(self, name))
+            why = f" ({limits.why})" * bool(limits.why)
+            limits.check(f"`{name}`", getattr(self, name), why)
 
     def limits(self) -> dict[str, Limits]:
         """The valid values of the settings."""

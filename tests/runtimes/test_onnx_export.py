@@ -4,6 +4,7 @@ import json
 import unicodedata
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import tokenizers
@@ -26,6 +27,10 @@ def written(tmp_path, kind, **changes):
     """The folder of a model, and its file as a session."""
     folder = make(tmp_path, kind, **changes)
     path = export_file(folder, tmp_path / "onnx", "onnx")
+    graph = onnx.load(path).graph
+    # ONNX Runtime warns about others.
+    used = {name for node in graph.node for name in node.input}
+    assert {each.name for each in graph.initializer} <= used
     return folder, onnxruntime.InferenceSession(path)
 
 

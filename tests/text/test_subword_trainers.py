@@ -200,7 +200,14 @@ def test_errors_say_what_size_would_do(
             {"kind": "unigram", "strip_accents": True},
             "`strip_accents` is True: a unigram model that keeps case",
         ),
-        ({"kind": "byte_bpe", "vocab_size": 261}, "`vocab_size` is 261"),
+        (
+            {"kind": "byte_bpe", "vocab_size": 261},
+            "takes more than 261 .256 bytes and 5 special tokens",
+        ),
+        (
+            {"kind": "byte_bpe", "min_frequency": 1000},
+            "gives 261 tokens with `min_frequency`=1000; add text, or lower",
+        ),
         ({"kind": "unigram", "vocab_size": 5}, "`vocab_size` is 5"),
     ],
 )
