@@ -151,6 +151,7 @@ NAMES = Names(
     hugging_face=HuggingFaceForm(
         body="AlbertModel",
         prefix="albert.",
+        projects=True,
         # transformers 5.23.0, AlbertConfig.
         keys={
             **BERT.hugging_face.keys,

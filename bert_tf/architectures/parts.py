@@ -203,6 +203,7 @@ class HuggingFaceForm:
       masked_lm_act: the activation of the masked LM head; empty means
         hidden_act.
       flat_keys: replaces nested values of config.json by `keys`.
+      projects: whether embeddings as wide as the layers are projected.
     """
 
     body: str
@@ -219,6 +220,7 @@ class HuggingFaceForm:
     unread: str = ""
     keras_layers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     flat_keys: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    projects: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

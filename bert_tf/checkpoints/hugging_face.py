@@ -403,6 +403,12 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
             f"(`drop_heads`={','.join(there)})."
         )
     form = names_of(config).hugging_face
+    if form.projects and config.embedding_size == config.hidden_size:
+        raise UserError(
+            f"{checkpoint.source}: embedding_size is hidden_size, "
+            f"{config.hidden_size}, and transformers projects such embeddings; "
+            "write bert_tf."
+        )
     padding = form.fixed.get("pad_token_id", 0)
     if tokenizer is not None:
         pad_id = tokenizer.vocabulary.packing.pad_id

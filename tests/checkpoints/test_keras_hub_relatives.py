@@ -11,6 +11,7 @@ from bert_tf.conversion import convert_checkpoint
 from tests.checkpoints.damage import assert_refused, changed_json
 from tests.contracts.architecture_cases import CASES
 from tests.relatives import CLOSE, assert_same, random_weights
+from tests.subword_models import write_model
 from tests.user_errors import error_of
 
 SIZES = {
@@ -180,3 +181,13 @@ def test_another_configuration(kind, changes, message, tmp_path):
         changed_json(path, config={**config, **changes})
 
     assert_refused(tmp_path / "preset", tmp_path / "damaged", damage, message)
+
+
+def test_wide_embeddings_are_not_written_for_transformers(tmp_path):
+    """Its AlbertModel would add a projection of random weights."""
+    folder = write_model(tmp_path / "a", "albert", "classes", embedding_size=16)
+    line = error_of(
+        convert_checkpoint, folder, "hugging_face", tmp_path / "theirs"
+    )
+    assert "embedding_size is hidden_size, 16, and transformers" in line
+    assert not (tmp_path / "theirs").exists()
