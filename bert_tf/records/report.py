@@ -161,22 +161,26 @@ class RecordsReport:
             lines.append(
                 "next: python -m tools.run_pretraining "
                 f"--data_dir={self.output_dir} --output_dir=DIR "
-                f"{self._model_flags()}"
+                + " ".join(
+                    f"--{name}={value}"
+                    for name, value in self._new_model().items()
+                )
             )
         return "\n".join(lines)
 
-    def _model_flags(self) -> str:
-        """The flags of a new model for the tokenizer and the rows."""
+    def _new_model(self) -> dict[str, str]:
+        """The settings of a new model for the tokenizer and the rows."""
         architectures = (
             find_architecture(name, "the list") for name in ARCHITECTURES
         )
         kind = type(self.tokenizer)
         found = next(a for a in architectures if a.tokenizer is kind)
         config = found.config
-        flags = f"--size={'mini' if 'mini' in config.sizes else 'base'}"
+        settings = {}
         if config is not BertConfig:
-            flags = f"--architecture={config.model_type} {flags}"
+            settings["architecture"] = config.model_type
+        settings["size"] = "mini" if "mini" in config.sizes else "base"
         objective = self.recipe.objective if config.has_pooler else "masked_lm"
-        if objective == RecordsRecipe().objective:
-            return flags
-        return f"{flags} --set objective={objective}"
+        if objective != RecordsRecipe().objective:
+            settings["set"] = f"objective={objective}"
+        return settings

@@ -576,7 +576,7 @@ def test_a_report_says_how_to_train(workshop: Workshop) -> None:
         size = "--size=base" if name == "albert" else "--size=mini"
         expected = size if name == "bert" else f"--architecture={name} {size}"
         if flags:
-            expected += f" --set objective={flags}"
+            expected += f" --set=objective={flags}"
         tokenizer = report.tokenizer if name == "bert" else tokenizer_of(name)
         recipe = dataclasses.replace(report.recipe, sequences=sequences)
         changed = dataclasses.replace(
