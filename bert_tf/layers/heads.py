@@ -58,10 +58,12 @@ def sequence_tokens(
       bool [B, K, S].
     """
     inside = ops.not_equal(input_mask, 0)[:, None]
-    if starts is None:
-        starts = ops.zeros_like(input_mask[:, :1])
     if sequence_ids is None:
+        if starts is None:
+            return inside
         return ops.repeat(inside, ops.shape(starts)[1], axis=1)
+    if starts is None:
+        starts = ops.zeros_like(sequence_ids[:, :1])
     numbers = at_positions(sequence_ids[:, :, None], starts)
     same = ops.equal(sequence_ids[:, None], numbers)
     return ops.logical_and(inside, same)
