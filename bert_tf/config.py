@@ -14,6 +14,13 @@ from bert_tf.recipe import Settings, check_kind, setting
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 # How learning rates decay.
 LINEAR, ONE_MINUS_SQRT = DECAY_SHAPES = ("linear", "one_minus_sqrt")
+# What computes the network of a model for inference.
+KERAS, AUTO, OPENVINO = "keras", "auto", "openvino"
+RUNTIMES = (KERAS, AUTO, OPENVINO, "onnx", "litert")
+RUNTIME_HELP = (
+    "what computes the network: keras, openvino, onnx or litert; auto is "
+    "openvino where it is installed, on a CPU, and else keras"
+)
 
 # Layers and hidden size by name (README of google-research/bert, "smaller BERT
 # models", and Devlin et al. 2019, section 3). Heads are hidden / 64 and the

@@ -25,6 +25,7 @@ EXTRAS = {
     "hub": ("huggingface_hub", "kagglehub", "keras_hub"),
     "report": ("jinja2", "matplotlib"),
     "onnx": ("onnx", "onnxruntime"),
+    "openvino": ("onnx", "openvino"),
     "transformers": ("torch", "transformers"),
 }
 
@@ -34,12 +35,17 @@ def require_extra(extra: str, what: str) -> None:
 
     `what` is the part that needs it, for the error.
     """
-    missing = [n for n in EXTRAS[extra] if importlib.util.find_spec(n) is None]
+    missing = missing_libraries(extra)
     if missing:
         raise UserError(
             f"{what} needs {', '.join(missing)}, which this environment does "
             f'not have; run pip install "bert_tf[{extra}]"'
         )
+
+
+def missing_libraries(extra: str) -> list[str]:
+    """Returns the libraries of an extra (see EXTRAS) that are missing."""
+    return [n for n in EXTRAS[extra] if importlib.util.find_spec(n) is None]
 
 
 _PYPLOT, _PATCHES = "matplotlib.pyplot", "matplotlib.patches"

@@ -35,7 +35,7 @@ def one_core_a_batch() -> None:
     # Listing logical devices would initialise TensorFlow.
     devices = tf.config.list_physical_devices()
     on_cpu = all(device.device_type == "CPU" for device in devices)
-    is_set = "TF_NUM_INTRAOP_THREADS" in os.environ or _intra_op_threads()
+    is_set = "TF_NUM_INTRAOP_THREADS" in os.environ or cores_per_batch()
     if on_cpu and not is_set:
         with contextlib.suppress(RuntimeError):
             tf.config.threading.set_intra_op_parallelism_threads(
@@ -56,8 +56,8 @@ def side_by_side(
       items: an iterable, read lazily.
     """
     count = 1
-    if _intra_op_threads() and not has_accelerator():
-        count = len(os.sched_getaffinity(0)) // _intra_op_threads()
+    if cores_per_batch() and not has_accelerator():
+        count = len(os.sched_getaffinity(0)) // cores_per_batch()
     items = iter(items)
     # The first call traces the function, so it runs before the threads start.
     yield from map(function, itertools.islice(items, 1))
@@ -79,6 +79,6 @@ def side_by_side(
                 future.cancel()
 
 
-def _intra_op_threads() -> int:
-    """Returns the threads of an operation; 0 where TensorFlow decides."""
+def cores_per_batch() -> int:
+    """Returns the threads of an operation; 0 if TensorFlow uses all cores."""
     return tf.config.threading.get_intra_op_parallelism_threads()

@@ -35,6 +35,7 @@ LEVELS = {
     **dict.fromkeys(("layers", "text", "optimization"), 1),
     **dict.fromkeys(("partly_trained", "teacher_settings", "report"), 1),
     **dict.fromkeys(("architectures", "corpora", "distiller"), 2),
+    "runtimes": 2,
     "checkpoints": 3,
     **dict.fromkeys(("named_weights", "records", "sharing"), 4),
     "encoders": 5,
@@ -43,7 +44,7 @@ LEVELS = {
     "families": 8,
     **dict.fromkeys(("finetuning", "server", "conversion"), 9),
     **dict.fromkeys(("memory", "distillation", "inference"), 10),
-    **dict.fromkeys(("experiments", "runtimes"), 11),
+    "experiments": 11,
     "finetuned": 12,
 }
 # The parts of the rooms that several files depend on. Families are peers.

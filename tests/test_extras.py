@@ -10,9 +10,9 @@ import tomllib
 import pytest
 
 from bert_tf.errors import UserError
+from bert_tf.inference.export_file import export_file
 from bert_tf.libraries import EXTRAS, require_extra
 from bert_tf.report import figures
-from bert_tf.runtimes.export import export_file
 from bert_tf.sources import local_folder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

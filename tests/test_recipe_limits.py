@@ -107,6 +107,7 @@ LIMITS = {
     "one of global, per_replica": {"loss_normalisation": "mean"},
     "one of stop, skip": {"on_non_finite": "ignore"},
     "one of strict, replace": {"encoding_errors": "ignore"},
+    "one of keras, auto, openvino, onnx, litert": {"runtime": "tvm"},
     "one of query_value, all_dense": {"lora_on": "key"},
     "one of error, skip": {"bad_rows": "drop"},
     "one of error, keep, drop": {"empty_text": "skip"},

@@ -2,8 +2,8 @@
 
 python -m tools.export_saved_model --model=out/stars --output_dir=served/stars
 
---format=onnx or litert writes a file for ONNX Runtime or LiteRT, whose inputs
-are token ids.
+--format=onnx, litert or openvino writes a file for ONNX Runtime, LiteRT or
+OpenVINO, whose inputs are token ids.
 """
 
 import pathlib
@@ -40,9 +40,9 @@ _OUTPUT_DIR = flags.DEFINE_string(
 _FORMAT = flags.DEFINE_enum(
     "format",
     "saved_model",
-    ["saved_model", "onnx", "litert"],
-    "onnx writes model.onnx and litert model.tflite, whose inputs are token "
-    "ids, with tokenizer.json.",
+    ["saved_model", "onnx", "litert", "openvino"],
+    "onnx writes model.onnx, litert model.tflite and openvino model.xml and "
+    "model.bin, whose inputs are token ids, with tokenizer.json.",
 )
 _VERSION = flags.DEFINE_integer(
     "version", None, "Number of the version; by default the highest plus one."
@@ -141,7 +141,7 @@ def _export_version(fresh: FreshProcess) -> None:
 
 def _export_file() -> None:
     """Writes the file of another runtime and prints its size."""
-    from bert_tf.runtimes.export import Quantization, export_file
+    from bert_tf.inference.export_file import Quantization, export_file
     from bert_tf.sources import local_folder
 
     started = time.monotonic()

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from bert_tf.config import AUTO, RUNTIME_HELP
+
 from . import command_line
 
 _MODEL = flags.DEFINE_string(
@@ -65,6 +67,7 @@ _BATCH_SIZE = flags.DEFINE_integer(
 _PRECISION = flags.DEFINE_string(
     "precision", "float32", "float32, mixed_bfloat16 or mixed_float16."
 )
+_RUNTIME = flags.DEFINE_string("runtime", AUTO, f"{RUNTIME_HELP.capitalize()}.")
 _TEXT_COLUMNS = flags.DEFINE_list(
     "text_columns",
     "text",
@@ -105,6 +108,7 @@ def main() -> None:
         _PRECISION.value,
         _TEXT_COLUMNS.value,
         _ENCODING_ERRORS.value,
+        _RUNTIME.value,
     )
     # Features may go to standard output.
     log(summary)

@@ -8,23 +8,43 @@ tensorflow_model_server, which can replace it with the same folders and clients.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import pathlib
+import sys
+import tempfile
 from typing import Any
 
 from absl import flags
 
+from bert_tf.config import AUTO, RUNTIME_HELP
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 
 from . import command_line
+
+# Larger batches take longer and are no faster, and batches at the same time
+# compete for the cores.
+_ROWS_ON_CPU = 32
 
 _MODEL_NAME = flags.DEFINE_string(
     "model_name", "default", "Name of the model for clients."
 )
 _MODEL_BASE_PATH = flags.DEFINE_string(
     "model_base_path", None, "Folder of the version folders (1, 2, ...)."
+)
+_MODEL = flags.DEFINE_string(
+    "model",
+    None,
+    "A model folder of any family, or hf://organisation/name, to be served "
+    "without an export.",
+)
+_RUNTIME = flags.DEFINE_string(
+    "runtime", AUTO, f"With --model, {RUNTIME_HELP}."
+)
+_PRECISION = flags.DEFINE_string(
+    "precision", "float32", "With --model, float32 or mixed_bfloat16."
 )
 _MODEL_CONFIG_FILE = flags.DEFINE_string(
     "model_config_file",
@@ -76,7 +96,10 @@ _MAX_REQUEST_BYTES = flags.DEFINE_integer(
     lower_bound=1,
 )
 _ENABLE_BATCHING = flags.DEFINE_bool(
-    "enable_batching", False, "Batch concurrent requests."
+    "enable_batching",
+    None,
+    "Batch concurrent requests, with the settings of the following flags. By "
+    f"default, on a CPU, batches of up to {_ROWS_ON_CPU} rows, one at a time.",
 )
 _BATCHING_FILE = flags.DEFINE_string(
     "batching_parameters_file", None, "BatchingParameters as text."
@@ -226,6 +249,13 @@ for _name, _why in (_NOT_OFFERED | _WITHOUT_EFFECT).items():
         flags.DEFINE_string(_name, None, f"Not offered: {_why}")
 
 
+def _is_on_cpu() -> bool:
+    import tensorflow as tf
+
+    devices = tf.config.list_physical_devices()
+    return all(device.device_type == "CPU" for device in devices)
+
+
 def _batching():
     from bert_tf.server.batching import BatchingParameters
     from bert_tf.server.config import read_batching
@@ -241,6 +271,18 @@ def _batching():
         if flag.value is not None
     }
     if not _ENABLE_BATCHING.value:
+        told = given or _BATCHING_FILE.value or _ENABLE_BATCHING.value is False
+        if not told and _is_on_cpu():
+            log(
+                f"batches of up to {_ROWS_ON_CPU} rows, one at a time; "
+                "--noenable_batching answers each request alone"
+            )
+            return BatchingParameters(
+                max_batch_size=_ROWS_ON_CPU,
+                num_batch_threads=1,
+                # As many as without batches.
+                max_enqueued_batches=sys.maxsize,
+            )
         if _BATCHING_FILE.value is not None:
             given["batching_parameters_file"] = _BATCHING_FILE.value
         for name, value in given.items():
@@ -255,17 +297,50 @@ def _batching():
 def _models():
     from bert_tf.server.config import ModelConfig, read_models
 
+    given = [
+        flag
+        for flag in (_MODEL, _MODEL_BASE_PATH, _MODEL_CONFIG_FILE)
+        if flag.value is not None
+    ]
+    if len(given) != 1:
+        raise UserError(
+            "give one of --model, --model_base_path and --model_config_file."
+        )
     if _MODEL_CONFIG_FILE.value is not None:
-        if _MODEL_BASE_PATH.value is not None:
-            raise UserError(
-                f"--model_base_path={_MODEL_BASE_PATH.value}: give it or "
-                "--model_config_file, not both."
-            )
         return read_models(_MODEL_CONFIG_FILE.value)
-    if _MODEL_BASE_PATH.value is None:
-        raise UserError("give --model_base_path or --model_config_file.")
-    path = pathlib.Path(_MODEL_BASE_PATH.value)
+    path = pathlib.Path(_MODEL_BASE_PATH.value or "")
     return (ModelConfig(_MODEL_NAME.value, path),)
+
+
+@contextlib.contextmanager
+def _written(config):
+    """Writes a version of --model, which exists while the block runs."""
+    if _MODEL.value is None:
+        for flag in (_RUNTIME, _PRECISION):
+            if flag.value != flag.default:
+                raise UserError(f"--{flag.name}: is for --model; leave it out.")
+        yield config
+        return
+    from bert_tf.inference.load import load
+    from bert_tf.inference.saving import write_files
+    from bert_tf.inference.served_folder import describe_training
+
+    loaded = load(
+        _MODEL.value, precision=_PRECISION.value, runtime=_RUNTIME.value
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        base = pathlib.Path(folder) / _MODEL_NAME.value
+        version = base / "1"
+        version.mkdir(parents=True)
+        training = describe_training(loaded.folder)
+        # The version calls functions of this process, which these hold.
+        signatures = write_files(
+            loaded.served, version, version, training=training
+        )
+        (model,) = config.models
+        models = (dataclasses.replace(model, base_path=base),)
+        yield dataclasses.replace(config, models=models)
+        del signatures
 
 
 def _threads_of_session() -> tuple[int, int]:
@@ -305,32 +380,16 @@ def _grpc_options() -> tuple[tuple[str, str | int], ...]:
     return tuple(options)
 
 
-def main() -> None:
-    """Reads the flags and serves until SIGTERM or an interrupt."""
-    import tensorflow as tf
-
+def _config():
     from bert_tf.server.config import (
         METRICS_PATH,
         ServerConfig,
         read_metrics_path,
         read_tls,
     )
-    from bert_tf.server.server import serve
 
-    command_line.name_arguments(
-        {"rest_port": "--rest_api_port", "grpc_port": "--port"}
-    )
-    if not _PORT.value and not _REST_API_PORT.value:
-        raise UserError("--port=0 --rest_api_port=0: give one of them a port.")
-    if _PORT.value == _REST_API_PORT.value:
-        raise UserError(
-            f"--port={_PORT.value} is --rest_api_port too; give two ports."
-        )
-    _check_flags_of_tf_serving()
-    # TensorFlow warns that TF Serving's loader is deprecated.
-    tf.get_logger().setLevel("ERROR")
     intra_op, inter_op = _threads_of_session()
-    config = ServerConfig(
+    return ServerConfig(
         models=_models(),
         host=_HOST.value,
         rest_port=_REST_API_PORT.value or None,
@@ -362,7 +421,29 @@ def main() -> None:
             else METRICS_PATH
         ),
     )
-    asyncio.run(serve(config))
+
+
+def main() -> None:
+    """Reads the flags and serves until SIGTERM or an interrupt."""
+    import tensorflow as tf
+
+    from bert_tf.server.server import serve
+
+    command_line.name_arguments(
+        {"rest_port": "--rest_api_port", "grpc_port": "--port"}
+    )
+    if not _PORT.value and not _REST_API_PORT.value:
+        raise UserError("--port=0 --rest_api_port=0: give one of them a port.")
+    if _PORT.value == _REST_API_PORT.value:
+        raise UserError(
+            f"--port={_PORT.value} is --rest_api_port too; give two ports."
+        )
+    _check_flags_of_tf_serving()
+    # TensorFlow warns that TF Serving's loader is deprecated.
+    tf.get_logger().setLevel("ERROR")
+    config = _config()
+    with _written(config) as config:
+        asyncio.run(serve(config))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from bert_tf.families.requests import (
     unless,
 )
 from bert_tf.families.usage_options import CHOICES
+from bert_tf.models import padded
+from bert_tf.runtimes.runtime import Network, Runtime
 from bert_tf.text.layout import HOST, TokenIds, pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 SERVING_DEFAULT = "serving_default"
 TOKENS = "tokens"
+LOGITS = "logits"
 # The signature and input by which a text gets one of several prompts.
 EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
 # The answer to one row in plain Python values, ready for JSON.
@@ -127,8 +130,42 @@ class TextModel(abc.ABC):
     default_prompt_name: str | None = None
     method: str | None = None
     modules: "SentenceModules | None" = None
+    # What computes its network; None for Keras.
+    runtime: Runtime | None = None
     # Models that share its base, by name; see `adapters.put_beside`.
     beside: Mapping[str, "TextModel"] = {}
+
+    def row_outputs(self, inputs: Tensors) -> Tensors:
+        """Computes the network's outputs of rows, with their padding.
+
+        Args:
+          inputs: the encoder's, int32 [R, S].
+
+        Returns:
+          Tensors [R, ...] by name; a single one is called logits.
+        """
+        found = padded(self.model)(inputs, training=False)
+        return dict(found) if isinstance(found, Mapping) else {LOGITS: found}
+
+    def compute_by(self, runtime: Runtime) -> None:
+        """Computes the network by another runtime from now on.
+
+        Raises:
+          UserError: the runtime does not support the model, or computes other
+            outputs.
+        """
+        self.runtime = runtime
+        assert self.config is not None
+        network = Network(self.config, self.weights, self.max_seq_length)
+        compiled = runtime.compiled(self.row_outputs, "row_outputs", network)
+        if compiled is None:
+            return
+
+        def forward(inputs: Tensors) -> Any:
+            found = compiled(inputs)
+            return found[LOGITS] if set(found) == {LOGITS} else found
+
+        self.forward = forward
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from bert_tf.config import KERAS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, check_choice
 from bert_tf.families.pretrained.settings import (
@@ -45,6 +46,7 @@ class Embedder:
         batch_size: int = 32,
         precision: str = "float32",
         prompt_name: str | None = None,
+        runtime: str = KERAS,
     ):
         check_choice("`pooling`", pooling, SENTENCE_POOLINGS)
         settings = Settings(
@@ -64,9 +66,14 @@ class Embedder:
             self.extractor = model.extractor(settings)
         else:
             self.extractor = Extractor.from_checkpoint(
-                model, settings, precision
+                model, settings, precision, runtime
             )
             return
+        if runtime != KERAS:
+            raise UserError(
+                f"`runtime`={runtime}: the model is loaded already; give it to "
+                "bert_tf.load, or give the model's folder."
+            )
         own = self.extractor.model.encoder.dtype_policy.name
         if precision not in ("float32", own):
             raise UserError(
@@ -102,6 +109,7 @@ def embed(
     batch_size: int = 32,
     precision: str = "float32",
     prompt_name: str | None = None,
+    runtime: str = KERAS,
 ) -> np.ndarray:
     """Computes embeddings of texts; see `Embedder` for repeated calls.
 
@@ -135,6 +143,8 @@ def embed(
         loaded here.
       prompt_name: name of the folder's prompt to prepend to each text, such as
         "query"; None uses its default_prompt_name, if there is one.
+      runtime: what computes the encoder, if the model is loaded here; see
+        `bert_tf.load`.
 
     Returns:
       float32 [N, D], in the order of the texts; [D] for one string. D is H or
@@ -153,5 +163,6 @@ def embed(
         batch_size,
         precision,
         prompt_name,
+        runtime,
     )
     return embedder(texts)

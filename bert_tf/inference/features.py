@@ -17,6 +17,7 @@ from typing import IO, BinaryIO, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.config import AUTO
 from bert_tf.errors import UserError, excerpt
 from bert_tf.families.pretrained.settings import PER_TOKEN, Settings
 from bert_tf.files import (
@@ -123,6 +124,7 @@ def extract_features(
     precision: str = "float32",
     text_columns: Sequence[str] = ("text",),
     encoding_errors: str = "strict",
+    runtime: str = AUTO,
 ) -> str:
     """Writes the vectors of texts in files, in constant memory.
 
@@ -138,6 +140,7 @@ def extract_features(
       precision: float32, mixed_bfloat16 or mixed_float16.
       text_columns: see `read_texts`.
       encoding_errors: see `read_texts`.
+      runtime: what computes the encoder; see `bert_tf.load`.
 
     Returns:
       A summary line.
@@ -161,7 +164,7 @@ def extract_features(
     if STANDARD_STREAM not in map(str, inputs):
         # Reports malformed lines before the computation starts.
         total = sum(1 for _ in lines())
-    extractor = Extractor.from_checkpoint(model, settings, precision)
+    extractor = Extractor.from_checkpoint(model, settings, precision, runtime)
     source = _Source(lines())
     vocabulary = extractor.model.tokenizer.vocabulary
     with (

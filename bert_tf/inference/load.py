@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, load_checkpoint
-from bert_tf.config import PRECISIONS
+from bert_tf.config import KERAS, PRECISIONS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, check_choice, whole_number
 from bert_tf.families.requests import Refusal, Tensors, refusal_of
@@ -38,7 +38,8 @@ from bert_tf.inference.served_folder import (
     served_model,
 )
 from bert_tf.progress import Progress
-from bert_tf.side_by_side import side_by_side
+from bert_tf.runtimes.runtime import open_runtime
+from bert_tf.side_by_side import cores_per_batch, side_by_side
 from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -337,6 +338,7 @@ class LoadedModel:
                 settings,
                 self.served.modules,
                 has_pooler,
+                self.served.runtime,
             )
         return self._extractors[settings]
 
@@ -389,6 +391,7 @@ def load(
     batch_size: int = 32,
     precision: str = "float32",
     device: str | None = None,
+    runtime: str = KERAS,
     *,
     task: str | None = None,
     labels: Sequence[str] | None = None,
@@ -417,6 +420,12 @@ def load(
       precision: float32, mixed_bfloat16 or mixed_float16.
       device: cpu, gpu, or gpu:1 for the second GPU; None leaves the choice to
         TensorFlow, a GPU if there is one.
+      runtime: what computes the network: keras; openvino, onnx or litert, on
+        the CPU, from a file that is kept in the folder; or auto, which is
+        openvino where it is installed (pip install "bert_tf[openvino]") and
+        else Keras. Their outputs are compared with Keras' when the model is
+        loaded. openvino computes in float32 or, with
+        precision="mixed_bfloat16", in bfloat16, the others in float32.
       task: the task of a sequence classifier whose folder has no task.json:
         text_classification, text_multi_label_classification or
         text_regression, or with text_pair instead of text for pairs of texts.
@@ -440,8 +449,13 @@ def load(
     check_choice("`precision`", precision, PRECISIONS)
     options = UsageOptions(task, labels, max_seq_length, threshold)
     path, place = local_folder(folder), _device(device)
+    other = open_runtime(runtime, path, precision, cores_per_batch())
     with tf.device(place):
-        served = served_model(path, precision, options=options)
+        served = served_model(
+            path, "float32" if other else precision, options=options
+        )
+        if other:
+            served.compute_by(other)
     return LoadedModel(served, path, batch_size, place)
 
 

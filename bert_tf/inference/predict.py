@@ -87,6 +87,7 @@ def predict_file(
             settings.batch_size,
             settings.precision,
             settings.device or None,
+            settings.runtime,
             **options.given,
         )
         columns = Columns.of_model(loaded.served, loaded.folder, settings)

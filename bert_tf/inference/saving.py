@@ -101,26 +101,7 @@ def write_version(
         new_folder(folder, argument) as beside,
         contextlib.nullcontext(fresh) if fresh else FreshProcess() as fresh,
     ):
-        signatures = save(served, beside)
-        extra = beside / EXTRA
-        extra.mkdir()
-        write_labels(extra, served.labels or None)
-        if recipe is not None:
-            text = json.dumps(_without_places(recipe), indent=2)
-            write_text(extra / RECIPE_FILE, text + "\n")
-        description = describe_model(served) | dict(training or {})
-        text = json.dumps(description, indent=2)
-        write_text(extra / MODEL_FILE, text + "\n")
-        logs = [
-            _prediction_log(folder.parent.name, request, served.method)
-            for request in requests
-        ]
-        try:
-            with tf.io.TFRecordWriter(str(extra / WARM_UP_FILE)) as writer:
-                for log in logs:
-                    writer.write(log.SerializeToString(deterministic=True))
-        except tf.errors.OpError as error:
-            raise writing_failed(error, folder) from None
+        signatures = write_files(served, beside, folder, recipe, training)
         _check(
             fresh,
             beside,
@@ -129,6 +110,50 @@ def write_version(
             served.compute_dtype,
             str(folder),
         )
+
+
+def write_files(
+    served: TextModel,
+    folder: pathlib.Path,
+    version: pathlib.Path,
+    recipe: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+) -> dict[str, Callable[..., Tensors]]:
+    """Writes the files of a version; see `write_version`.
+
+    A version whose network is computed by another runtime can only be loaded
+    in this process, while its signatures exist.
+
+    Args:
+      served: the model.
+      folder: an empty folder.
+      version: where it will be, BASE/NUMBER.
+      recipe, training: see `write_version`.
+
+    Returns:
+      The signatures by name.
+    """
+    signatures = save(served, folder)
+    extra = folder / EXTRA
+    extra.mkdir()
+    write_labels(extra, served.labels or None)
+    if recipe is not None:
+        text = json.dumps(_without_places(recipe), indent=2)
+        write_text(extra / RECIPE_FILE, text + "\n")
+    description = describe_model(served) | dict(training or {})
+    text = json.dumps(description, indent=2)
+    write_text(extra / MODEL_FILE, text + "\n")
+    logs = [
+        _prediction_log(version.parent.name, request, served.method)
+        for request in served.all_requests()
+    ]
+    try:
+        with tf.io.TFRecordWriter(str(extra / WARM_UP_FILE)) as writer:
+            for log in logs:
+                writer.write(log.SerializeToString(deterministic=True))
+    except tf.errors.OpError as error:
+        raise writing_failed(error, version) from None
+    return signatures
 
 
 def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.checkpoints.sentence_files import read_sentence_modules
 from bert_tf.checkpoints.sentence_modules import MEAN, SentenceModules
-from bert_tf.config import PRECISIONS
+from bert_tf.config import KERAS, PRECISIONS
 from bert_tf.errors import UserError, check_choice
 from bert_tf.families.config import check_segments
 from bert_tf.families.pretrained.answers import PretrainedModel, open_pretrained
@@ -27,7 +27,9 @@ from bert_tf.families.rows import batches_by_length
 from bert_tf.families.text_model import encoder_of
 from bert_tf.features import ENCODER_INPUTS, INPUT_IDS, SEGMENT_IDS
 from bert_tf.progress import log
-from bert_tf.side_by_side import side_by_side
+from bert_tf.runtimes.runtime import Runtime, open_runtime
+from bert_tf.side_by_side import cores_per_batch, side_by_side
+from bert_tf.sources import local_folder
 from bert_tf.text.given_texts import Parts, Text, text_parts
 from bert_tf.text.layout import (
     HOST,
@@ -87,6 +89,7 @@ class Extractor:
       settings: layers, pooling and batches.
       modules: the sentence-transformers modules of the model's folder.
       has_pooler: whether the pooler's weights are trained.
+      runtime: what computes the encoder; None for Keras.
 
     Attributes:
       model: the encoder and its tokenizer as a model of text.
@@ -103,6 +106,7 @@ class Extractor:
         settings: Settings,
         modules: SentenceModules | None = None,
         has_pooler: bool = True,
+        runtime: Runtime | None = None,
     ):
         config = encoder_of(model).config
         layers = settings.layer_numbers(config)
@@ -121,6 +125,7 @@ class Extractor:
         self.model = PretrainedModel(
             model, tokenizer, settings.max_seq_length or None, modules=modules
         )
+        self.model.runtime = runtime
         self._prompt = self.model.prompt(settings.prompt_name)
         # One graph for all lengths, so that all round alike.
         signature = {
@@ -143,6 +148,7 @@ class Extractor:
         source: str | os.PathLike,
         settings: Settings,
         precision: str = "float32",
+        runtime: str = KERAS,
     ) -> Self:
         """Loads encoder and tokenizer; see `load_checkpoint` for `source`.
 
@@ -151,16 +157,26 @@ class Extractor:
             pooling="pooled", no pooler; or a setting does not fit it.
         """
         check_choice("`precision`", precision, PRECISIONS)
-        checkpoint = load_checkpoint(source)
+        path = local_folder(source)
+        other = open_runtime(runtime, path, precision, cores_per_batch())
+        checkpoint = load_checkpoint(path)
         modules = None
         # Modules that are not applied may be of unknown types.
         if settings.pooling == AUTO:
             modules = read_sentence_modules(checkpoint)
         opened = open_pretrained(
-            source, checkpoint, fills_masks=False, dtype=precision
+            path,
+            checkpoint,
+            fills_masks=False,
+            dtype="float32" if other else precision,
         )
         return cls(
-            opened.model, opened.tokenizer, settings, modules, opened.has_pooler
+            opened.model,
+            opened.tokenizer,
+            settings,
+            modules,
+            opened.has_pooler,
+            other,
         )
 
     def chunks(

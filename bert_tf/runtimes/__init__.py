@@ -1,4 +1,4 @@
-"""Exports to other runtimes, with int8 scored on the task's dev split."""
+"""Files of other runtimes from the traced Keras model, and their runs."""
 
 import os
 

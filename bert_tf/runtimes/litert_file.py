@@ -5,7 +5,9 @@ converter writes the same operators, but takes half a minute and 4 GB for 23
 million parameters, and supports the error function only in one form of GELU.
 """
 
+import os
 import pathlib
+import threading
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +17,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.lite.python import schema_py_generated as schema
 
-from bert_tf.families.rows import Outputs
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.runtimes.graph import GELU, LAYER_NORM, Graph, Value, unsupported
 
@@ -25,6 +26,8 @@ PADDED = True
 _SCHEMA_VERSION, _IDENTIFIER = 3, b"TFL3"
 # The schema requires aligned constants.
 _ALIGNMENT = 16
+# Outputs with an axis of tokens, besides those of three axes.
+_OF_TOKENS = ("start_logits", "end_logits")
 # Smaller constants stay float32, as in TensorFlow's converter.
 _LEAST_INT8 = 1024
 # Built-in operators and their options, by operation in graph.py.
@@ -345,41 +348,58 @@ def write_model(
 
 
 class Runner:
-    """Runs a file with TensorFlow's interpreter on the CPU.
+    """Runs a file with TensorFlow's interpreter on the CPU, row by row.
 
     Args:
       path: the file.
+      cores: cores that compute a row; 0 takes all.
 
     Attributes:
       length: number of tokens of a row.
+      shapes: the shapes of the outputs by name; None where it depends on the
+        inputs.
     """
 
-    def __init__(self, path: pathlib.Path):
+    def __init__(self, path: pathlib.Path, cores: int = 0):
         with warnings.catch_warnings():
             # The interpreter has moved to the package ai-edge-litert.
             warnings.simplefilter("ignore")
-            interpreter = tf.lite.Interpreter(str(path), num_threads=2)
+            interpreter = tf.lite.Interpreter(
+                str(path), num_threads=cores or len(os.sched_getaffinity(0))
+            )
         self._run = interpreter.get_signature_runner()
+        # An interpreter computes one row at a time.
+        self._lock = threading.Lock()
         details = self._run.get_input_details()
         self.length = int(details[ENCODER_INPUTS[0].name]["shape"][1])
+        self.shapes: dict[str, tuple[int | None, ...]] = {}
+        for name, each in self._run.get_output_details().items():
+            shape = [None, *map(int, each["shape"][1:])]
+            if name in _OF_TOKENS or len(shape) == 3:
+                shape[1] = None
+            self.shapes[name] = tuple(shape)
 
-    def __call__(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
-        """Maps int32 [B, S] inputs by name to outputs by name, row by row."""
+    def __call__(
+        self, inputs: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Maps int32 [B, S] inputs by name to outputs by name."""
         length = inputs[ENCODER_INPUTS[0].name].shape[1]
         missing = ((0, 0), (0, self.length - length))
         filled = {name: np.pad(rows, missing) for name, rows in inputs.items()}
-        results = [
-            self._run(**{n: rows[row : row + 1] for n, rows in filled.items()})
-            for row in range(len(filled[ENCODER_INPUTS[0].name]))
-        ]
+        with self._lock:
+            results = [
+                self._run(
+                    **{n: rows[row : row + 1] for n, rows in filled.items()}
+                )
+                for row in range(len(filled[ENCODER_INPUTS[0].name]))
+            ]
         outputs = {
             name: np.concatenate([each[name] for each in results])
             for name in results[0]
         }
-        tokens = ("sequence_output", "start_logits", "end_logits")
         return {
             name: values[:, :length]
-            if name in tokens or values.ndim == 3
+            if None in self.shapes[name][1:]
             else values
             for name, values in outputs.items()
         }

@@ -11,12 +11,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import helper, numpy_helper
-from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from bert_tf.errors import UserError
-from bert_tf.families.rows import Outputs
 from bert_tf.runtimes.graph import (
     BATCH,
     LENGTH,
@@ -189,10 +186,12 @@ def write_model(
       UserError: the model is too large for the format, or the format has no
         operator for an operation of the model.
     """
-    model = _model(graph, source)
+    model = onnx_model(graph, source)
     if not int8:
         path.write_bytes(model.SerializeToString())
         return
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
     # It suggests a pre-processing that has no effect on this graph.
     logging.disable(logging.WARNING)
     try:
@@ -208,7 +207,8 @@ def write_model(
         logging.disable(logging.NOTSET)
 
 
-def _model(graph: Graph, source: str) -> onnx.ModelProto:
+def onnx_model(graph: Graph, source: str) -> onnx.ModelProto:
+    """Converts a traced model; see `write_model`."""
     writer = _Writer(graph, source)
     for name, value in graph.outputs.items():
         node = helper.make_node("Identity", [writer.name(value)], [name])
@@ -248,19 +248,33 @@ class Runner:
 
     Args:
       path: the file.
+      cores: cores that compute a batch; 0 takes all.
+
+    Attributes:
+      shapes: the shapes of the outputs by name; None where it depends on the
+        inputs.
     """
 
-    def __init__(self, path: pathlib.Path):
+    def __init__(self, path: pathlib.Path, cores: int = 0):
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         # Hides warnings about quantized graphs.
         options.log_severity_level = 3
+        options.intra_op_num_threads = cores
         self._session = onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"]
         )
-        self._names = [each.name for each in self._session.get_outputs()]
+        self.shapes = {
+            each.name: tuple(
+                size if isinstance(size, int) else None for size in each.shape
+            )
+            for each in self._session.get_outputs()
+        }
 
-    def __call__(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
+    def __call__(
+        self, inputs: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
         """Maps int32 [B, S] inputs by name to outputs by name."""
-        return dict(
-            zip(self._names, self._session.run(None, inputs), strict=True)
-        )
+        found = self._session.run(None, dict(inputs))
+        return dict(zip(self.shapes, found, strict=True))

@@ -92,7 +92,7 @@ class _Pattern(NamedTuple):
 
 
 def trace(
-    function: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
+    function: Callable[[dict[str, tf.Tensor]], Mapping[str, tf.Tensor]],
     shape: tuple[int | None, int | None],
     source: str,
 ) -> Graph:

@@ -19,8 +19,8 @@ from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import encoder_class
 from bert_tf.finetuning.run import run_finetuning
+from bert_tf.inference.export_file import export_file
 from bert_tf.inference.saving import write_saved_model
-from bert_tf.runtimes.export import export_file
 from tests.contracts.made_up_architecture import add_to_package
 from tests.contracts.task_cases import SETTINGS, write_reviews
 from tests.finetuning.sentence_runs import BAD, GOOD

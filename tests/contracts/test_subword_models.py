@@ -23,9 +23,9 @@ from bert_tf.families.token_classification.conll_files import read_conll
 from bert_tf.families.token_classification.windows import encode_words
 from bert_tf.finetuning.pruning import prune
 from bert_tf.finetuning.run import run_finetuning
+from bert_tf.inference.export_file import export_file
 from bert_tf.inference.saving import write_saved_model
 from bert_tf.inference.served_folder import served_model
-from bert_tf.runtimes.export import export_file
 from bert_tf.teacher_settings import StudentSettings
 from bert_tf.text.layout import SentencePacker
 from tests.contracts.task_cases import CASES, MODES

@@ -10,10 +10,10 @@ import onnxruntime
 import pytest
 
 from bert_tf.families.usage_options import UsageOptions
+from bert_tf.inference.export_file import export_file
 from bert_tf.inference.load import load
 from bert_tf.inference.predict import predict_file
 from bert_tf.inference.text_classifier import TextClassifier
-from bert_tf.runtimes.export import export_file
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.fine_tuned_models import (
     TEXTS,
@@ -100,10 +100,18 @@ def assert_answer(answer, row, model):
         assert answer.get("labels", holds) == holds
 
 
-@pytest.mark.parametrize("name", recorded())
-def test_every_class_answers_as_in_transformers(name, tmp_path):
+RUNTIMES = [
+    *((name, "keras") for name in recorded()),
+    *((name, "openvino") for name in recorded() if name.startswith("Bert")),
+    ("BertForTokenClassification", "onnx"),
+    ("BertForQuestionAnswering", "litert"),
+]
+
+
+@pytest.mark.parametrize(("name", "runtime"), RUNTIMES)
+def test_every_class_answers_as_in_transformers(name, runtime, tmp_path):
     rows = [row for row in ANSWERS[name] if "text_b" not in row]
-    model = loaded(write_folder(tmp_path, name))
+    model = loaded(write_folder(tmp_path, name), runtime=runtime)
     assert model.served.max_seq_length == 50
     for answer, row in zip(model(**columns(rows)), rows, strict=True):
         assert_answer(answer, row, model)

@@ -23,7 +23,7 @@ TEXTS = [text for text in models.texts(30, 9, 7) if text.strip()]
 def kinds(monkeypatch):
     """Has `predict_file` find the model of a kind, by its name, in a folder."""
 
-    def find(folder, batch_size, precision, device):
+    def find(folder, batch_size, precision, device, runtime):
         loaded = models.loaded(folder.name)
         model = LoadedModel(loaded.served, folder, batch_size)
         model._function = loaded._function

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from bert_tf.inference.export_file import Quantization, export_file
+from bert_tf.inference.quantization import Comparison, DevSplit, check_drop
 from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import litert_file, onnx_file
-from bert_tf.runtimes.export import Quantization, export_file
-from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
 from tests.user_errors import error_of
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tokenizers
 
+from bert_tf.inference.export_file import export_file
 from bert_tf.inference.served_folder import served_model
 from bert_tf.models import padded
 from bert_tf.runtimes import litert_file
-from bert_tf.runtimes.export import export_file
 from bert_tf.runtimes.tracing import trace
 from tests.inference.model_folders import KINDS, LENGTH, make, rows
 from tests.runtimes.test_onnx_export import assert_near, expected_of

@@ -9,9 +9,9 @@ import onnxruntime
 import pytest
 import tokenizers
 
+from bert_tf.inference import export_file as export
+from bert_tf.inference.export_file import export_file
 from bert_tf.inference.served_folder import served_model
-from bert_tf.runtimes import export
-from bert_tf.runtimes.export import export_file
 from bert_tf.runtimes.tracing import trace
 from bert_tf.text.layout import SentencePacker
 from bert_tf.text.token_table import SPECIAL_TOKENS

@@ -34,9 +34,17 @@ def run(folder: pathlib.Path, *words: str) -> str:
 
 
 @pytest.mark.slow
+def test_answers_by_openvino(tmp_path):
+    program, _, _ = blocks(PAGE, "python")
+    (tmp_path / "out").mkdir()
+    make(tmp_path, "classes").rename(tmp_path / "out" / "stars")
+    assert run(tmp_path, "python", "-c", program).strip() in LABELS
+
+
+@pytest.mark.slow
 def test_onnx(tmp_path):
-    command, _ = blocks(PAGE, "sh")
-    program, _ = blocks(PAGE, "python")
+    _, command, _ = blocks(PAGE, "sh")
+    _, program, _ = blocks(PAGE, "python")
     (tmp_path / "out").mkdir()
     make(tmp_path, "classes").rename(tmp_path / "out" / "stars")
     printed = run(tmp_path, "bash", "-ec", command)
@@ -48,8 +56,8 @@ def test_onnx(tmp_path):
 
 @pytest.mark.slow
 def test_litert(tmp_path):
-    command, _ = blocks(PAGE, "sh")
-    _, program = blocks(PAGE, "python")
+    _, command, _ = blocks(PAGE, "sh")
+    _, _, program = blocks(PAGE, "python")
     (tmp_path / "out").mkdir()
     make(tmp_path, "classes").rename(tmp_path / "out" / "stars")
     run(tmp_path, "bash", "-ec", command.replace("=onnx", "=litert"))
@@ -65,7 +73,7 @@ def test_litert(tmp_path):
 
 @pytest.mark.slow
 def test_int8(finish_case, tmp_path):
-    _, command = blocks(PAGE, "sh")
+    _, _, command = blocks(PAGE, "sh")
     shutil.copytree(finish_case("classes").folder, tmp_path / "out" / "mrpc")
     # What was trained on so few rows may be worth less.
     command = command.replace("--max_score_drop=0.01", "--max_score_drop=1")

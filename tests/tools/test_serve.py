@@ -19,10 +19,12 @@ from absl import flags
 from absl.testing import flagsaver
 from tensorflow_serving.apis import prediction_log_pb2
 
+import bert_tf
 from bert_tf.errors import UserError
 from bert_tf.server.batching import BatchingParameters
 from bert_tf.server.manager import WARM_UP_FILE
 from tests import commands
+from tests.inference.model_folders import make
 from tests.server.served_models import fetch, predict_request
 from tools import serve
 
@@ -126,10 +128,14 @@ def test_from_start_to_sigterm(folder):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give --model_base_path or --model_config_file"),
+        ({}, "give one of --model, --model_base_path and"),
         (
             {"model_base_path": "a", "model_config_file": "b"},
-            "--model_base_path=a: give it or --model_config_file",
+            "give one of --model, --model_base_path and",
+        ),
+        (
+            {"model_base_path": "a", "runtime": "openvino"},
+            "--runtime: is for --model; leave it out.",
         ),
         ({"model_config_file": "/none"}, "/none: No such file"),
         (
@@ -251,7 +257,32 @@ def test_sigterm_while_models_load(folder, tmp_path):
     server.send_signal(signal.SIGTERM)
     assert server.wait(5) == 0
     said = "stopping: the models were still being loaded\n"
-    assert server.printed() == said
+    assert server.printed().endswith(said)
+
+
+@pytest.mark.slow
+def test_a_model_folder_by_openvino(tmp_path):
+    folder = make(tmp_path, "classes")
+    text = "the film was good"
+    wanted = bert_tf.load(folder)(text)
+    rest, _ = free_ports()
+    process = started(
+        *(f"--model={folder}", "--model_name=stars", "--runtime=openvino"),
+        *(f"--rest_api_port={rest}", "--port=0"),
+    )
+    for line in process.stderr:
+        if line == "ready\n":
+            break
+    url = f"http://127.0.0.1:{rest}/v1/models/stars:predict"
+    answers = [fetch(url, {"instances": [text] * n}) for n in (1, 3)]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    process.stderr.close()
+    rows = [row for _, found in answers for row in found["predictions"]]
+    for row in rows:
+        assert row["label"] == wanted["label"]
+        found = dict(zip(row["labels"], row["probabilities"], strict=True))
+        assert found == pytest.approx(wanted["probabilities"], abs=1e-5)
 
 
 @pytest.mark.slow

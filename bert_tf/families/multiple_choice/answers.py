@@ -24,6 +24,7 @@ from bert_tf.families.text_model import (
     TextModel,
     encoder_of,
 )
+from bert_tf.runtimes.runtime import Runtime
 from bert_tf.text.layout import HOST, TokenIds, take, tokenize, truncate
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -216,6 +217,29 @@ class ChoiceModel(TextModel):
         del chosen
         inputs = {name: value[:, tf.newaxis] for name, value in inputs.items()}
         return {"logits": self.forward(inputs)[:, 0]}
+
+    def row_outputs(self, inputs: Tensors) -> Tensors:
+        """See `TextModel`; each row is the only choice of a text."""
+        inputs = {name: value[:, tf.newaxis] for name, value in inputs.items()}
+        return super().row_outputs(inputs)
+
+    def compute_by(self, runtime: Runtime) -> None:
+        """See `TextModel`."""
+        of_choices = self.forward
+        super().compute_by(runtime)
+        of_rows = self.forward
+        if of_rows is of_choices:
+            return
+
+        def forward(inputs: Tensors) -> tf.Tensor:
+            shape = tf.shape(inputs["input_ids"])
+            rows = {
+                name: tf.reshape(value, [-1, shape[2]])
+                for name, value in inputs.items()
+            }
+            return tf.reshape(of_rows(rows), shape[:2])
+
+        self.forward = forward
 
     def to_answers(
         self,

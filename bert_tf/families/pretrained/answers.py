@@ -43,11 +43,13 @@ from bert_tf.families.text_model import (
     largest,
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.runtimes.runtime import Network, Runtime
 from bert_tf.text.added_tokens import SPACE
 from bert_tf.text.layout import HOST, TokenIds, ragged_range, tokenize, truncate
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 FILL_MASK, EMBED = "fill_mask", "embed"
+SEQUENCE_OUTPUT, POOLED_OUTPUT = "sequence_output", "pooled_output"
 
 
 class Prompt(NamedTuple):
@@ -324,9 +326,9 @@ class PretrainedModel(TextModel):
         chosen: tf.Tensor,
     ) -> Tensors:
         """Computes ids and probabilities of the best tokens, [r, M, K]."""
-        outputs = self.encoder(inputs, training=False, unpadded=True)
+        outputs = self._encoded(inputs, SEQUENCE_OUTPUT, unpadded=True)
         logits = self.model.masked_lm(
-            outputs["sequence_output"],
+            outputs[SEQUENCE_OUTPUT],
             tf.gather(positions, chosen),
             self.encoder.embeddings.word_table,
         )
@@ -359,21 +361,20 @@ class PretrainedModel(TextModel):
         """
         pooling = kinds[0][1]
         if pooling == POOLED:
-            outputs = self.encoder(inputs, training=False, pooled_only=True)
-            return tf.cast(outputs["pooled_output"], tf.float32)[:, tf.newaxis]
+            outputs = self._encoded(inputs, POOLED_OUTPUT)
+            return tf.cast(outputs[POOLED_OUTPUT], tf.float32)[:, tf.newaxis]
         # Not sequence_output, which may be the output of a BiLSTM.
-        outputs = self.encoder(
-            inputs, training=False, return_all_layers=True, unpadded=unpadded
-        )
-        layers = (outputs["embedding_output"], *outputs["all_encoder_layers"])
+        names = [f"layer_{number}" for number, _ in kinds]
+        outputs = self._encoded(inputs, *names, unpadded=unpadded)
         mask = inputs["input_mask"]
         if self._sentence_vectors is not None and pooling == AUTO:
-            found = self._sentence_vectors(layers[-1], mask, prompt_length)
+            last = outputs[f"layer_{self._last}"]
+            found = self._sentence_vectors(last, mask, prompt_length)
             return found[:, tf.newaxis]
         is_token = tf.not_equal(mask, 0)
         found = []
-        for number, pooling in kinds:
-            hidden = tf.cast(layers[number], tf.float32)
+        for name, (_, pooling) in zip(names, kinds, strict=True):
+            hidden = tf.cast(outputs[name], tf.float32)
             if pooling == PER_TOKEN:
                 found.append(tf.boolean_mask(hidden, is_token))
                 continue
@@ -469,18 +470,66 @@ class PretrainedModel(TextModel):
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
-        vectors = self._sentence_vectors
-        outputs = self.encoder(
-            inputs, training=False, return_all_layers=vectors is not None
-        )
-        found = {"sequence_output": outputs["sequence_output"]}
+        names = [SEQUENCE_OUTPUT]
         if self.has_pooler:
-            found["pooled_output"] = outputs["pooled_output"]
+            names.append(POOLED_OUTPUT)
+        vectors, last = self._sentence_vectors, f"layer_{self._last}"
         # Ids do not show which tokens are the prompt's.
-        if vectors is not None and not vectors.modules.leaves_prompts_out:
-            hidden = outputs["all_encoder_layers"][-1]
+        embeds = vectors is not None and not vectors.modules.leaves_prompts_out
+        found = self._encoded(inputs, *names, *([last] if embeds else []))
+        if vectors is not None and embeds:
+            hidden = found.pop(last)
             found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
         return found
+
+    def row_outputs(self, inputs: Tensors) -> Tensors:
+        """See `TextModel`: the outputs of the signature `tokens`."""
+        return self.answer_tokens(inputs)
+
+    def compute_by(self, runtime: Runtime) -> None:
+        """See `TextModel`."""
+        self.runtime = runtime
+
+    def _encoded(
+        self, inputs: Tensors, *names: str, unpadded: bool = False
+    ) -> Tensors:
+        """Computes outputs of the encoder.
+
+        Args:
+          inputs: the encoder's, int32 [B, S].
+          *names: sequence_output, pooled_output, or layer_K for the output of
+            layer K, 0 for the embeddings.
+          unpadded: see `BertEncoder`; other runtimes ignore it.
+        """
+
+        def compute(inputs: Tensors, unpadded: bool = False) -> Tensors:
+            of_layers = any(name.startswith("layer_") for name in names)
+            outputs = self.encoder(
+                inputs,
+                training=False,
+                return_all_layers=of_layers,
+                pooled_only=names == (POOLED_OUTPUT,),
+                unpadded=unpadded,
+            )
+            if of_layers:
+                layers = outputs.pop("all_encoder_layers")
+                layers = (outputs["embedding_output"], *layers)
+                outputs |= {
+                    f"layer_{number}": hidden
+                    for number, hidden in enumerate(layers)
+                }
+            return {name: outputs[name] for name in names}
+
+        if self.runtime is None:
+            return compute(inputs, unpadded)
+        weights = [variable.value for variable in self.encoder.weights]
+        config, longest = self.encoder.config, self.max_seq_length
+        network = Network(config, weights, longest)
+        name = ",".join(names)
+        compiled = self.runtime.compiled(compute, name, network)
+        if compiled is None:
+            return compute(inputs, unpadded)
+        return compiled(inputs)
 
 
 def open_pretrained(

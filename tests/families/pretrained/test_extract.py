@@ -46,7 +46,7 @@ def extractor_of(settings: Settings) -> Extractor:
 def model(monkeypatch) -> str:
     """A name for the model, which is built once."""
 
-    def load(source, settings, precision):
+    def load(source, settings, precision, runtime):
         assert (source, precision) == ("model", "float32")
         return extractor_of(settings)
 

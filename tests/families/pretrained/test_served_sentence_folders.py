@@ -11,7 +11,7 @@ import bert_tf
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.errors import UserError
-from bert_tf.runtimes.export import export_file
+from bert_tf.inference.export_file import export_file
 from bert_tf.runtimes.onnx_file import Runner
 from tests.families.pretrained.sentence_folders import (
     CROSS_ENCODERS,

@@ -1,7 +1,6 @@
 """Exports a model folder to a file of another runtime."""
 
 import dataclasses
-import functools
 import importlib
 import json
 import os
@@ -14,8 +13,6 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.families.multiple_choice.answers import ChoiceModel
-from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.requests import sample_lengths
 from bert_tf.families.rows import Outputs
@@ -23,6 +20,7 @@ from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_model import TextModel
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import new_folder, write_text
+from bert_tf.inference.quantization import Comparison, DevSplit, check_drop
 from bert_tf.inference.saving import MODEL_FILE
 from bert_tf.inference.served_folder import (
     describe_model,
@@ -30,11 +28,10 @@ from bert_tf.inference.served_folder import (
     served_model,
 )
 from bert_tf.libraries import EXTRAS, require_extra
-from bert_tf.models import padded
-from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
+from bert_tf.runtimes.runtime import of_tokens, sample_rows
 from bert_tf.runtimes.tracing import trace
 
-FILE_FORMATS = ("onnx", "litert")
+FILE_FORMATS = ("onnx", "litert", "openvino")
 # Absolute and relative tolerance between the file and the Keras model.
 TOLERANCE = 1e-4
 
@@ -105,7 +102,7 @@ def export_file(
         )
     length = served.max_seq_length
     graph = trace(
-        functools.partial(_outputs, served, is_traced=True),
+        served.row_outputs,
         (1, length) if module.PADDED else (None, None),
         source,
     )
@@ -167,16 +164,17 @@ def _check(
       UserError: the outputs differ.
     """
     outputs: list[str] = []
-    for inputs in _samples(served, max_seq_length):
+    assert served.config is not None
+    lengths = sample_lengths(max_seq_length)
+    for inputs in sample_rows(served.config, max_seq_length, lengths):
         given = {name: tf.constant(rows) for name, rows in inputs.items()}
-        expected, found = _outputs(served, given), run(inputs)
+        expected, found = served.row_outputs(given), run(inputs)
         outputs = list(found)
         for output, values in found.items():
             right = ops.convert_to_numpy(expected[output])
-            if values.ndim == 3 or output in ("start_logits", "end_logits"):
-                # Outputs at padding are undefined.
-                tokens = inputs["input_mask"] == 1
-                values, right = values[tokens], right[tokens]
+            values, right = (
+                of_tokens(output, each, inputs) for each in (values, right)
+            )
             apart = np.abs(values - right)
             near = apart <= TOLERANCE * (1 + np.abs(right))
             if not near.all():
@@ -186,42 +184,3 @@ def _check(
                     "export was not finished."
                 )
     return outputs
-
-
-def _samples(
-    served: TextModel, max_seq_length: int
-) -> list[dict[str, np.ndarray]]:
-    """Returns random rows of several lengths, one by one and as a batch."""
-    random = np.random.default_rng(0)
-    lengths = np.array(sample_lengths(max_seq_length))
-    size = (len(lengths), max_seq_length)
-    place = np.arange(max_seq_length)
-    vocabulary = len(served.tokenizer.vocabulary)
-    kept = place < lengths[:, None]
-    assert served.config is not None
-    segments = (place >= lengths[:, None] // 2) & kept
-    rows = {
-        "input_ids": random.integers(0, vocabulary, size) * kept,
-        "input_mask": kept,
-        "segment_ids": segments * (served.config.type_vocab_size > 1),
-    }
-    rows = {name: values.astype(np.int32) for name, values in rows.items()}
-    alone = [
-        {name: values[row : row + 1, :length] for name, values in rows.items()}
-        for row, length in enumerate(lengths)
-    ]
-    return [*alone, rows]
-
-
-def _outputs(
-    served: TextModel, inputs: dict[str, tf.Tensor], is_traced: bool = False
-) -> Mapping[str, tf.Tensor]:
-    """Computes the Keras model's outputs, by the names in the file."""
-    if isinstance(served, PretrainedModel):
-        return served.answer_tokens(inputs)
-    if isinstance(served, ChoiceModel):
-        inputs = {name: value[:, None] for name, value in inputs.items()}
-    # Files have no operations that gather tokens.
-    model = padded(served.model) if is_traced else served.model
-    found = model(inputs, training=False)
-    return found if isinstance(found, Mapping) else {"logits": found}

@@ -1,0 +1,112 @@
+"""Writes OpenVINO files that take token ids, and runs them.
+
+The file is that of ONNX, as OpenVINO reads it.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+import openvino
+
+from bert_tf.errors import UserError
+from bert_tf.runtimes.graph import Graph
+from bert_tf.runtimes.onnx_file import onnx_model
+
+FILE = "model.xml"
+# Whether rows have a fixed length.
+PADDED = False
+_RESULT = "result/"
+
+
+def write_model(
+    path: pathlib.Path, graph: Graph, source: str, int8: bool = False
+) -> None:
+    """Writes a float32 model that takes any number of rows of any length.
+
+    The weights are in a second file, `path` with the suffix .bin.
+
+    Args:
+      path: the file, with the suffix .xml.
+      graph: the traced model.
+      source: name of the model, for errors.
+      int8: not offered.
+
+    Raises:
+      UserError: `int8` is true, or see `onnx_model`.
+    """
+    if int8:
+        raise UserError(
+            "`quantize`=int8: is for onnx and litert; OpenVINO computes "
+            "float32 files in bfloat16 where the processor can."
+        )
+    serialized = onnx_model(graph, source).SerializeToString()
+    model = openvino.Core().read_model(serialized, b"")
+    # A tensor also has the names of operations that are merged into its own,
+    # and names of nodes are made unique.
+    for name, result in zip(graph.outputs, model.results, strict=True):
+        result.set_friendly_name(_RESULT + name)
+    openvino.save_model(model, path, compress_to_fp16=False)
+
+
+class Runner:
+    """Runs a file with OpenVINO on the CPU, from any number of threads.
+
+    Args:
+      path: the file.
+      cores: cores that compute a batch; 0 takes all.
+      bfloat16: whether to compute products in bfloat16.
+
+    Attributes:
+      shapes: the shapes of the outputs by name; None where it depends on the
+        inputs.
+    """
+
+    def __init__(
+        self, path: pathlib.Path, cores: int = 0, bfloat16: bool = False
+    ):
+        available = len(os.sched_getaffinity(0))
+        streams = available // (cores or available)
+        model = openvino.Core().compile_model(
+            path,
+            "CPU",
+            {
+                "INFERENCE_PRECISION_HINT": "bf16" if bfloat16 else "f32",
+                "NUM_STREAMS": streams,
+                "INFERENCE_NUM_THREADS": available,
+            },
+        )
+        self.shapes = {
+            each.node.friendly_name.removeprefix(_RESULT): tuple(
+                size.get_length() if size.is_static else None
+                for size in each.partial_shape
+            )
+            for each in model.outputs
+        }
+        # Those that no output depends on are left out.
+        self._inputs = [each.node.friendly_name for each in model.inputs]
+        self._model = model
+        self._request = threading.local()
+        # In a thread of TensorFlow, OpenVINO 2026.4 would delete the thread's
+        # state in Python, and the process would crash.
+        self._threads = concurrent.futures.ThreadPoolExecutor(streams)
+
+    def __call__(
+        self, inputs: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Maps int32 [B, S] inputs by name to outputs by name."""
+        given = {name: inputs[name] for name in self._inputs}
+        return self._threads.submit(self._infer, given).result()
+
+    def _infer(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if not hasattr(self._request, "of_thread"):
+            self._request.of_thread = self._model.create_infer_request()
+        found = self._request.of_thread.infer(inputs)
+        # The next call overwrites the tensors of the request.
+        return {
+            name: np.array(found[number])
+            for number, name in enumerate(self.shapes)
+        }

@@ -1,0 +1,287 @@
+"""Computes the network of a model of text by another runtime than TensorFlow.
+
+The traced Keras model is written as the runtime's file, kept beside the model
+and opened by the runtime; tokenization and what follows the network stay
+TensorFlow's.
+"""
+
+import hashlib
+import importlib
+import json
+import pathlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import AUTO, KERAS, OPENVINO, RUNTIMES, BertConfig
+from bert_tf.errors import UserError, check_choice
+from bert_tf.features import ENCODER_INPUTS
+from bert_tf.files import write_text, written_beside
+from bert_tf.libraries import EXTRAS, missing_libraries, require_extra
+from bert_tf.progress import log
+from bert_tf.runtimes.tracing import trace
+
+# The folder of converted models, in the model's folder.
+_FOLDER, _DIGEST = ".runtimes", "digest"
+# The largest difference from the Keras model in float32, relative to the norm
+# of an output: of rounding, and of 8 significant bits in every product.
+_TOLERANCE, _BFLOAT16_TOLERANCE = 1e-3, 0.05
+# Lengths of the rows that are compared.
+_LENGTHS = (3, 17, 48)
+
+Tensors = dict[str, Any]
+Function = Callable[[Tensors], Tensors]
+Arrays = dict[str, np.ndarray]
+
+
+class Network(NamedTuple):
+    """What a runtime knows of a model.
+
+    Attributes:
+      config: the config of its encoder.
+      weights: its variables.
+      max_seq_length: its longest row.
+    """
+
+    config: BertConfig
+    weights: Sequence[Any]
+    max_seq_length: int
+
+
+class Runtime:
+    """Compiles functions of the encoder's inputs.
+
+    Args:
+      kind: openvino, onnx or litert; auto is openvino where it is installed and
+        computes the model, and else Keras.
+      folder: the folder of the model, in which converted files are kept.
+      bfloat16: whether to compute products in bfloat16.
+      cores: the cores of a batch; 0 takes all.
+
+    Raises:
+      UserError: there is no such runtime, its library is missing, or it has no
+        bfloat16.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        folder: pathlib.Path,
+        bfloat16: bool = False,
+        cores: int = 0,
+    ):
+        self._falls_back = kind == AUTO
+        self.kind = OPENVINO if kind == AUTO else kind
+        if self.kind in EXTRAS:
+            require_extra(self.kind, f"`runtime`={kind}")
+        if bfloat16 and self.kind != OPENVINO:
+            raise UserError(
+                f"`precision`=mixed_bfloat16: `runtime`={kind} computes in "
+                "float32; leave it out."
+            )
+        self._folder, self._cores = folder, cores
+        self._settings = {"bfloat16": True} if bfloat16 else {}
+        self._tolerance = _BFLOAT16_TOLERANCE if bfloat16 else _TOLERANCE
+        self._compiled: dict[str, Function | None] = {}
+
+    def compiled(
+        self, function: Function, name: str, network: Network
+    ) -> Function | None:
+        """Compiles a function, or returns what was compiled before.
+
+        Args:
+          function: maps the encoder's inputs, int32 [B, S], to outputs
+            [B, ...] by name.
+          name: a name that no other function of the network has.
+          network: the model whose weights it reads.
+
+        Returns:
+          A function of the same tensors, in eager mode and in graphs of this
+          process; None if it is left to Keras, see `kind`.
+
+        Raises:
+          UserError: the runtime does not support an operation, or computes
+            other outputs than the function.
+        """
+        if name not in self._compiled:
+            # Not as a part of a graph that is being traced.
+            with tf.init_scope():
+                try:
+                    self._compiled[name] = self._compile(
+                        function, name, network
+                    )
+                except UserError as error:
+                    if not self._falls_back:
+                        raise
+                    log(f"answers are computed by Keras: {error}")
+                    self._compiled[name] = None
+        return self._compiled[name]
+
+    def _compile(
+        self, function: Function, name: str, network: Network
+    ) -> Function:
+        run = self._runner(function, name, network)
+        self._check(run, function, network)
+        names = list(run.shapes)
+        inputs = [feature.name for feature in ENCODER_INPUTS]
+
+        def call(*arrays: np.ndarray) -> list[np.ndarray]:
+            found = run(dict(zip(inputs, arrays, strict=True)))
+            return [found[each] for each in names]
+
+        def compiled(tensors: Tensors) -> Tensors:
+            given = [tensors[each] for each in inputs]
+            types = [tf.float32] * len(names)
+            found = tf.numpy_function(call, given, types, stateful=False)
+            # A single output is no list in eager mode.
+            found = found if isinstance(found, list) else [found]
+            for each, shape in zip(found, run.shapes.values(), strict=True):
+                each.set_shape(shape)
+            return dict(zip(names, found, strict=True))
+
+        return compiled
+
+    def _runner(self, function: Function, name: str, network: Network) -> Any:
+        """Opens the file of a function, which is written if there is none."""
+        module: Any = importlib.import_module(
+            f"bert_tf.runtimes.{self.kind}_file"
+        )
+        length = network.max_seq_length if module.PADDED else None
+        digest = _digest([self.kind, name, length], network)
+
+        def write(folder: pathlib.Path) -> None:
+            folder.mkdir()
+            shape = (None, None) if length is None else (1, length)
+            source = f"`runtime`={self.kind}: {self._folder}"
+            graph = trace(function, shape, source)
+            module.write_model(folder / module.FILE, graph, source)
+            write_text(folder / _DIGEST, digest)
+
+        def opened(folder: pathlib.Path) -> Any:
+            path = folder / module.FILE
+            return module.Runner(path, self._cores, **self._settings)
+
+        kept = self._folder / _FOLDER / f"{self.kind}-{name}"
+        try:
+            if (kept / _DIGEST).read_text() == digest:
+                return opened(kept)
+        except OSError:
+            pass
+        try:
+            with written_beside(kept) as beside:
+                write(beside)
+            return opened(kept)
+        except OSError as error:
+            log(
+                f"{kept}: cannot be written ({error.strerror}); the model is "
+                f"converted to {self.kind} at every start."
+            )
+        with tempfile.TemporaryDirectory() as place:
+            folder = pathlib.Path(place) / name
+            write(folder)
+            return opened(folder)
+
+    def _check(
+        self,
+        run: Callable[[Arrays], Arrays],
+        function: Function,
+        network: Network,
+    ) -> None:
+        """Raises `UserError` if the outputs differ from the function's."""
+        longest = network.max_seq_length
+        for rows in sample_rows(network.config, longest, _LENGTHS):
+            found = run(rows)
+            wanted = function({k: tf.constant(v) for k, v in rows.items()})
+            for name, values in found.items():
+                right = wanted[name].numpy()
+                apart = of_tokens(name, values - right, rows)
+                size = np.linalg.norm(of_tokens(name, right, rows))
+                share = np.linalg.norm(apart) / max(float(size), 1e-6)
+                if not share <= self._tolerance:
+                    raise UserError(
+                        f"`runtime`={self.kind}: computes another {name} of "
+                        f"{self._folder} than Keras (by {share:.2%}); give "
+                        f"{KERAS}."
+                    )
+
+
+def open_runtime(
+    kind: str, folder: pathlib.Path, precision: str, cores: int
+) -> Runtime | None:
+    """Returns a runtime by name, see `Runtime`; None for Keras.
+
+    Raises:
+      UserError: see `Runtime`; or the precision is mixed_float16.
+    """
+    check_choice("`runtime`", kind, RUNTIMES)
+    if kind == AUTO and missing_libraries(OPENVINO):
+        kind = KERAS
+    elif kind == AUTO:
+        log(f"{folder}: computed by OpenVINO, in the precision {precision}.")
+    if kind == KERAS:
+        return None
+    if precision == "mixed_float16":
+        raise UserError(
+            f"`precision`={precision}: `runtime`={kind} computes on a CPU, in "
+            f"float32 or mixed_bfloat16; give one, or {KERAS}."
+        )
+    return Runtime(kind, folder, precision == "mixed_bfloat16", cores)
+
+
+def sample_rows(
+    config: BertConfig, max_seq_length: int, lengths: Sequence[int]
+) -> list[Arrays]:
+    """Draws the encoder's inputs, one by one and as a batch.
+
+    Args:
+      config: the config of the encoder.
+      max_seq_length: the longest row.
+      lengths: the tokens of the rows; longer ones are cut.
+
+    Returns:
+      Inputs by name, int32 [B, S], where S is the longest row of the batch.
+    """
+    longest = min(max(lengths), max_seq_length)
+    counts = np.minimum(lengths, longest)
+    random = np.random.default_rng(0)
+    size = (len(counts), longest)
+    place = np.arange(longest)
+    kept = place < counts[:, np.newaxis]
+    ids = random.integers(0, config.vocab_size, size) * kept
+    segments = (place >= counts[:, np.newaxis] // 2) & kept
+    if config.type_vocab_size < 2:
+        segments &= False
+    arrays = (ids, kept, segments)
+    rows = {
+        feature.name: values.astype(np.int32)
+        for feature, values in zip(ENCODER_INPUTS, arrays, strict=True)
+    }
+    alone = [
+        {name: values[row : row + 1, :count] for name, values in rows.items()}
+        for row, count in enumerate(counts)
+    ]
+    return [*alone, rows]
+
+
+def of_tokens(
+    name: str, values: np.ndarray, inputs: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """Leaves an output's values at padding out, which are undefined."""
+    if values.ndim == 3 or name in ("start_logits", "end_logits"):
+        return values[inputs["input_mask"] == 1]
+    return values
+
+
+def _digest(stated: list[Any], network: Network) -> str:
+    """Identifies a function, the code that converts it and its weights."""
+    digest = hashlib.sha256()
+    values = [*stated, network.config.to_dict()]
+    digest.update(json.dumps(values).encode())
+    for path in sorted(pathlib.Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    for weight in network.weights:
+        digest.update(np.ascontiguousarray(weight.numpy()).data)
+    return digest.hexdigest()

@@ -1,0 +1,120 @@
+"""Networks that another runtime computes, and the files that are kept."""
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import bert_tf
+from bert_tf.runtimes import openvino_file, runtime
+from tests.fine_tuned_models import TEXTS, write_folder
+from tests.user_errors import error_of
+
+CLASSIFIER, MASKED_LM = "BertForSequenceClassification", "BertForMaskedLM"
+
+
+def probabilities(model):
+    return [row["probabilities"] for row in model(TEXTS)]
+
+
+def kept(folder):
+    return sorted(
+        (
+            path.relative_to(folder / ".runtimes").as_posix(),
+            path.stat().st_mtime_ns,
+        )
+        for path in (folder / ".runtimes").rglob("*")
+    )
+
+
+def test_a_file_is_written_once_for_the_same_weights(tmp_path):
+    folder = write_folder(tmp_path, CLASSIFIER)
+    first = probabilities(bert_tf.load(folder, runtime="openvino"))
+    files = kept(folder)
+    assert [name for name, _ in files] == [
+        "openvino-row_outputs",
+        "openvino-row_outputs/digest",
+        "openvino-row_outputs/model.bin",
+        "openvino-row_outputs/model.xml",
+    ]
+    again = bert_tf.load(folder, runtime="openvino")
+    assert probabilities(again) == first
+    assert kept(folder) == files
+    file = folder / "model.safetensors"
+    arrays = safetensors.numpy.load_file(file)
+    arrays["classifier.bias"] += 1
+    arrays["classifier.weight"] *= 2
+    safetensors.numpy.save_file(arrays, file, {"format": "pt"})
+    assert probabilities(bert_tf.load(folder, runtime="openvino")) != first
+    assert [name for name, _ in kept(folder)] == [name for name, _ in files]
+    assert kept(folder) != files
+
+
+@pytest.mark.parametrize("name", ["openvino", "onnx", "litert"])
+def test_vectors(name, tmp_path):
+    folder = write_folder(tmp_path, MASKED_LM)
+    for settings in (
+        {},
+        {"layer": 1, "pooling": "max"},
+        {"layer": 0, "pooling": "cls"},
+    ):
+        wanted = bert_tf.embed(folder, TEXTS, **settings)
+        found = bert_tf.embed(folder, TEXTS, runtime=name, **settings)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5)
+
+
+def test_bfloat16_rounds_products(tmp_path):
+    folder = write_folder(tmp_path, CLASSIFIER)
+    wanted = np.array(
+        [[*row.values()] for row in probabilities(bert_tf.load(folder))]
+    )
+    model = bert_tf.load(folder, precision="mixed_bfloat16", runtime="openvino")
+    found = np.array([[*row.values()] for row in probabilities(model)])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=0.1)
+
+
+class Wrong(openvino_file.Runner):
+    def _infer(self, inputs):
+        return {name: 1.1 * v for name, v in super()._infer(inputs).items()}
+
+
+def test_other_outputs_are_refused(tmp_path, monkeypatch, capfd):
+    folder = write_folder(tmp_path, CLASSIFIER)
+    wanted = probabilities(bert_tf.load(folder))
+    monkeypatch.setattr(openvino_file, "Runner", Wrong)
+    line = error_of(bert_tf.load, folder, runtime="openvino")
+    assert line == (
+        f"`runtime`=openvino: computes another logits of {folder} than Keras "
+        "(by 10.00%); give keras."
+    )
+    capfd.readouterr()
+    assert probabilities(bert_tf.load(folder, runtime="auto")) == wanted
+    told = capfd.readouterr().err
+    assert "answers are computed by Keras: `runtime`=openvino" in told
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, capfd):
+    folder = write_folder(tmp_path, CLASSIFIER)
+    # Root may write anywhere, so a file stands in the way.
+    (folder / ".runtimes").write_text("")
+    found = probabilities(bert_tf.load(folder, runtime="openvino"))
+    told = capfd.readouterr().err
+    assert "the model is converted to openvino at every start." in told
+    assert found[0] == pytest.approx(
+        probabilities(bert_tf.load(folder))[0], abs=2e-5
+    )
+
+
+def test_mistakes(tmp_path, monkeypatch):
+    folder = write_folder(tmp_path, CLASSIFIER)
+    line = error_of(bert_tf.load, folder, runtime="tvm")
+    assert "`runtime`='tvm': takes one of keras, auto, openvino, onnx" in line
+    line = error_of(bert_tf.load, folder, 32, "mixed_bfloat16", runtime="onnx")
+    assert "`runtime`=onnx computes in float32" in line
+    line = error_of(bert_tf.load, folder, 32, "mixed_float16", runtime="auto")
+    assert "`precision`=mixed_float16: `runtime`=auto computes on a CPU" in line
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name, package=None: None
+    )
+    line = error_of(bert_tf.load, folder, runtime="openvino")
+    assert line.endswith('run pip install "bert_tf[openvino]"')
+    assert runtime.open_runtime("auto", folder, "float32", 0) is None
