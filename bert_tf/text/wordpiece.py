@@ -181,6 +181,8 @@ class WordPiece:
 
     def save_hugging_face(self, folder: pathlib.Path, max_length: int) -> None:
         """See `TokenizerData`."""
+        from bert_tf.text.wordpiece_json import write_tokenizer
+
         vocabulary, rules = self.vocabulary, self.rules
         values = {
             "tokenizer_class": "BertTokenizer",
@@ -198,6 +200,10 @@ class WordPiece:
         Vocabulary(
             vocabulary.entries[:end], special=vocabulary.special, notify=False
         ).save(folder / VOCABULARY_FILE)
+        # For servers that read no other file.
+        write_tokenizer(
+            folder, vocabulary, rules, None, padded=False, finds_special=True
+        )
 
     def save_json(
         self,

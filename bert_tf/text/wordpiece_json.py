@@ -22,7 +22,7 @@ def write_tokenizer(
     folder: pathlib.Path,
     vocabulary: Vocabulary,
     rules: TokenizerConfig,
-    max_seq_length: int,
+    max_seq_length: int | None,
     padded: bool,
     finds_special: bool,
 ) -> None:
@@ -36,7 +36,8 @@ def write_tokenizer(
       folder: the folder of the file.
       vocabulary: the tokens.
       rules: how text is split.
-      max_seq_length: the longest row.
+      max_seq_length: the longest row; None leaves it to the program, as
+        transformers does.
       padded: whether every row is padded to this length.
       finds_special: whether special tokens are recognized in text.
     """
@@ -76,7 +77,8 @@ def write_tokenizer(
                 for token in vocabulary.special.present
             ]
         )
-    library.enable_truncation(max_seq_length)
+    if max_seq_length is not None:
+        library.enable_truncation(max_seq_length)
     if padded:
         library.enable_padding(
             length=max_seq_length,

@@ -11,6 +11,7 @@ import shutil
 import numpy as np
 import pytest
 import safetensors.numpy
+import tokenizers
 
 from bert_tf.checkpoints import (
     CLASSIFIER,
@@ -53,6 +54,13 @@ def test_ids_of_what_transformers_loads(tmp_path):
         save_checkpoint(folder, checkpoint, "hugging_face")
         tokenizer = BertTokenizer.from_checkpoint(folder)
         assert tokenizer.tokenize(TEXTS).to_list() == ids
+        # Some servers read no other file.
+        path = str(folder / "tokenizer.json")
+        library = tokenizers.Tokenizer.from_file(path)
+        found = [row.ids[1:-1] for row in library.encode_batch(list(TEXTS))]
+        assert found == ids
+        assert library.encode("a[MASK]").tokens[2] == "[MASK]"
+        assert len(library.encode("a " * 600).ids) == 602
     assert WRITTEN["ids"]["cased"] != WRITTEN["ids"]["uncased"]
 
 
