@@ -36,7 +36,7 @@ ARCHITECTURES = {
         "modernbert.MODERNBERT",
         (
             *("HeadTransform", "ModernBertBlock", "ModernBertEncoder"),
-            *("ModernBertPooler", "RotaryAttention", "WordEmbeddings"),
+            *("ModernBertPooler", "WordEmbeddings"),
         ),
     ),
 }

@@ -38,6 +38,7 @@ CLASSES = {
     "Pooler": "bert_tf.layers.heads",
     "ReplacedTokenDetection": "bert_tf.pretraining.objective",
     "ReplacedTokensHead": "bert_tf.layers.heads",
+    "RotaryAttention": "bert_tf.layers.rotary",
     "SelfAttention": "bert_tf.layers.attention",
     "StableAdamW": "bert_tf.optimization",
     "SentenceOrderPrediction": "bert_tf.pretraining.objective",

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
+from bert_tf.architectures.bert import NAMES as BERT
 from bert_tf.architectures.parts import (
     CLASSIFIER,
     MASKED_LM,
@@ -96,9 +97,11 @@ class ModernBertConfig(
         choices=POOLINGS,
     )
 
-    def is_global(self, layer: int) -> bool:
-        """Whether a layer attends to all tokens."""
-        return layer % self.global_attn_every_n_layers == 0
+    def rotations(self, layer: int) -> tuple[float, int | None]:
+        """The base of a layer's rotations, and its window; None for all."""
+        if layer % self.global_attn_every_n_layers:
+            return self.local_rope_theta, self.local_attention // 2
+        return self.global_rope_theta, None
 
     @property
     def qkv_size(self) -> int:
@@ -168,105 +171,63 @@ def _flat_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _HIDDEN = "hidden_size"
-_OURS, _THEIRS = "bert/encoder/layer_{}", "model.layers.{}"
+_DENSE, _SCALE = Kind.KERNEL, Kind.SCALE
+# Of the parts of a layer.
+_LAYER = (
+    (_SCALE, "attention/LayerNorm", (_HIDDEN,), "attn_norm"),
+    (_DENSE, "attention/self/qkv", (_HIDDEN, "qkv_size"), "attn.Wqkv"),
+    (_DENSE, "attention/output/dense", ("attention_size", _HIDDEN), "attn.Wo"),
+    (_SCALE, "LayerNorm", (_HIDDEN,), "mlp_norm"),
+    (_DENSE, "intermediate/dense", (_HIDDEN, "gated_size"), "mlp.Wi"),
+    (_DENSE, "output/dense", ("intermediate_size", _HIDDEN), "mlp.Wo"),
+)
+
+
+def _norm(ours: str, theirs: str) -> Part:
+    return Part(_SCALE, f"{ours}/LayerNorm", (_HIDDEN,), theirs)
 
 
 def _transform(ours: str) -> tuple[Part, ...]:
     """The first parts of a head."""
-    return (
-        Part(Kind.KERNEL, f"{ours}/dense", (_HIDDEN, _HIDDEN), "head.dense"),
-        Part(Kind.SCALE, f"{ours}/LayerNorm", (_HIDDEN,), "head.norm"),
-    )
+    square = (_HIDDEN, _HIDDEN)
+    dense = Part(_DENSE, f"{ours}/dense", square, "head.dense")
+    return dense, _norm(ours, "head.norm")
 
 
-def _labels(ours: str, rows: int | None) -> Part:
-    """The last layer of a head."""
-    return Part(Kind.OUTPUT, ours, (rows, _HIDDEN), "classifier")
+def _last(head: str, theirs: str = "classifier") -> Part:
+    """The last part of a head, which is BERT's."""
+    return BERT.heads[head][-1].renamed(theirs)
 
 
 NAMES = Names(
     embeddings=(
-        Part(
-            Kind.TABLE,
-            "bert/embeddings/word_embeddings",
-            ("vocab_size", _HIDDEN),
-            "model.embeddings.tok_embeddings",
-        ),
-        Part(
-            Kind.SCALE,
-            "bert/embeddings/LayerNorm",
-            (_HIDDEN,),
-            "model.embeddings.norm",
-        ),
+        BERT.embeddings[0].renamed("model.embeddings.tok_embeddings"),
+        _norm("bert/embeddings", "model.embeddings.norm"),
     ),
-    layer=(
+    layer=tuple(
         Part(
-            Kind.SCALE,
-            f"{_OURS}/attention/LayerNorm",
-            (_HIDDEN,),
-            f"{_THEIRS}.attn_norm",
-            in_first=False,
-        ),
-        *(
-            Part(kind, f"{_OURS}/{ours}", sizes, f"{_THEIRS}.{theirs}")
-            for kind, ours, sizes, theirs in (
-                (
-                    Kind.KERNEL,
-                    "attention/self/qkv",
-                    (_HIDDEN, "qkv_size"),
-                    "attn.Wqkv",
-                ),
-                (
-                    Kind.KERNEL,
-                    "attention/output/dense",
-                    ("attention_size", _HIDDEN),
-                    "attn.Wo",
-                ),
-                (Kind.SCALE, "LayerNorm", (_HIDDEN,), "mlp_norm"),
-                (
-                    Kind.KERNEL,
-                    "intermediate/dense",
-                    (_HIDDEN, "gated_size"),
-                    "mlp.Wi",
-                ),
-                (
-                    Kind.KERNEL,
-                    "output/dense",
-                    ("intermediate_size", _HIDDEN),
-                    "mlp.Wo",
-                ),
-            )
-        ),
+            kind,
+            f"bert/encoder/layer_{{}}/{ours}",
+            sizes,
+            f"model.layers.{{}}.{theirs}",
+            in_first=theirs != "attn_norm",
+        )
+        for kind, ours, sizes, theirs in _LAYER
     ),
-    final=(
-        Part(
-            Kind.SCALE,
-            "bert/encoder/LayerNorm",
-            (_HIDDEN,),
-            "model.final_norm",
-        ),
-    ),
+    final=(_norm("bert/encoder", "model.final_norm"),),
     heads={
         POOLER: _transform("bert/pooler"),
         MASKED_LM: (
             *_transform("cls/predictions/transform"),
-            Part(
-                Kind.VECTOR,
-                "cls/predictions/output_bias",
-                ("vocab_size",),
-                "decoder.bias",
-            ),
+            _last(MASKED_LM, "decoder.bias"),
         ),
-        CLASSIFIER: (_labels("", None),),
-        SPAN: (
-            *_transform("cls/squad/transform"),
-            _labels("cls/squad/", 2),
-        ),
+        CLASSIFIER: (_last(CLASSIFIER),),
+        SPAN: (*_transform("cls/squad/transform"), _last(SPAN)),
         TOKEN_CLASSIFIER: (
             *_transform("cls/token_classification/transform"),
-            _labels("cls/token_classification/", None),
+            _last(TOKEN_CLASSIFIER),
         ),
-        MULTIPLE_CHOICE: (_labels("cls/multiple_choice/", 1),),
+        MULTIPLE_CHOICE: (_last(MULTIPLE_CHOICE),),
     },
     hugging_face=HuggingFaceForm(
         body="ModernBertModel",
@@ -284,16 +245,14 @@ NAMES = Names(
             "max_position_embeddings": ("max_position_embeddings", 8192),
             "initializer_range": ("initializer_range", 0.02),
             "norm_eps": ("layer_norm_eps", 1e-5),
+            # Ours are theirs.
             **{
-                name: (name, default)
-                for name, default in (
-                    ("global_attn_every_n_layers", 3),
-                    ("local_attention", 128),
-                    ("global_rope_theta", 160000.0),
-                    ("local_rope_theta", 10000.0),
-                    ("mlp_dropout", 0.0),
-                    ("classifier_dropout", 0.0),
-                    ("classifier_pooling", CLS),
+                name: (name, getattr(ModernBertConfig, name))
+                for name in (
+                    *("global_attn_every_n_layers", "local_attention"),
+                    *("global_rope_theta", "local_rope_theta"),
+                    *("mlp_dropout", "classifier_dropout"),
+                    "classifier_pooling",
                 )
             },
         },

@@ -7,19 +7,17 @@ import keras
 from keras import ops
 
 from bert_tf.architectures.modernbert import MEAN, ModernBertConfig
-from bert_tf.compat import custom_gradient
-from bert_tf.config import QUERY_VALUE
 from bert_tf.encoders.bert import BertEncoder
 from bert_tf.layers import (
     Dense,
     Embeddings,
     LayerNorm,
-    SelfAttention,
+    RotaryAttention,
     TransformerBlock,
 )
 from bert_tf.layers.base import ConfiguredLayer
-from bert_tf.layers.heads import first_tokens, sequence_tokens
-from bert_tf.layers.part_weights import LowRank, PartWeights, part_of
+from bert_tf.layers.heads import first_tokens, sequence_means
+from bert_tf.layers.part_weights import PartWeights
 from bert_tf.layers.products import activate
 
 
@@ -28,104 +26,6 @@ class WordEmbeddings(Embeddings):
     """Word embeddings with layer norm and dropout, without positions."""
 
     has_positions = False
-
-
-def _turned(x: Any, cosines: Any, sines: Any) -> Any:
-    """Rotates the pairs (d, d + D / 2) of float [..., D], in float32."""
-    first, second = ops.split(ops.cast(x, "float32"), 2, axis=-1)
-    pairs = [first * cosines - second * sines, second * cosines + first * sines]
-    return ops.cast(ops.concatenate(pairs, axis=-1), x.dtype)
-
-
-@custom_gradient
-def _rotated(heads: Any, cosines: Any, sines: Any) -> Any:
-    """Rotates heads; the gradient is rotated back, so nothing is stored."""
-
-    def gradient(upstream: Any) -> tuple[Any, Any, Any]:
-        zeros = ops.zeros_like(cosines)
-        return _turned(upstream, cosines, -sines), zeros, zeros
-
-    return _turned(heads, cosines, sines), gradient
-
-
-@keras.saving.register_keras_serializable(package="bert_tf")
-class RotaryAttention(SelfAttention):
-    """Self-attention whose queries and keys are rotated by their positions.
-
-    Su et al. 2021, "RoFormer", section 3.2.2: dimension d is paired with d +
-    D / 2, and the pair is rotated by position * base^(-2 d / D). The scores
-    depend on distances only, so that positions in a row serve every sequence
-    of the row.
-
-    Args:
-      config: the architecture.
-      base: the base of the rotations.
-      window: the largest distance between a query and its keys; None for all.
-      name: name of the layer.
-      dtype: Keras dtype policy or its name.
-      trainable: whether training changes the weights.
-    """
-
-    def __init__(
-        self,
-        config: ModernBertConfig,
-        base: float,
-        window: int | None = None,
-        *,
-        name: str | None = None,
-        dtype: Any = None,
-        trainable: bool = True,
-    ) -> None:
-        super().__init__(config, name=name, dtype=dtype, trainable=trainable)
-        self.base = base
-        self.window = window
-
-    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
-        """Creates the kernel [H, 3A]; its update is one for all three parts."""
-        config = self.config
-        width = 3 * config.attention_size
-        self.kernel = self.add_kernel("qkv_kernel", (config.hidden_size, width))
-        self.bias = None
-        if config.lora_rank:
-            self.update = self.add_low_rank("", config.hidden_size, width)
-        self.dropout = self.make_dropout(config.attention_probs_dropout_prob)
-
-    def rotated(self, heads: Any, positions: Any = None) -> Any:
-        """Rotates heads [B, N, S, D] by positions [S], by default 0..S-1."""
-        size = heads.shape[-1]
-        if positions is None:
-            positions = ops.arange(ops.shape(heads)[2], dtype="int32")[None]
-        powers = [self.base ** (-2 * pair / size) for pair in range(size // 2)]
-        angles = ops.cast(positions, "float32")[
-            ..., None
-        ] * ops.convert_to_tensor(powers, "float32")
-        angles = angles[:, None]
-        return _rotated(heads, ops.cos(angles), ops.sin(angles))
-
-    def positioned(
-        self, query: Any, key: Any, query_positions: Any = None
-    ) -> tuple[Any, Any]:
-        """See `SelfAttention.positioned`."""
-        return self.rotated(query, query_positions), self.rotated(key)
-
-    def part_weights(self) -> list[PartWeights]:
-        """The weights of its one part."""
-        return [part_of(self.kernel, update=self.update)]
-
-    def _update(self, first: int, last: int) -> LowRank | None:
-        if self.update is None:
-            return None
-        width = self.config.attention_size
-        a, b = self.update
-        return LowRank(a, b[:, first * width : last * width])
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor arguments as plain data."""
-        return {
-            **super().get_config(),
-            "base": self.base,
-            "window": self.window,
-        }
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -157,17 +57,14 @@ class ModernBertBlock(TransformerBlock):
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
         """Creates the weights of both sub-layers."""
         config, policy = self.config, self.dtype_policy
-        base, window = config.global_rope_theta, None
-        if not config.is_global(self.layer):
-            base, window = config.local_rope_theta, config.local_attention // 2
         self.attention = RotaryAttention(
-            config, base, window, name="attention", dtype=policy
+            config,
+            *config.rotations(self.layer),
+            name="attention",
+            dtype=policy,
         )
-        dense = config
-        if config.lora_on == QUERY_VALUE:
-            dense = config.without_lora()
         self.attention_output, self.intermediate, self.output_dense = (
-            Dense(dense, units, name=name, dtype=policy)
+            Dense(self.dense_config, units, name=name, dtype=policy)
             for name, units in (
                 ("attention_output", config.hidden_size),
                 ("intermediate", config.gated_size),
@@ -333,17 +230,13 @@ class ModernBertEncoder(BertEncoder):
         last: Any,
         training: bool | None,
     ) -> Any:
-        """Pools hidden states [B, S, H] of padded rows."""
+        """See `BertEncoder.pool`."""
         if not self.pools_all:
             return super().pool(hidden, inputs, last, training)
         starts = inputs.get("cls_positions")
-        inside = sequence_tokens(
-            inputs["input_mask"], inputs.get("sequence_ids"), starts
+        means = sequence_means(
+            hidden, inputs["input_mask"], inputs.get("sequence_ids"), starts
         )
-        weights = ops.cast(inside, "float32")
-        total = ops.sum(weights, axis=-1, keepdims=True)
-        sums = ops.matmul(weights, ops.cast(hidden, "float32"))
-        means = ops.cast(sums / ops.maximum(total, 1.0), self.compute_dtype)
         if starts is None:
             means = means[:, 0]
         return self.pooler.transform(means, training=training)

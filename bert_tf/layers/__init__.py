@@ -11,6 +11,7 @@ from bert_tf.layers.heads import (
     Pooler,
     ReplacedTokensHead,
 )
+from bert_tf.layers.rotary import RotaryAttention
 
 __all__ = [
     "BiLSTM",
@@ -23,6 +24,7 @@ __all__ = [
     "NextSentenceHead",
     "Pooler",
     "ReplacedTokensHead",
+    "RotaryAttention",
     "SelfAttention",
     "TransformerBlock",
     "attention_bias",

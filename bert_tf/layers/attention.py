@@ -383,14 +383,18 @@ class SelfAttention(ConfiguredLayer):
         if self.config.has_biases:
             self.bias = self.add_bias("qkv_bias", 3 * width)
         if self.config.lora_rank:
-            all_dense = self.config.lora_on == ALL_DENSE
-            self.updates = {
-                part: self.add_low_rank(f"{part}_", hidden, width)
-                for part in (_PARTS if all_dense else ("query", "value"))
-            }
+            self.add_updates(hidden, width)
         self.dropout = self.make_dropout(
             self.config.attention_probs_dropout_prob
         )
+
+    def add_updates(self, hidden: int, width: int) -> None:
+        """Creates the low-rank updates of kernels [hidden, width]."""
+        all_dense = self.config.lora_on == ALL_DENSE
+        self.updates = {
+            part: self.add_low_rank(f"{part}_", hidden, width)
+            for part in (_PARTS if all_dense else ("query", "value"))
+        }
 
     def call(
         self,

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import QUERY_VALUE
+from bert_tf.config import QUERY_VALUE, BertConfig
 from bert_tf.layers.attention import AttentionMask, SelfAttention
 from bert_tf.layers.base import ConfiguredLayer, Dense, LayerNorm
 from bert_tf.layers.heads import at_positions
@@ -22,14 +22,19 @@ class TransformerBlock(ConfiguredLayer):
     input and its output (after dropout), in float32, is normalised.
     """
 
+    @property
+    def dense_config(self) -> BertConfig:
+        """The configuration of its dense layers."""
+        if self.config.lora_on == QUERY_VALUE:
+            return self.config.without_lora()
+        return self.config
+
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
         """Creates the weights of both sub-layers."""
         config, policy = self.config, self.dtype_policy
         wide = (None, None, config.hidden_size)
         self.attention = SelfAttention(config, name="attention", dtype=policy)
-        dense = config
-        if config.lora_on == QUERY_VALUE:
-            dense = config.without_lora()
+        dense = self.dense_config
         self.attention_output = Dense(
             dense, config.hidden_size, name="attention_output", dtype=policy
         )

@@ -85,6 +85,25 @@ def last_positions(
     return ops.max(ops.where(inside, positions, 0), axis=2)
 
 
+def sequence_means(
+    hidden: Any, input_mask: Any, sequence_ids: Any = None, starts: Any = None
+) -> Any:
+    """Averages the tokens of sequences, in float32.
+
+    Args:
+      hidden: float [B, S, H].
+      input_mask, sequence_ids, starts: see `sequence_tokens`.
+
+    Returns:
+      [B, K, H] in the dtype of `hidden`.
+    """
+    inside = sequence_tokens(input_mask, sequence_ids, starts)
+    weights = ops.cast(inside, "float32")
+    total = ops.sum(weights, axis=-1, keepdims=True)
+    sums = ops.matmul(weights, ops.cast(hidden, "float32"))
+    return ops.cast(sums / ops.maximum(total, 1.0), hidden.dtype)
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Pooler(ConfiguredLayer):
     """Dense layer on the first token of a sequence ([CLS]), tanh in a BERT.

@@ -174,6 +174,9 @@ CASES: dict[str, Case] = {
     "ReplacedTokensHead": layer_case(
         layers.ReplacedTokensHead, HIDDEN, config=ELECTRA
     ),
+    "RotaryAttention": layer_case(
+        layers.RotaryAttention, HIDDEN | ATTENTION_BIAS, 1e4, 2
+    ),
     "SelfAttention": layer_case(layers.SelfAttention, HIDDEN | ATTENTION_BIAS),
     "TransformerBlock": layer_case(
         layers.TransformerBlock, HIDDEN | ATTENTION_BIAS
