@@ -176,7 +176,9 @@ def measure_growth(dtype: str) -> None:
                 autograph=False,
             )
             hidden = tf.cast(hidden, dtype)
-            step = functools.partial(step, hidden, bias)
+            # TensorFlow warns of functions that it traces in calls.
+            traced = step.get_concrete_function(hidden, bias)
+            step = functools.partial(traced, hidden, bias)
             works[kind, length] = functools.partial(cpu_seconds, step)
     seconds = turns(works)
     for kind in ("local", "global"):

@@ -91,7 +91,11 @@ def _scores(query: Any, key: Any) -> Any:
 
 def _probabilities(query: Any, key: Any, bias: Any) -> Any:
     """Computes the softmax of the biased scores, float32 [..., Q, S]."""
-    return ops.softmax(_scores(query, key) + bias, axis=-1)
+    scores = _scores(query, key) + bias
+    # Keras warns of a softmax of one score.
+    if scores.shape[-1] == 1:
+        return ops.ones_like(scores)
+    return ops.softmax(scores, axis=-1)
 
 
 class _Blocks(NamedTuple):

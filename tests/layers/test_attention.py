@@ -119,6 +119,20 @@ def test_gradients_are_those_of_the_plain_form(
         assert np.abs(found - expected).max() < 1e-6 * largest
 
 
+def test_a_single_key_has_all_the_weight() -> None:
+    given = inputs(queries=1)
+    given = {
+        name: array if name in ("query", "upstream") else array[..., :1, :]
+        for name, array in given.items()
+    }
+    given["attention_bias"] = given["attention_bias"][..., :1]
+    context, *gradients = results(attend, given, "float32", drop=False)
+    np.testing.assert_array_equal(context, np.float32(given["value"]))
+    of_value = np.float32(given["upstream"])
+    for found, expected in zip(gradients, (0.0, 0.0, of_value), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 def test_the_gradient_knows_what_was_dropped() -> None:
     given = inputs()
     exact = results(attend, given, "float32")
