@@ -283,6 +283,18 @@ def test_initial_weights_are_drawn_as_by_googles_code():
         assert 0.03 < np.abs(kernel).max() <= 0.04
 
 
+def test_initial_kernels_of_a_modern_bert_are_smaller_where_they_are_added():
+    config = CASES["modernbert"].config(hidden_size=64, num_hidden_layers=8)
+    arrays = encoder_class(config)(config).to_arrays()
+    kernels = {name: a for name, a in arrays.items() if a.ndim == 2}
+    added = [name for name in kernels if "/output/dense/" in name]
+    assert len(added) == 2 * 8
+    for name, kernel in kernels.items():
+        deviation = 0.02 / (4 if name in added else 1)
+        # Truncated at two standard deviations.
+        assert 1.5 * deviation < np.abs(kernel).max() <= 2 * deviation, name
+
+
 @pytest.mark.parametrize(
     ("pooled_only", "unpadded"), [(False, False), (True, True)]
 )

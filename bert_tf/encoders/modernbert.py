@@ -1,5 +1,6 @@
 """ModernBERT (Warner et al. 2024): pre-norm, gated, with rotary positions."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,10 @@ class WordEmbeddings(Embeddings):
 class ModernBertBlock(TransformerBlock):
     """Attention and a gated feed-forward (Shazeer 2020), each of normed states.
 
+    Both output kernels are initialized with the standard deviation
+    initializer_range / sqrt(2 L). Source: transformers,
+    modeling_modernbert.py, _init_weights.
+
     Args:
       config: the architecture.
       layer: the number of the layer; the first has no norm before attention.
@@ -63,12 +68,17 @@ class ModernBertBlock(TransformerBlock):
             name="attention",
             dtype=policy,
         )
+        dense = self.dense_config
+        # 2 L outputs are added to the embeddings.
+        deviation = config.initializer_range
+        deviation /= (2 * config.num_hidden_layers) ** 0.5
+        output = dataclasses.replace(dense, initializer_range=deviation)
         self.attention_output, self.intermediate, self.output_dense = (
-            Dense(self.dense_config, units, name=name, dtype=policy)
-            for name, units in (
-                ("attention_output", config.hidden_size),
-                ("intermediate", config.gated_size),
-                ("output", config.hidden_size),
+            Dense(kind, units, name=name, dtype=policy)
+            for name, kind, units in (
+                ("attention_output", output, config.hidden_size),
+                ("intermediate", dense, config.gated_size),
+                ("output", output, config.hidden_size),
             )
         )
         self.input_norm = None
