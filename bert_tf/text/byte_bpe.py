@@ -96,7 +96,7 @@ class ByteLevelBpe(Subwords):
         """Checks the tokens; `packing` None means RoBERTa's rows.
 
         Raises:
-          UserError: a byte has no token.
+          UserError: a byte has no token, or the merges are ambiguous.
         """
         self._tokens = tuple(tokens)
         self.merges = tuple(merges)
@@ -117,6 +117,34 @@ class ByteLevelBpe(Subwords):
                 "that the model was trained with."
             )
         super().__init__(special, added_tokens, packing)
+        self._check_merges()
+
+    def _check_merges(self) -> None:
+        """Refuses merges that cannot be followed by their results alone.
+
+        Merging by results, as the graph does, and by pairs agree on every text
+        if each result has one pair and the letters of each token are merged to
+        it: at the first difference, the text of a token would be divided into
+        two others for good.
+        """
+        from tokenizers import models
+
+        model = models.BPE(dict(self.ids), list(self.merges))
+        refused = (
+            (token, "is not what its own letters are merged to")
+            for token, raw in zip(self._tokens, self.raw, strict=True)
+            if raw is not None and len(model.tokenize(token)) > 1
+        )
+        twice = (
+            (first + second, "is merged from several pairs")
+            for number, (first, second) in enumerate(self.merges)
+            if self.ranks[first + second] != number
+        )
+        for token, fault in itertools.chain(twice, refused):
+            raise UserError(
+                f"merges: the token {token!r} {fault}, so this byte-level BPE "
+                "cannot be computed in a graph; take another model."
+            )
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -247,18 +275,23 @@ class ByteLevelBpe(Subwords):
             "ByteLevel",
         )
         normalizer = fast.part("normalizer").values.get("type")
-        return cls(
-            in_order,
-            merges,
-            special,
-            added,
-            normalizer == "NFC",
-            bool(prefix),
-            trims and processor.flag("trim_offsets") is not False,
-            packing_of_json(
-                processor, numbers, numbers.get(special.pad or "", 0)
-            ),
+        packing = packing_of_json(
+            processor, numbers, numbers.get(special.pad or "", 0)
         )
+        try:
+            return cls(
+                in_order,
+                merges,
+                special,
+                added,
+                normalizer == "NFC",
+                bool(prefix),
+                trims and processor.flag("trim_offsets") is not False,
+                packing,
+            )
+        except UserError as error:
+            file = fast.source if is_bpe else vocab_file.parent
+            raise UserError(f"{file}: {error}") from None
 
     def rules(self) -> dict[str, Any]:
         """See `Subwords`."""

@@ -3,9 +3,7 @@
 Words begin at positions that depend only on the classes of the adjacent
 characters. The bytes of a word are decoded as ISO-8859-1, and SentencePiece's
 BPE merges these letters. It looks up the result of a merge, GPT-2's the pair.
-Both agree on every text if every token, as a text, is tokenized to itself by
-both: at the first difference, the letters of a token would end in two other
-pieces. This is checked.
+Both agree on every text for merges that `ByteLevelBpe` takes.
 
 Few words reach that operation: words are also divided between bytes that no
 token holds side by side, and those that are tokens are looked up.
@@ -19,9 +17,8 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 import tokenizers
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from tokenizers import models, normalizers, pre_tokenizers
+from tokenizers import normalizers, pre_tokenizers
 
-from bert_tf.errors import UserError
 from bert_tf.text import unicode_tables
 from bert_tf.text.added_tokens import Pieces
 from bert_tf.text.byte_bpe import ByteLevelBpe
@@ -136,9 +133,6 @@ class ByteBpeTokenizer(SubwordTokenizer):
         Args:
           data: tokens, merges and rules.
           split_special_tokens: see the class.
-
-        Raises:
-          UserError: merges are ambiguous by their results; see the module.
         """
         super().__init__(data, split_special_tokens)
         lengths, leads, trails = (
@@ -170,29 +164,9 @@ class ByteBpeTokenizer(SubwordTokenizer):
             self._adjacent = tf.constant(_adjacent(data))
             self._letters = tf.constant(letters)
             self._tokens_by_hash = tf.constant(self._table())
-            self._check()
 
     def _make_normalizer(self) -> Normalizer:
         return _Composed() if self.data.nfc else Normalizer()
-
-    def _check(self) -> None:
-        """Refuses merges that are ambiguous by their results."""
-        data = self.data
-        merged = [n for n, raw in enumerate(data.raw) if raw is not None]
-        by_result = self._merge(tf.gather(self._letters, merged)).to_list()
-        library = tokenizers.Tokenizer(
-            models.BPE(dict(data.ids), list(data.merges))
-        )
-        by_pair = library.encode_batch([data.tokens[n] for n in merged])
-        for number, ids, encoding in zip(
-            merged, by_result, by_pair, strict=True
-        ):
-            if [number] != ids or [number] != encoding.ids:
-                raise UserError(
-                    f"merges: the token {data.tokens[number]!r} is not what "
-                    "its own letters are merged to, so this byte-level BPE "
-                    "cannot be computed in a graph; take another model."
-                )
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string)], autograph=False

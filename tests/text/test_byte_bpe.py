@@ -16,7 +16,6 @@ from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 import bert_tf
 from bert_tf.checkpoints.tokenizers import (
-    load_tokenizer,
     read_tokenizer,
     read_vocabulary_file,
 )
@@ -284,16 +283,32 @@ def test_other_rules_are_refused(part, key, value, message, tmp_path):
     assert line.startswith(f"{path}: {part}: {message}")
 
 
-def test_merges_that_a_graph_cannot_follow(tmp_path):
-    letters = [*byte_letters(), "ab", "abc", "bc"]
-    tokens = [*SPECIAL.present, *letters]
-    # "abc" as a text becomes "a" and "bc".
-    merges = [("b", "c"), ("a", "b"), ("ab", "c")]
-    data = ByteLevelBpe(tokens, merges, SPECIAL)
-    data.save(tmp_path)
-    line = error_of(load_tokenizer, tmp_path)
-    assert line.startswith(f"{tmp_path / 'tokenizer.json'}: merges: the token ")
-    assert "'abc' is not what its own letters are merged to" in line
+@pytest.mark.parametrize(
+    ("merges", "fault"),
+    [
+        # "abc" as a text becomes "a" and "bc".
+        (["b c", "a b", "ab c"], "'abc' is not what its own letters are"),
+        # By pairs "abcd" becomes "abc" and "d", by results "a" and "bcd".
+        (
+            ["b c", "a bc", "bc d", "a b", "ab c"],
+            "'abc' is merged from several",
+        ),
+    ],
+)
+def test_merges_that_a_graph_cannot_follow(merges, fault, tmp_path):
+    made("NFC").save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    values = json.loads(path.read_text())
+    tokens = [*byte_letters(), "ab", "abc", "bc", "bcd"]
+    values["model"]["vocab"] = {
+        token: number
+        for number, token in enumerate([*SPECIAL.present, *tokens])
+    }
+    values["model"]["merges"] = merges
+    values["added_tokens"] = []
+    path.write_text(json.dumps(values))
+    line = error_of(read_tokenizer, tmp_path)
+    assert line.startswith(f"{path}: merges: the token {fault} ")
 
 
 def test_a_vocabulary_without_some_bytes_is_refused():
