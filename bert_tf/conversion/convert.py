@@ -304,7 +304,8 @@ def _with_vocabulary(
             )
         return checkpoint
     rows = checkpoint.config.vocab_size
-    kind = tokenizer_kind(checkpoint.config)
+    present = checkpoint.tokenizer
+    kind = type(present) if present else tokenizer_kind(checkpoint.config)
     tokenizer = kind.of_tokens(vocab_file, rows)
     vocabulary = tokenizer.vocabulary
     if checkpoint.vocabulary == vocabulary and len(vocabulary) == rows:

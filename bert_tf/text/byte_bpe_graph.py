@@ -10,6 +10,7 @@ token holds side by side, and those that are tokens are looked up.
 """
 
 import functools
+import struct
 from typing import Any
 
 import numpy as np
@@ -359,7 +360,11 @@ def _sentencepiece_model(data: ByteLevelBpe) -> bytes:
     trainer.model_type = trainer.BPE
     trainer.unk_id, trainer.unk_piece = len(data), _UNKNOWN
     trainer.bos_id = trainer.eos_id = trainer.pad_id = -1
-    normalizer.name = "identity"
+    # Without entries; the operation would report on stderr that there is none.
+    trie = bytes(1024)
+    normalizer.precompiled_charsmap = (
+        struct.pack("<I", len(trie)) + trie + b"\0"
+    )
     normalizer.add_dummy_prefix = normalizer.remove_extra_whitespaces = False
     normalizer.escape_whitespaces = False
     return with_replacements(model)

@@ -26,6 +26,7 @@ from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.unigram import AlbertUnigram, Unigram
 from bert_tf.text.unigram_graph import UnigramTokenizer
+from tests.reference_albert import encode_pieces
 from tests.user_errors import error_of
 
 REAL = pathlib.Path(__file__).resolve().parents[3] / "shared/data/relatives"
@@ -118,25 +119,10 @@ def fairseq_ids(texts):
 
 
 def albert_pieces(text):
-    """The pieces of google-research/albert's `encode_pieces`, lower-cased."""
+    """The ids of google-research/albert."""
     library = sentencepiece.SentencePieceProcessor(model_proto=albert_file())
-    text = unicodedata.normalize("NFKD", " ".join(text.strip().split()))
-    text = "".join(c for c in text if not unicodedata.combining(c)).lower()
-    found = []
-    for piece in library.encode(text, out_type=str):
-        if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
-            bare = library.encode(
-                piece[:-1].replace("\u2581", ""), out_type=str
-            )
-            if piece[0] != "\u2581" and bare[0][0] == "\u2581":
-                if len(bare[0]) == 1:
-                    bare = bare[1:]
-                else:
-                    bare[0] = bare[0][1:]
-            found.extend([*bare, ","])
-        else:
-            found.append(piece)
-    return [library.piece_to_id(piece) for piece in found]
+    pieces = encode_pieces(library, text)
+    return [library.piece_to_id(piece) for piece in pieces]
 
 
 def test_ids_of_xlm_roberta(xlm_roberta):
@@ -475,6 +461,7 @@ def test_a_damaged_model_is_refused(folders, tmp_path):
     [
         ("xlmr", "xlm_roberta", Unigram),
         ("t5", "t5", Unigram),
+        ("bigbird", "bigbird", Unigram),
         ("albert-de", "albert_german", AlbertUnigram),
     ],
 )
