@@ -205,7 +205,7 @@ def rows_of_sentencepiece(library, data: Unigram, texts: list[str]):
     if isinstance(data, AlbertUnigram):
         for text in texts:
             pieces = encode_pieces(library, text)
-            yield [data.ids[piece] for piece in pieces], None
+            yield [data.ids.get(p, data.unk_id) for p in pieces], None
         return
     known = [
         data.ids.get(library.id_to_piece(number), data.unk_id)
