@@ -59,6 +59,7 @@ _ALBERT = "AlbertTokenizer"
 _XLM_ROBERTA = "XLMRobertaTokenizer"
 # Types of pieces and of models (sentencepiece_model.proto).
 _NORMAL, _UNKNOWN, _CONTROL, _UNIGRAM = 1, 2, 3, 1
+_CAPITAL_SIGMA = chr(unicode_tables.CAPITAL_SIGMA)
 # Lower than the score of any other way to spell a text.
 _UNUSED_SCORE = -100.0
 # The models' normalisers split at blanks anyway.
@@ -534,13 +535,28 @@ class UnigramWorker(LibraryWorker):
         super().__init__(data)
         self._library = SentencePieceProcessor(model_proto=data.scored_model())
         self._replacements = dict(data.replacements())
+        self._lower_case = data.lower_case
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """See `LibraryWorker`."""
+        if self._lower_case:
+            sentences = [_with_final_sigmas(s) for s in sentences]
         if self._replacements:
             sentences = [s.translate(self._replacements) for s in sentences]
         ids: list[list[int]] = self._library.encode(sentences)
         return ids
+
+
+def _with_final_sigmas(text: str) -> str:
+    """Replaces the capital sigmas that `str.lower` makes final."""
+    if _CAPITAL_SIGMA not in text:
+        return text
+    # The only letter that becomes two.
+    lowered = text.replace("\u0130", "I").lower()
+    return "".join(
+        low if char == _CAPITAL_SIGMA else char
+        for char, low in zip(text, lowered, strict=True)
+    )
 
 
 def read_model(path: pathlib.Path) -> ModelProto:

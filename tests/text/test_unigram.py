@@ -33,7 +33,7 @@ REAL = pathlib.Path(__file__).resolve().parents[3] / "shared/data/relatives"
 CORPUS = [
     "The cats aren't here; they're there, and we'll see the others' cats.",
     "It cost 1,250 or 3,456, not 12,5 and 7, 8, 9, in 1984 and 2019, or so.",
-    "Größe, naïve café, Ελλάδα και ΚΡΗΤΗΣ, Россия и Москва, 北京和上海",
+    "Größe, naïve café, Ελλάδα σας και ΚΡΗΤΗΣ, Россия и Москва, 北京和上海",
     "日本語の文章です。 हिन्दी में कुछ शब्द हैं x\u00a0y\u3000z ① ﬁne",
 ] * 9
 TEXTS = [
@@ -42,7 +42,7 @@ TEXTS = [
     *(
         "e\u0301\u0344",
         "Å",
-        "ΟΔΟΣ ΣΑΣ",
+        *("ΟΔΟΣ ΣΑΣ", "ΑΣ\u0301", "ΑΣ'Α Σ İΣ", "Σ ΣΣ"),
         "İI",
         "\ufeff\u200d",
         "①²ﬁ",

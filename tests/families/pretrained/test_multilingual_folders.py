@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.checkpoints import Checkpoint, save_checkpoint
+from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import encoder_class
 from bert_tf.text.layout import SentencePacker
 from tests.contracts.architecture_cases import CASES
@@ -112,3 +113,13 @@ def test_a_file_of_keras_holds_the_tokenizer(architecture, data):
     again = bert_tf.TextClassifier.from_config(model.get_config())
     assert type(again.tokenizer.data) is type(data)
     assert again.tokenizer.data == data
+
+
+def test_a_vocabulary_file_is_read_as_the_model_s_own_kind(tmp_path):
+    written(tmp_path / "e5", "bert", "mean")
+    path = tmp_path / "e5" / "sentencepiece.bpe.model"
+    out = tmp_path / "out"
+    convert_checkpoint(tmp_path / "e5", "bert_tf", out, vocab_file=path)
+    found = load_checkpoint(out)
+    assert found.tokenizer == load_checkpoint(tmp_path / "e5").tokenizer
+    assert found.config.vocab_size == len(UNIGRAM)
