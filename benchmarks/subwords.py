@@ -82,7 +82,8 @@ _SIGMAS = "[\u03a3\u03f9\U0001d6ba\U0001d6f4\U0001d72e\U0001d768\U0001d7a2]"
 _RANGES = ((32, 127), (0, 0x250), (0, 0xD800), (0xE000, 0x20000), (0, 0x110000))
 _WEIGHTS = (5, 3, 8, 3, 1)
 
-Row = tuple[list[int], list[tuple[int, int]]]
+# Ids and, where they are compared, offsets.
+Row = tuple[list[int], list[tuple[int, int]] | None]
 
 
 def drawn_texts(lines: list[str], count: int, seed: int) -> list[str]:
@@ -271,7 +272,7 @@ def show_differences(
                 cause(text, own[0], other[0]) if cause else "of no known cause"
             )
             causes[why] += 1
-        elif None not in (own[1], other[1]):
+        elif own[1] is not None and other[1] is not None:
             offsets += own[1] != [tuple(span) for span in other[1]]
     reasons = ", ".join(f"{n} {why}" for why, n in causes.most_common())
     total = sum(causes.values())

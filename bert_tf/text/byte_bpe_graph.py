@@ -10,7 +10,6 @@ token holds side by side, and those that are tokens are looked up.
 """
 
 import functools
-import struct
 from typing import Any
 
 import numpy as np
@@ -83,6 +82,19 @@ class _Composed(Normalizer):
         self, texts: tf.Tensor
     ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
         composed = self.normalize(texts)
+        lengths = tf.cast(tf.strings.length(composed), tf.int64)
+        sources = tf.ragged.range(lengths + 1)
+        # Of composed texts, as most are, each byte is its own source.
+        changed = composed != texts
+        places = tf.where(tf.repeat(changed, lengths + 1))
+        found = self._sources(
+            tf.boolean_mask(composed, changed), tf.boolean_mask(texts, changed)
+        )
+        values = tf.tensor_scatter_nd_update(sources.flat_values, places, found)
+        return composed, sources.with_flat_values(values), texts
+
+    def _sources(self, composed: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
+        """The byte offset in `texts` of each byte and end of their NFC."""
         codes = tf.strings.unicode_decode(composed, "UTF-8").flat_values
         given, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
         ends = tf.cumsum(tf.gather(self._sizes, given.flat_values))
@@ -100,8 +112,7 @@ class _Composed(Normalizer):
         lengths = tf.cast(tf.strings.length(texts), tf.int64)
         text_ends = tf.RaggedTensor.from_tensor(lengths[:, tf.newaxis])
         text_ends = text_ends.with_row_splits_dtype(of_bytes.row_splits.dtype)
-        sources = tf.concat([of_bytes, text_ends], 1)
-        return composed, sources.with_row_splits_dtype(tf.int64), texts
+        return tf.concat([of_bytes, text_ends], 1).flat_values
 
 
 @functools.cache
@@ -360,11 +371,7 @@ def _sentencepiece_model(data: ByteLevelBpe) -> bytes:
     trainer.model_type = trainer.BPE
     trainer.unk_id, trainer.unk_piece = len(data), _UNKNOWN
     trainer.bos_id = trainer.eos_id = trainer.pad_id = -1
-    # Without entries; the operation would report on stderr that there is none.
-    trie = bytes(1024)
-    normalizer.precompiled_charsmap = (
-        struct.pack("<I", len(trie)) + trie + b"\0"
-    )
+    normalizer.name = "identity"
     normalizer.add_dummy_prefix = normalizer.remove_extra_whitespaces = False
     normalizer.escape_whitespaces = False
     return with_replacements(model)
