@@ -304,8 +304,7 @@ def _with_vocabulary(
             )
         return checkpoint
     rows = checkpoint.config.vocab_size
-    present = checkpoint.tokenizer
-    kind = type(present) if present else tokenizer_kind(checkpoint.config)
+    kind = tokenizer_kind(checkpoint.config, folder)
     tokenizer = kind.of_tokens(vocab_file, rows)
     vocabulary = tokenizer.vocabulary
     if checkpoint.vocabulary == vocabulary and len(vocabulary) == rows:
