@@ -16,7 +16,7 @@ from bert_tf.side_by_side import one_core_a_batch, side_by_side
 def cores(monkeypatch) -> None:
     """Three cores, of which an operation has one."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
-    monkeypatch.setattr(module, "_intra_op_threads", lambda: 1)
+    monkeypatch.setattr(module, "cores_per_batch", lambda: 1)
 
 
 def test_results_come_in_order_of_as_many_threads_as_cores(cores) -> None:
@@ -67,7 +67,7 @@ def test_accelerators_leave_operations_as_they_are(
     kinds, expected, cores, monkeypatch
 ) -> None:
     said: list[int] = []
-    monkeypatch.setattr(module, "_intra_op_threads", lambda: 0)
+    monkeypatch.setattr(module, "cores_per_batch", lambda: 0)
     monkeypatch.setattr(
         tf.config.threading, "set_intra_op_parallelism_threads", said.append
     )

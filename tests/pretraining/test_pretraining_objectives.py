@@ -293,7 +293,7 @@ def test_states_of_before_objectives_are_resumed(tmp_path):
         128,
         20,
         static=False,
-        recipe=RecordsRecipe(),
+        recipe=RecordsRecipe(lower_case=True),
         tokenizer=None,
     )
     recipe = PretrainingRecipe()
