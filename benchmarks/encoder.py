@@ -32,7 +32,7 @@ import tensorflow as tf
 from absl import app, flags
 
 from benchmarks import comparison
-from benchmarks.steps import inference, training
+from benchmarks.steps import inference, products, training
 from bert_tf.checkpoints import Checkpoint, hugging_face
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
@@ -164,28 +164,6 @@ def candidates(
             "bert_tf": training(pretrainer, batch, pretraining_loss),
         },
     }
-
-
-def products(config: BertConfig, rows: int, dtype: str) -> tuple[Callable, int]:
-    """The four products of a block of so many rows, and their operations."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    shapes = (hidden, 3 * hidden), (hidden, hidden), (hidden, inner)
-    shapes = (*shapes, (inner, hidden))
-    pairs = [
-        (
-            tf.cast(tf.random.normal((rows, inputs)), dtype),
-            tf.Variable(tf.cast(tf.random.normal((inputs, units)), dtype)),
-        )
-        for inputs, units in shapes
-    ]
-
-    @tf.function
-    def step():
-        # All are read, so that none is left out.
-        corners = [tf.matmul(left, right)[0, 0] for left, right in pairs]
-        return tf.add_n(corners)
-
-    return step, sum(2 * rows * inputs * units for inputs, units in shapes)
 
 
 def operations(config: BertConfig, rows: int, length: int, kind: str) -> int:
