@@ -28,6 +28,7 @@ from benchmarks.steps import products
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
+from bert_tf.families.text_model import TextModel
 from bert_tf.inference.load import load
 from bert_tf.models import bert_classifier, model_arrays
 from bert_tf.runtimes import onnx_file
@@ -74,6 +75,25 @@ def write_folders(folder: pathlib.Path) -> BertConfig:
     return config
 
 
+def graph_of(served: TextModel, batch: dict) -> Callable[[], np.ndarray]:
+    """A function that computes the logits of a batch."""
+    import tensorflow as tf
+
+    def forward(inputs: dict) -> tf.Tensor:
+        return tf.cast(served.forward(inputs), tf.float32)
+
+    # A concrete function, since TensorFlow warns of many traces.
+    graph = tf.function(forward, autograph=False)
+    concrete = graph.get_concrete_function(batch)
+
+    def run() -> np.ndarray:
+        # Holds what the graph calls.
+        assert served.model is not None
+        return concrete(batch).numpy()
+
+    return run
+
+
 def measure(shape: str, folder: pathlib.Path, peer: comparison.Peer | None):
     """Prints a table of a shape."""
     import tensorflow as tf
@@ -90,14 +110,7 @@ def measure(shape: str, folder: pathlib.Path, peer: comparison.Peer | None):
     functions: dict[str, Callable[[], np.ndarray]] = {}
     for name, settings in _OURS.items():
         served = load(folder / "ours", **settings).served
-
-        def forward(inputs: dict, served=served) -> tf.Tensor:
-            return tf.cast(served.forward(inputs), tf.float32)
-
-        # A concrete function, since TensorFlow warns of many traces.
-        graph = tf.function(forward, autograph=False)
-        concrete = graph.get_concrete_function(batch)
-        functions[name] = lambda run=concrete: run(batch).numpy()
+        functions[name] = graph_of(served, batch)
     path = folder / "int8.onnx"
     if not path.exists():
         served = load(folder / "ours").served
