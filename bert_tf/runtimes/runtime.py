@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.compat import has_accelerator
 from bert_tf.config import AUTO, KERAS, OPENVINO, RUNTIMES, BertConfig
 from bert_tf.errors import UserError, check_choice
 from bert_tf.features import ENCODER_INPUTS
@@ -56,8 +57,8 @@ class Runtime:
     """Compiles functions of the encoder's inputs.
 
     Args:
-      kind: openvino, onnx or litert; auto is openvino where it is installed and
-        computes the model, and else Keras.
+      kind: openvino, onnx or litert; auto is openvino where it computes the
+        model, and else Keras.
       folder: the folder of the model, in which converted files are kept.
       bfloat16: whether to compute products in bfloat16.
       cores: the cores of a batch; 0 takes all.
@@ -225,11 +226,14 @@ def open_runtime(
 ) -> Runtime | None:
     """Returns a runtime by name, see `Runtime`; None for Keras.
 
+    That is also what auto is without OpenVINO, or with a GPU or TPU.
+
     Raises:
       UserError: see `Runtime`; or the precision is mixed_float16.
     """
     check_choice("`runtime`", kind, RUNTIMES)
-    if kind == AUTO and missing_libraries(OPENVINO):
+    # OpenVINO computes on the CPU here.
+    if kind == AUTO and (missing_libraries(OPENVINO) or has_accelerator()):
         kind = KERAS
     if kind == KERAS:
         return None

@@ -104,6 +104,12 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, capfd):
     )
 
 
+def test_auto_leaves_accelerators_to_keras(tmp_path, monkeypatch):
+    assert runtime.open_runtime("auto", tmp_path, "float32", 0) is not None
+    monkeypatch.setattr(runtime, "has_accelerator", lambda: True)
+    assert runtime.open_runtime("auto", tmp_path, "float32", 0) is None
+
+
 def test_mistakes(tmp_path, monkeypatch):
     folder = write_folder(tmp_path, CLASSIFIER)
     line = error_of(bert_tf.load, folder, runtime="tvm")
