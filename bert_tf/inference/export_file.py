@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from bert_tf.config import OPENVINO
 from bert_tf.errors import UserError
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.requests import sample_lengths
@@ -31,7 +32,7 @@ from bert_tf.libraries import EXTRAS, require_extra
 from bert_tf.runtimes.runtime import of_tokens, sample_rows
 from bert_tf.runtimes.tracing import trace
 
-FILE_FORMATS = ("onnx", "litert", "openvino")
+FILE_FORMATS = ("onnx", "litert", OPENVINO)
 # Absolute and relative tolerance between the file and the Keras model.
 TOLERANCE = 1e-4
 
@@ -85,6 +86,12 @@ def export_file(
     if file_format not in FILE_FORMATS:
         raise UserError(
             f"`file_format`={file_format}: takes {', '.join(FILE_FORMATS)}."
+        )
+    if int8 is not None and file_format == OPENVINO:
+        raise UserError(
+            f"`file_format`={file_format}: is not quantized; onnx and litert "
+            "are, and OpenVINO computes float32 files in bfloat16 where the "
+            "processor can."
         )
     if file_format in EXTRAS:
         require_extra(file_format, f"`file_format`={file_format}")

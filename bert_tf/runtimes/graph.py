@@ -20,6 +20,11 @@ LAYER_NORM, GELU = "LayerNormalization", "Gelu"
 ONE_HOT = "OneHotRows"
 
 
+def is_of_tokens(output: str, rank: int) -> bool:
+    """Whether the second axis of an output of a model is that of tokens."""
+    return rank == 3 or output in ("start_logits", "end_logits")
+
+
 class UnknownError(Exception):
     """Raised for an unsupported form of an operation."""
 

@@ -18,7 +18,14 @@ import tensorflow as tf
 from tensorflow.lite.python import schema_py_generated as schema
 
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.runtimes.graph import GELU, LAYER_NORM, Graph, Value, unsupported
+from bert_tf.runtimes.graph import (
+    GELU,
+    LAYER_NORM,
+    Graph,
+    Value,
+    is_of_tokens,
+    unsupported,
+)
 
 FILE = "model.tflite"
 # Whether rows have a fixed length.
@@ -26,8 +33,6 @@ PADDED = True
 _SCHEMA_VERSION, _IDENTIFIER = 3, b"TFL3"
 # The schema requires aligned constants.
 _ALIGNMENT = 16
-# Outputs with an axis of tokens, besides those of three axes.
-_OF_TOKENS = ("start_logits", "end_logits")
 # Smaller constants stay float32, as in TensorFlow's converter.
 _LEAST_INT8 = 1024
 # Built-in operators and their options, by operation in graph.py.
@@ -375,7 +380,7 @@ class Runner:
         self.shapes: dict[str, tuple[int | None, ...]] = {}
         for name, each in self._run.get_output_details().items():
             shape = [None, *map(int, each["shape"][1:])]
-            if name in _OF_TOKENS or len(shape) == 3:
+            if is_of_tokens(name, len(shape)):
                 shape[1] = None
             self.shapes[name] = tuple(shape)
 

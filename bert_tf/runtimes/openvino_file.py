@@ -12,7 +12,6 @@ from collections.abc import Mapping
 import numpy as np
 import openvino
 
-from bert_tf.errors import UserError
 from bert_tf.runtimes.graph import Graph
 from bert_tf.runtimes.onnx_file import onnx_model
 
@@ -22,9 +21,7 @@ PADDED = False
 _RESULT = "result/"
 
 
-def write_model(
-    path: pathlib.Path, graph: Graph, source: str, int8: bool = False
-) -> None:
+def write_model(path: pathlib.Path, graph: Graph, source: str) -> None:
     """Writes a float32 model that takes any number of rows of any length.
 
     The weights are in a second file, `path` with the suffix .bin.
@@ -33,16 +30,10 @@ def write_model(
       path: the file, with the suffix .xml.
       graph: the traced model.
       source: name of the model, for errors.
-      int8: not offered.
 
     Raises:
-      UserError: `int8` is true, or see `onnx_model`.
+      UserError: see `onnx_model`.
     """
-    if int8:
-        raise UserError(
-            "`quantize`=int8: is for onnx and litert; OpenVINO computes "
-            "float32 files in bfloat16 where the processor can."
-        )
     serialized = onnx_model(graph, source).SerializeToString()
     model = openvino.Core().read_model(serialized, b"")
     # A tensor also has the names of operations that are merged into its own,

@@ -23,6 +23,7 @@ from bert_tf.features import ENCODER_INPUTS
 from bert_tf.files import write_text, written_beside
 from bert_tf.libraries import EXTRAS, missing_libraries, require_extra
 from bert_tf.progress import log
+from bert_tf.runtimes.graph import is_of_tokens
 from bert_tf.runtimes.tracing import trace
 
 # The folder of converted models, in the model's folder.
@@ -284,7 +285,7 @@ def of_tokens(
     name: str, values: np.ndarray, inputs: Mapping[str, np.ndarray]
 ) -> np.ndarray:
     """Leaves an output's values at padding out, which are undefined."""
-    if values.ndim == 3 or name in ("start_logits", "end_logits"):
+    if is_of_tokens(name, values.ndim):
         return values[inputs["input_mask"] == 1]
     return values
 

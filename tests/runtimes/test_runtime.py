@@ -5,6 +5,7 @@ import pytest
 import safetensors.numpy
 
 import bert_tf
+from bert_tf.inference.export_file import Quantization, export_file
 from bert_tf.runtimes import openvino_file, runtime
 from tests.fine_tuned_models import TEXTS, write_folder
 from tests.user_errors import error_of
@@ -102,6 +103,26 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, capfd):
     assert found[0] == pytest.approx(
         probabilities(bert_tf.load(folder))[0], abs=2e-5
     )
+
+
+def test_a_file_for_programs_that_use_openvino(tmp_path):
+    folder = write_folder(tmp_path / "model", CLASSIFIER)
+    path = export_file(folder, tmp_path / "out", "openvino")
+    assert {file.name for file in path.parent.iterdir()} >= {
+        *("model.xml", "model.bin", "model.json", "tokenizer.json"),
+    }
+    rows = {
+        "input_ids": np.array([[2, 41, 42, 3]], np.int32),
+        "input_mask": np.ones((1, 4), np.int32),
+        "segment_ids": np.zeros((1, 4), np.int32),
+    }
+    (found,) = openvino_file.Runner(path)(rows).values()
+    wanted = bert_tf.load(folder).served.row_outputs(rows)["logits"]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5)
+    int8 = Quantization(None, None)
+    line = error_of(export_file, folder, tmp_path / "int8", "openvino", int8)
+    assert line.startswith("`file_format`=openvino: is not quantized")
+    assert not (tmp_path / "int8").exists()
 
 
 def test_auto_leaves_accelerators_to_keras(tmp_path, monkeypatch):
