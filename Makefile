@@ -7,8 +7,8 @@ PYTEST := python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: demo test test-slow test-real test-beam test-wheel docs lint environments clean
 
-demo: .venv/.runtime
-	$(BIN)/python -m tools.demo --output_dir=demo_output
+demo: $(BIN)/bert-tf
+	$(BIN)/bert-tf demo --output_dir=demo_output
 
 test: .venv/.development
 	$(BIN)/$(PYTEST) -m "not slow and not real and not wheel"
@@ -43,7 +43,23 @@ environments: .venv/.real .venv-beam/.ready .venv-wheel/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-.venv/.development: .venv/.runtime requirements-dev.txt
+# `bert-tf` of an environment runs tools/ of this folder, wherever it is called.
+define BERT_TF
+#!/bin/sh
+self=$$0
+[ ! -L "$$self" ] || self=$$(readlink -f "$$self")
+bin=$$(cd "$$(dirname "$$self")" && pwd)
+export PYTHONPATH="$${bin%/*/*}$${PYTHONPATH:+:$$PYTHONPATH}" PYTHONSAFEPATH=1
+exec "$$bin/python" -m tools "$$@"
+endef
+export BERT_TF
+.venv/bin/bert-tf: .venv/.runtime
+.venv-beam/bin/bert-tf: .venv-beam/.ready
+%/bin/bert-tf:
+	@printf '%s\n' "$$BERT_TF" > $@
+	@chmod +x $@
+
+.venv/.development: .venv/.runtime requirements-dev.txt | $(BIN)/bert-tf
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 

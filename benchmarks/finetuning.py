@@ -13,7 +13,7 @@ main metric. Speeds are training examples a second, without the first steps,
 evaluation and saving.
 
 Both sides get their memory in huge pages where glibc can ask for them, as
-tools.run_finetuning does by itself.
+`bert-tf finetune` does by itself.
 
 What is finished is kept in --output_dir: the same command goes on from there.
 The peer needs the environment of requirements-peers.txt.
@@ -85,7 +85,7 @@ def train_peer(task: str, seed: int, *options: str) -> dict:
 
 
 def train_ours(task: str, seed: int, precision: str, epochs: float) -> dict:
-    """Fine-tunes with tools.run_finetuning and returns its results."""
+    """Fine-tunes with `bert-tf finetune` and returns its results."""
     with tempfile.TemporaryDirectory() as folder:
         run_folder = pathlib.Path(folder, "run")
         comparison.run(

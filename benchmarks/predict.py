@@ -1,4 +1,4 @@
-"""tools.predict beside a transformers pipeline sorted by length.
+"""`bert-tf predict` beside a transformers pipeline sorted by length.
 
     python -m benchmarks.predict --peer_python=.venv-peers/bin/python \
         --model=out/sst2 --input=reviews.csv --text_column=sentence
@@ -6,7 +6,7 @@
 The same job on the same cores: a file of texts becomes a file of JSON lines
 with the label and all probabilities of each, in the order of the input. The
 model is a fine-tuned folder of classes, which the peer gets as
-`tools.convert_checkpoint` writes it for Hugging Face. Both are whole commands
+`bert-tf convert` writes it for Hugging Face. Both are whole commands
 and take turns; the seconds count from the start of Python to its end, and the
 memory is the peak of the resident set of the process. The texts are repeated
 until there are enough, each with its number behind it, so that none is the

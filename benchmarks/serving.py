@@ -1,4 +1,4 @@
-"""Load on tools.serve: batches beside one request at a time, and a peer.
+"""Load on `bert-tf serve`: batches beside one request at a time, and a peer.
 
     python -m benchmarks.serving --model_base_path=export/sst2 \
         --texts=texts.txt --clients=32 --seconds=60 \
@@ -10,7 +10,7 @@ as --rounds says, so that a slow minute of the machine falls on all. --texts has
 a text a line, or a JSON object a line with all inputs of a row. For a task of
 single sentences the peer is a text-classification pipeline of Hugging Face
 transformers in its own process, with and without batches; its model is the same
-one, written by tools.convert_checkpoint --to=hugging_face. Before the load, all
+one, written by `bert-tf convert --to=hugging_face`. Before the load, all
 must give the same answers. Any error ends the run.
 """
 

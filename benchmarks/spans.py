@@ -5,8 +5,9 @@
 
 Both fine-tune the same weights, a Hugging Face model folder, on the same
 questions with the same recipe, each in a fresh process, and answer all of dev;
-both files of answers are scored by tools.score's code. Speeds are questions a
-second: of training without its first steps, of prediction from text to answers.
+both files of answers are scored by the code of `bert-tf score`. Speeds are
+questions a second: of training without its first steps, of prediction from
+text to answers.
 
 With --epochs=0.05 --dev_questions=1000 the speeds alone are measured, in
 minutes; no score means anything then.
@@ -123,7 +124,7 @@ def peer(train: pathlib.Path) -> dict:
 
 
 def ours(train: pathlib.Path, name: str) -> dict:
-    """Trains with tools.run_finetuning, predicts, and returns the results."""
+    """Trains with `bert-tf finetune`, predicts, and returns the results."""
     folder = train.with_name(f"{name}-ours")
     common = [
         sys.executable,
@@ -172,7 +173,7 @@ def prediction_speed(folder: pathlib.Path) -> float:
     from bert_tf.side_by_side import one_core_a_batch
     from tools.task_files import load_task
 
-    # As tools.run_finetuning does where it predicts alone.
+    # As `bert-tf finetune` does where it predicts alone.
     one_core_a_batch()
     task = load_task("squad_v1").resolve(None)
     precision = _OUR_PRECISION[_PRECISION.value]

@@ -23,7 +23,7 @@ from bert_tf.memory.prediction import Workload, estimated_bytes
 _PEER_PYTHON = flags.DEFINE_string(
     "peer_python", None, "Python of the peers' environment.", required=True
 )
-_SIZE = flags.DEFINE_string("size", "base", "Of `tools.run_pretraining`.")
+_SIZE = flags.DEFINE_string("size", "base", "Of `bert-tf pretrain`.")
 _ROWS = flags.DEFINE_integer("rows", 8, "Rows of a step.")
 _LENGTH = flags.DEFINE_integer("length", 512, "Tokens of a row.")
 _PRECISION = flags.DEFINE_enum(

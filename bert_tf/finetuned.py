@@ -74,7 +74,7 @@ def finetune(
     seeds: int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> FinetuningRun:
-    """Fine-tunes a model on the user's data, as tools.run_finetuning does.
+    """Fine-tunes a model on the user's data, as `bert-tf finetune` does.
 
         run = bert_tf.finetune(folder, (texts, labels), learning_rate=3e-5)
         run.scores["dev"]["accuracy"]
@@ -84,7 +84,7 @@ def finetune(
     resumes an interrupted run. Data in memory are written to the folder `data`
     in output_dir and read from there, so errors name files and rows, and this
     command repeats the run:
-    tools.run_finetuning --recipe=finetuned/recipe.json --output_dir=again.
+    `bert-tf finetune --recipe=finetuned/recipe.json --output_dir=again`.
 
     Args:
       init_from: the model to start from: a folder of any family,

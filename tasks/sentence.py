@@ -1,6 +1,6 @@
 """A file of texts or pairs that settings describe.
 
-python -m tools.run_finetuning --task=sentence --mode=train,eval \\
+bert-tf finetune --task=sentence --mode=train,eval \\
     --set train_file=reviews.csv --set text_columns=text \\
     --set label_column=stars --init_from=MODEL --output_dir=out
 """

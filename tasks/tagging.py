@@ -1,6 +1,6 @@
 """Files of tagged words in the style of CoNLL that settings describe.
 
-python -m tools.run_finetuning --task=tagging --mode=train,eval \\
+bert-tf finetune --task=tagging --mode=train,eval \\
     --set train_file=train.conll --set dev_file=dev.conll \\
     --set token_column=0 --set tag_column=-1 --init_from=MODEL --output_dir=out
 

@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import runpy
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from unittest import mock
 from absl import app, flags
 
 from bert_tf import progress
+from tools import module_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Otherwise a command restarts itself with huge pages.
@@ -143,6 +145,13 @@ def run(
     return subprocess.CompletedProcess(
         words, returncode, *map(_written, streams[1:])
     )
+
+
+def run_line(line: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of a page, `bert-tf NAME --flag=value ...`, as `run`."""
+    program, name, *arguments = shlex.split(line)
+    assert program == "bert-tf", line
+    return run(f"tools.{module_of(name)}", *arguments)
 
 
 def run_as_process(

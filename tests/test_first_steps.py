@@ -4,7 +4,6 @@ import csv
 import json
 import pathlib
 import re
-import shlex
 
 import pytest
 
@@ -95,7 +94,5 @@ def command(line: str, folder: pathlib.Path) -> None:
     line = re.sub(
         r"=(?=out/|demo_output/|\w+\.(csv|jsonl))", f"={folder}/", line
     )
-    python, option, module, *arguments = shlex.split(line)
-    assert (python, option) == ("python", "-m")
-    done = commands.run(module, *arguments)
+    done = commands.run_line(line)
     assert done.returncode == 0, done.stdout + done.stderr

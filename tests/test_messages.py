@@ -27,7 +27,7 @@ from tests.user_errors import error_of
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # A flag, where it does not stand behind the command that takes it.
 FLAG = re.compile(r"(?<![\w-])--[a-z]\w+")
-COMMAND = re.compile(r"tools\.\w+( +--?\w[^ ]*| and [\w ]+| \\)*")
+COMMAND = re.compile(r"bert-tf [a-z-]+( +--?\w[^ ]*| and [\w ]+| \\)*")
 
 
 def texts(path: pathlib.Path) -> list[str]:

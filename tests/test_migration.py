@@ -3,7 +3,6 @@
 import json
 import pathlib
 import re
-import shlex
 import tarfile
 
 import keras_hub
@@ -38,9 +37,9 @@ def run_all(section: str, folder: pathlib.Path, **changes: str) -> dict:
     for line in lines_of(section):
         for name, value in changes.items():
             line = re.sub(rf"\b{name}=\d+", f"{name}={value}", line)
-        if line.startswith("python -m "):
+        if line.startswith("bert-tf "):
             line = re.sub(rf"--({PATHS})=", rf"--\1={folder}/", line)
-            done = commands.run(*shlex.split(line)[2:])
+            done = commands.run_line(line)
             assert done.returncode == 0, (line, done.stdout + done.stderr)
         else:
             exec(line, names)

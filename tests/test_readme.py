@@ -24,8 +24,8 @@ NEGATIVE = ["a bad film.", "bad and dull.", "what a dull film"]
 
 
 @functools.cache
-def help_of(module: str) -> str:
-    return commands.run(module, "--help").stdout
+def help_of(name: str) -> str:
+    return commands.run_line(f"bert-tf {name} --help").stdout
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,14 @@ def help_of(module: str) -> str:
     [(README, 8), (RELATIVES, 7), (HUB_MODELS, 4)],
 )
 def test_every_command_and_flag_exists(page, commands_at_least):
-    printed = re.findall(r"python -m (tools\.\w+)((?:[^\n]*\\\n)*[^\n]*)", page)
+    printed = re.findall(
+        r"^ *bert-tf ([a-z][a-z-]*)((?:[^\n]*\\\n)*[^\n]*)", page, re.MULTILINE
+    )
     assert len(printed) >= commands_at_least
-    for module, arguments in printed:
-        known = help_of(module)
+    for name, arguments in printed:
+        known = help_of(name)
         for flag in re.findall(r"--(\w+)[ =]", arguments):
-            assert re.search(rf"--(\[no\])?{flag}\b", known), (module, flag)
+            assert re.search(rf"--(\[no\])?{flag}\b", known), (name, flag)
     for target in re.findall(r"make ([\w-]+)", page):
         makefile = (ROOT / "Makefile").read_text()
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)

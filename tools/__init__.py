@@ -1,12 +1,9 @@
 """One small file per command: parses flags and calls the library once.
 
-In a checkout a command is `python -m tools.NAME`. The wheel has the same files
-as `bert_tf.tools`, which `bert-tf` runs (`__main__.py`), so they import each
-other relatively.
+`bert-tf NAME` runs a command (`__main__.py`). In a checkout make writes it into
+.venv, and `python -m tools.MODULE` is the long form. The wheel has the same
+files as `bert_tf.tools`, so they import each other relatively.
 """
-
-# The program in a shell.
-PROGRAM = "python -m tools" if __name__ == "tools" else "bert-tf"
 
 # The name and the file of each command, in the groups of the help.
 GROUPS = {
@@ -38,3 +35,15 @@ GROUPS = {
 COMMANDS = {
     name: module for group in GROUPS.values() for name, module in group.items()
 }
+
+
+def module_of(name: str) -> str | None:
+    """Returns the file of a command.
+
+    Args:
+      name: its name or that of its file, with dashes or underscores.
+    """
+    module = name.replace("-", "_")
+    if module in COMMANDS.values():
+        return module
+    return COMMANDS.get(name.replace("_", "-"))

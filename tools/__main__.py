@@ -8,7 +8,7 @@ import sys
 
 import bert_tf
 
-from . import COMMANDS, GROUPS, PROGRAM
+from . import COMMANDS, GROUPS, module_of
 
 _HELP = ("--help", "-h", "help")
 
@@ -25,24 +25,24 @@ def main() -> None:
     if name == "--version":
         print(f"bert-tf {bert_tf.__version__}")
         return
-    if name not in COMMANDS:
+    module = module_of(name)
+    if module is None:
         known = {module: name for name, module in COMMANDS.items()}
         known |= {name: name for name in COMMANDS}
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {known[near[0]]}?" if near else ""
         sys.exit(
-            f"error: {name}: no such command.{hint} {PROGRAM} --help lists "
-            "them."
+            f"error: {name}: no such command.{hint} bert-tf --help lists them."
         )
-    sys.argv = [f"{PROGRAM} {name}", *arguments]
+    sys.argv = [f"bert-tf {name}", *arguments]
     runpy.run_module(
-        f"{__package__}.{COMMANDS[name]}", run_name="__main__", alter_sys=True
+        f"{__package__}.{module}", run_name="__main__", alter_sys=True
     )
 
 
 def _listing() -> str:
     lines = ["BERT on TensorFlow and Keras, from plain text to served models."]
-    lines += ["", f"usage: {PROGRAM} COMMAND --flag=value ..."]
+    lines += ["", "usage: bert-tf COMMAND --flag=value ..."]
     width = max(map(len, COMMANDS)) + 2
     for heading, commands in GROUPS.items():
         lines += ["", f"{heading}:"]
@@ -52,7 +52,7 @@ def _listing() -> str:
             tree = ast.parse(path.read_text(encoding="utf-8"))
             summary = (ast.get_docstring(tree) or "").partition("\n")[0]
             lines.append(f"  {name:<{width}}{summary}")
-    lines += ["", f"{PROGRAM} COMMAND --help explains one and its flags."]
+    lines += ["", "bert-tf COMMAND --help explains one and its flags."]
     return "\n".join(lines)
 
 

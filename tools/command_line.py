@@ -14,8 +14,6 @@ from absl import app, flags, logging
 
 from bert_tf.libraries import forget_log_level, import_tensorflow
 
-from . import COMMANDS, PROGRAM
-
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 T = TypeVar("T")
@@ -61,29 +59,14 @@ def name_fields(names: Iterable[str]) -> None:
 def with_flags(line: str) -> str:
     """Replaces names of arguments in backticks by flags.
 
-    Other words in backticks are unchanged; commands are named by `as_called`.
+    Other words in backticks are unchanged.
     """
 
     def given_as(match: re.Match[str]) -> str:
         flag = f"--{match[1]}" if match[1] in flags.FLAGS else match[0]
         return _given_as.get(match[1], flag)
 
-    return as_called(re.sub(r"`([a-z]\w*)`", given_as, line))
-
-
-def as_called(text: str) -> str:
-    """Replaces `python -m tools.serve`, or `tools.serve`, in a text.
-
-    In an installed package they become `bert-tf serve`.
-    """
-    if PROGRAM != "bert-tf":
-        return text
-    names = {module: name for name, module in COMMANDS.items()}
-    return re.sub(
-        rf"(?:python -m )?\btools\.({'|'.join(names)})\b",
-        lambda found: f"{PROGRAM} {names[found[1]]}",
-        text,
-    )
+    return re.sub(r"`([a-z]\w*)`", given_as, line)
 
 
 def words(values: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
@@ -201,7 +184,7 @@ def _show_help() -> None:
     for flag in sorted(found, key=lambda flag: flag.name not in _required):
         lines += _flag_lines(flag)
     try:
-        print(as_called("\n".join(lines)), flush=True)
+        print("\n".join(lines), flush=True)
     except BrokenPipeError:
         # In `... --help | head`; prevents another write when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
 """Converts a BERT checkpoint of any family and verifies its outputs.
 
-python -m tools.convert_checkpoint --input=uncased_L-12_H-768_A-12 \\
-    --to=hugging_face --output_dir=out/bert
+bert-tf convert --input=uncased_L-12_H-768_A-12 --to=hugging_face \\
+    --output_dir=out/bert
 
 The input is a folder of ours, of google-research/bert or electra (TF1), of
 TensorFlow Model Garden or Hub, of Hugging Face (PyTorch, TensorFlow and Flax)
@@ -122,7 +122,7 @@ def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
     mask = read_tokenizer(folder).vocabulary.special.mask
     if mask and "masked_lm" in heads:
         return (
-            f"python -m tools.fill_mask --model={folder} "
+            f"bert-tf fill-mask --model={folder} "
             f'"Paris is the {mask} of France."'
         )
     if set(TASK_HEADS) & set(heads):
@@ -153,7 +153,7 @@ def main() -> None:
     )
     print(f"written: {report.output_dir} ({report.to})")
     step = _next_step(report.output_dir, report.to, report.heads)
-    print(f"next: {command_line.as_called(step)}")
+    print(f"next: {step}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Creates pre-training records from text, or resumes an interrupted run.
 
-python -m tools.create_pretraining_data --input='corpus/*.txt' \\
-    --vocab_file=vocab.txt --output_dir=records
+bert-tf create-pretraining-data --input='corpus/*.txt' --vocab_file=vocab.txt \\
+    --output_dir=records
 
 The text has one sentence per line and a blank line between documents, or is one
 of these:
@@ -128,7 +128,7 @@ def main() -> None:
         report = _build_with_beam(recipe)
     else:
         report = _build_here(recipe)
-    print(command_line.as_called(str(report)))
+    print(report)
 
 
 if __name__ == "__main__":

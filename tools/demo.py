@@ -3,7 +3,7 @@
 Trains a vocabulary, builds records, pre-trains a small BERT and fills masks.
 The text is `pydoc_data.topics` of every Python installation.
 
-python -m tools.demo --output_dir=demo_output
+bert-tf demo --output_dir=demo_output
 """
 
 import pathlib
@@ -11,7 +11,7 @@ import time
 
 from absl import flags
 
-from . import PROGRAM, command_line
+from . import command_line
 from .language_reference import reference_documents
 
 _OUTPUT_DIR = flags.DEFINE_string(
@@ -33,14 +33,14 @@ See {output}/model/learning_curve.png, or watch the curves during training with
 
 On your own text (one sentence per line, a blank line between documents):
 {activate}\
-  python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \\
+  bert-tf train-vocab --input='corpus/*.txt' --vocab_size=16384 \\
       --output=out/vocab.txt
-  python -m tools.create_pretraining_data --input='corpus/*.txt' \\
+  bert-tf create-pretraining-data --input='corpus/*.txt' \\
       --vocab_file=out/vocab.txt --output_dir=out/records
-  python -m tools.run_pretraining --data_dir=out/records \\
-      --output_dir=out/model --size=mini --set train_batch_size=64 \\
-      --set num_train_steps=4000 --set learning_rate=1e-3
-  python -m tools.fill_mask --model=out/model "The [MASK] is open."
+  bert-tf pretrain --data_dir=out/records --output_dir=out/model --size=mini \\
+      --set train_batch_size=64 --set num_train_steps=4000 \\
+      --set learning_rate=1e-3
+  bert-tf fill-mask --model=out/model "The [MASK] is open."
 Repeat a command to resume an interrupted run."""
 
 
@@ -76,9 +76,8 @@ def main() -> None:
         )
         print(f"   {sentence}\n      {best}")
     print(f"\nThe demo took {time.monotonic() - started:,.0f} seconds.")
-    activate = "  . .venv/bin/activate\n" if PROGRAM != "bert-tf" else ""
-    closing = _NEXT.format(output=output, activate=activate)
-    print(command_line.as_called(closing))
+    activate = "  . .venv/bin/activate\n" if __package__ == "tools" else ""
+    print(_NEXT.format(output=output, activate=activate))
 
 
 def _make_records(
@@ -96,7 +95,7 @@ def _make_records(
         held_out=0.1,
     )
     report = create_records([corpus], vocab_file, folder, recipe)
-    print(command_line.as_called(str(report)))
+    print(report)
 
 
 def _pretrain(records: pathlib.Path, model: pathlib.Path) -> None:

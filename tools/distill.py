@@ -2,13 +2,13 @@
 
 On a task, from a teacher that was fine-tuned for it:
 
-python -m tools.distill --task=mrpc --data_dir=glue --teacher=out/mrpc \\
-    --layers=0,2,4 --output_dir=out/mrpc-small
+bert-tf distill --task=mrpc --data_dir=glue --teacher=out/mrpc --layers=0,2,4 \\
+    --output_dir=out/mrpc-small
 
 On text without labels, from a pre-trained teacher:
 
-python -m tools.distill --data_dir=records --teacher=bert-base \\
-    --layers=0,2,4,7,9,11 --architecture=distilbert --output_dir=out/distilbert
+bert-tf distill --data_dir=records --teacher=bert-base --layers=0,2,4,7,9,11 \\
+    --architecture=distilbert --output_dir=out/distilbert
 
 The student consists of some of the teacher's layers (--layers), is new (--size)
 or an existing model (--init_from). It is also trained without the teacher, in
@@ -32,13 +32,13 @@ _FLAGS = RecipeFlags(
     "Settings of the teacher, of a task (on text label_weight=2, "
     "soft_target_weight=5 and cosine_weight=1):\n"
     + TeacherSettings.describe()
-    + "\nThe others are those of tools.run_finetuning and, without --task, of "
-    "tools.run_pretraining.",
+    + "\nThe others are those of bert-tf finetune and, without --task, of "
+    "bert-tf pretrain.",
     {
         "task": f"One of {', '.join(task_names())}, or the path of your own "
         "task file; without it the student is trained on text.",
         "teacher": "Teacher model; for a task, an output folder of "
-        "tools.run_finetuning.",
+        "bert-tf finetune.",
         "data_dir": "Folder of the task's files, or of records.",
     },
 )

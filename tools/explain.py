@@ -1,6 +1,6 @@
 """Attributes an answer of a model to the words of its input.
 
-python -m tools.explain --model=out/sst2 --text="A film." --output=why.html
+bert-tf explain --model=out/sst2 --text="A film." --output=why.html
 
 Prints the attribution of each word by integrated gradients, with their
 completeness error, or by occlusion. The page or .json also has the attention of

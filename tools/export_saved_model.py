@@ -1,6 +1,6 @@
 """Exports a model as a SavedModel of text for TensorFlow Serving.
 
-python -m tools.export_saved_model --model=out/stars --output_dir=served/stars
+bert-tf export --model=out/stars --output_dir=served/stars
 
 --format=onnx, litert or openvino writes a file for ONNX Runtime, LiteRT or
 OpenVINO, whose inputs are token ids.
@@ -164,7 +164,7 @@ def _export_file() -> None:
             raise UserError(
                 f"--quantize=int8: {folder} has no recipe.json of a "
                 "fine-tuning, so there is no dev split to measure on; "
-                "fine-tune with tools.run_finetuning first."
+                "fine-tune with bert-tf finetune first."
             )
         # The flag --task is the use of a head, not a training's task.
         command_line.name_arguments({"task": "--set task"})

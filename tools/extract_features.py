@@ -1,8 +1,8 @@
 """Extracts features of texts: vectors of tokens, or one vector per text.
 
-python -m tools.extract_features --model=DIR --input=lines.txt \\
-    --output=features.npz --layers=-1,-2
-python -m tools.extract_features --model=DIR --input=lines.txt \\
+bert-tf extract-features --model=DIR --input=lines.txt --output=features.npz \\
+    --layers=-1,-2
+bert-tf extract-features --model=DIR --input=lines.txt \\
     --output=sentences.jsonl --pooling=auto
 
 The input has one text per line, or a pair separated by " ||| ".

@@ -1,6 +1,6 @@
 """Fills the [MASK]s of a text with a pre-trained model.
 
-python -m tools.fill_mask --model=DIR "The capital of France is [MASK]."
+bert-tf fill-mask --model=DIR "The capital of France is [MASK]."
 
 Several texts, each in quotes, may follow the flags. The mask of a RoBERTa or an
 XLM-R is <mask>.

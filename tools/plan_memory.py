@@ -1,6 +1,6 @@
 """Plans the batch that fits into a device's memory, and can measure it.
 
-python -m tools.plan_memory --size=base --max_seq_length=512 \\
+bert-tf plan-memory --size=base --max_seq_length=512 \\
     --precision=mixed_bfloat16 --memory=16GB --train_batch_size=256
 """
 

@@ -1,6 +1,6 @@
 """Writes a model's predictions for a file of new texts.
 
-python -m tools.predict --model=out/sst2 --input=new.csv --output=answers.jsonl
+bert-tf predict --model=out/sst2 --input=new.csv --output=answers.jsonl
 
 A line of the output has row (the line of the input where the row begins), index
 (the number of rows before it), the kept columns (id and --keep_columns), the

@@ -1,12 +1,12 @@
 """Prunes attention heads and feed-forward columns of a fine-tuned model.
 
-python -m tools.prune --model=out/mrpc --output_dir=out/mrpc-half \\
-    --keep_heads=0.5 --keep_columns=0.5
+bert-tf prune --model=out/mrpc --output_dir=out/mrpc-half --keep_heads=0.5 \\
+    --keep_columns=0.5
 
 Keeps those with the highest importance on the task's training data (Michel et
 al. 2019). The output is a model folder for every other command; its
 pruning.json has the importances, and scores on dev, speed and size before and
-after, which are printed. To continue training: tools.run_finetuning
+after, which are printed. To continue training: bert-tf finetune
 --recipe=out/mrpc-half/recipe.json --init_from=out/mrpc-half
 --output_dir=out/mrpc-half-tuned.
 """
@@ -22,7 +22,7 @@ from .recipe_flags import define_fields
 from .task_files import task_and_recipe
 
 _MODEL = flags.DEFINE_string(
-    "model", None, "An output folder of tools.run_finetuning."
+    "model", None, "An output folder of bert-tf finetune."
 )
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Folder to write, which must not exist."
@@ -51,7 +51,7 @@ def main() -> None:
     if not recipe_file.is_file():
         raise UserError(
             f"`model`={folder}: has no recipe.json; give an output folder of "
-            "tools.run_finetuning."
+            "bert-tf finetune."
         )
     given = list(_SET.value)
     if _DATA_DIR.value is not None:

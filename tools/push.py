@@ -1,9 +1,9 @@
 """Uploads a finished model with its card to a hub, or copies it.
 
-python -m tools.push --model=out/stars --to=hf://organisation/name
+bert-tf push --model=out/stars --to=hf://organisation/name
 
 Only the model's files and README.md are pushed, no training states,
-predictions or reports. tools.convert_checkpoint writes Hugging Face's layout.
+predictions or reports. bert-tf convert writes Hugging Face's layout.
 """
 
 from absl import flags

@@ -1,7 +1,7 @@
 """Computes a table or figure of the paper, or your own experiment.
 
-python -m tools.run_experiment --experiment=table5 --scale=tiny \\
-    --data_dir=DATA --output_dir=out/table5
+bert-tf experiment --experiment=table5 --scale=tiny --data_dir=DATA \\
+    --output_dir=out/table5
 
 Every run of a cell is a command with its own folder: finished runs are skipped,
 interrupted ones resume. Machines that share the folders may run the same
@@ -49,8 +49,8 @@ _DATA_DIR = flags.DEFINE_string(
 _CORPUS = flags.DEFINE_string(
     "corpus",
     "",
-    "Text to pre-train on, as tools.create_pretraining_data --input takes it. "
-    "Default: corpus/*.txt in --data_dir.",
+    "Text to pre-train on, as bert-tf create-pretraining-data --input takes "
+    "it. Default: corpus/*.txt in --data_dir.",
 )
 _INIT_FROM = flags.DEFINE_string(
     "init_from",
@@ -77,10 +77,10 @@ _DRY_RUN = flags.DEFINE_bool(
     "space.",
 )
 _PRECISION = flags.DEFINE_string(
-    "precision", "float32", "Of all runs; see tools.run_pretraining."
+    "precision", "float32", "Of all runs; see bert-tf pretrain."
 )
 _STRATEGY = flags.DEFINE_string(
-    "strategy", "one_device", "Of all runs; see tools.run_pretraining."
+    "strategy", "one_device", "Of all runs; see bert-tf pretrain."
 )
 
 
@@ -111,9 +111,6 @@ def main() -> None:
         strategy=_STRATEGY.value,
     )
 
-    def shown_as(tool: str) -> str:
-        return command_line.as_called(f"python -m tools.{tool}")
-
     run_experiment(
         EXPERIMENTS.load(name),
         name,
@@ -123,14 +120,9 @@ def main() -> None:
         pathlib.Path(_RUNS_DIR.value or output_dir / "runs"),
         load_task,
         Commands(
-            program=lambda tool: [
-                sys.executable,
-                "-m",
-                f"{__package__}.{tool}",
-            ],
-            shown_as=shown_as,
+            program=[sys.executable, "-m", str(__package__)],
             words=command_line.words,
-            this=f"{shown_as('run_experiment')} {shlex.join(sys.argv[1:])}",
+            this=f"bert-tf experiment {shlex.join(sys.argv[1:])}",
         ),
         _ONLY.value,
         _WORKERS.value,

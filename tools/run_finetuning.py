@@ -1,13 +1,13 @@
 """Fine-tunes a model on a task, evaluates it and predicts the test rows.
 
-python -m tools.run_finetuning --task=mrpc --data_dir=glue --init_from=MODEL \\
+bert-tf finetune --task=mrpc --data_dir=glue --init_from=MODEL \\
     --output_dir=DIR --mode=train,eval,predict
 
 Your own file (CSV, TSV or JSON lines) needs no code:
 
-python -m tools.run_finetuning --task=sentence --set train_file=reviews.csv \\
-    --set text_columns=review --set label_column=stars \\
-    --init_from=MODEL --output_dir=DIR
+bert-tf finetune --task=sentence --set train_file=reviews.csv \\
+    --set text_columns=review --set label_column=stars --init_from=MODEL \\
+    --output_dir=DIR
 """
 
 from absl import flags

@@ -1,6 +1,6 @@
 """Pre-trains a BERT on records, or resumes an interrupted run.
 
-python -m tools.run_pretraining --data_dir=DIR --output_dir=DIR --size=mini
+bert-tf pretrain --data_dir=DIR --output_dir=DIR --size=mini
 """
 
 from bert_tf.pretraining.recipe import PretrainingRecipe

@@ -1,6 +1,6 @@
 """Scores a prediction file: the official metrics as JSON.
 
-python -m tools.score --task=mrpc --references=glue/MRPC/dev.tsv \\
+bert-tf score --task=mrpc --references=glue/MRPC/dev.tsv \\
     --predictions=out/predictions_dev.tsv
 """
 
@@ -22,7 +22,7 @@ _REFERENCES = flags.DEFINE_string(
 _PREDICTIONS = flags.DEFINE_string(
     "predictions",
     None,
-    "File of predictions, in the format of tools.run_finetuning: columns index "
+    "File of predictions, in the format of bert-tf finetune: columns index "
     "(the row of the references, from 0) and prediction for sentences and "
     "choices; predictions.json for questions; words and tags for tagging.",
 )

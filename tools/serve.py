@@ -1,6 +1,6 @@
 """Serves SavedModels by TF Serving's REST and gRPC, with a demo page.
 
-python -m tools.serve --model_name=sst2 --model_base_path=export/sst2 \\
+bert-tf serve --model_name=sst2 --model_base_path=export/sst2 \\
     --rest_api_port=8501 --port=8500
 
 For development and small machines: flags and responses are those of

@@ -1,16 +1,16 @@
 """Trains a vocabulary on text: WordPiece, unigram or byte-level BPE.
 
-python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \\
+bert-tf train-vocab --input='corpus/*.txt' --vocab_size=16384 \\
     --output=out/vocab.txt
-python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=32000 \\
-    --kind=unigram --output=out/spiece.model
-python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=50265 \\
-    --kind=byte_bpe --output=out/tokenizer.json
+bert-tf train-vocab --input='corpus/*.txt' --vocab_size=32000 --kind=unigram \\
+    --output=out/spiece.model
+bert-tf train-vocab --input='corpus/*.txt' --vocab_size=50265 --kind=byte_bpe \\
+    --output=out/tokenizer.json
 
 With --extend=bert/vocab.txt, words that this vocabulary splits are added to it,
-for a model whose training continues (tools.convert_checkpoint --vocab_file).
+for a model whose training continues (bert-tf convert --vocab_file).
 
-Formats of text and mixtures of corpora: see tools.create_pretraining_data.
+Formats of text and mixtures of corpora: see bert-tf create-pretraining-data.
 """
 
 import pathlib

@@ -19,7 +19,7 @@ def refuse_shared_blocks(checkpoint: Checkpoint) -> None:
         raise UserError(
             f"{checkpoint.source}: is of {config.title}, whose layers share "
             "their weights, so no layer and no part of one can be removed; "
-            "distil it into a smaller model (tools.distill `size`)."
+            "distil it into a smaller model (bert-tf distill `size`)."
         )
 
 

@@ -23,7 +23,7 @@ from bert_tf.progress import log_once
 
 _HOW_TO_IGNORE = (
     " Arrays that are no part of the model are left out if `ignore` is a "
-    "regular expression that matches in their names (tools.convert_checkpoint)."
+    "regular expression that matches in their names (bert-tf convert)."
 )
 
 

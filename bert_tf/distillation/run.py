@@ -184,8 +184,8 @@ def _with_student(
     if recipe.strategy == "multi_worker":
         raise UserError(
             "`strategy`=multi_worker: several trainings of one command run on "
-            "one machine; train a student by tools.run_pretraining or "
-            "tools.run_finetuning with `teacher`."
+            "one machine; train a student by bert-tf pretrain or "
+            "bert-tf finetune with `teacher`."
         )
     if recipe.init_from:
         if settings != StudentSettings():

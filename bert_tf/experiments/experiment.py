@@ -20,10 +20,10 @@ class Pretraining:
     """A pre-training from random weights.
 
     Attributes:
-      objective: the setting of tools.run_pretraining.
+      objective: the setting of `bert-tf pretrain`.
       size: layers/hidden/heads in the paper; a scale may replace them.
-      records: settings of tools.create_pretraining_data.
-      settings: settings of tools.run_pretraining.
+      records: settings of `bert-tf create-pretraining-data`.
+      settings: settings of `bert-tf pretrain`.
     """
 
     objective: str = "masked_lm_next_sentence"
@@ -53,7 +53,7 @@ class Finetuning:
     """A fine-tuning with the seeds of the scale.
 
     Attributes:
-      task: the name of a task, as `tools.run_finetuning --task` takes it.
+      task: the name of a task, as `bert-tf finetune --task` takes it.
       model: the initial model; None for the model that `init_from` names.
       settings: settings of the task's recipe; they override the scale's.
     """

@@ -76,7 +76,7 @@ class Sources:
 
     Attributes:
       corpus: text to pre-train on, as the input of
-        tools.create_pretraining_data.
+        `bert-tf create-pretraining-data`.
       data_dir: folder with glue/, squad/, swag/ and conll2003/.
       init_from: the initial model of fine-tunings that do not name one.
       stand_ins: task to the task that is run in its place.
@@ -146,9 +146,7 @@ def make_plan(
                 continue
         run_of[cell.row, cell.column] = run
     # Fine-tunings, on which no run depends, come last; the sort is stable.
-    runs = sorted(
-        planner.runs.values(), key=lambda run: run.tool == "run_finetuning"
-    )
+    runs = sorted(planner.runs.values(), key=lambda run: run.tool == "finetune")
     return Plan({run.name: run for run in runs}, run_of)
 
 
@@ -187,7 +185,7 @@ class _Planner:
         digest = hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
         name = f"{run.name}-{digest[:8]}"
         output = {"output_dir": f"{RUNS}/{name}"}
-        if run.tool == "train_vocab":
+        if run.tool == "train-vocab":
             output = {"output": f"{RUNS}/{name}/{VOCABULARY_FILE}"}
         arguments = (*self.words(output, {}), *run.arguments)
         self.runs.setdefault(
@@ -209,7 +207,7 @@ class _Planner:
         }
         run = Run(
             name="vocabulary",
-            tool="train_vocab",
+            tool="train-vocab",
             arguments=tuple(self.words(flags, {})),
             size=1e6,
         )
@@ -226,7 +224,7 @@ class _Planner:
         }
         run = Run(
             name=f"records/{settings['max_seq_length']}",
-            tool="create_pretraining_data",
+            tool="create-pretraining-data",
             arguments=tuple(self.words(flags, {})),
             needs=(vocabulary,),
             # Measured: records are about as large as the text.
@@ -275,7 +273,7 @@ class _Planner:
         run = Run(
             name=f"pretraining/{pathlib.Path(spec.objective).stem}-"
             + flags["size"].replace("/", "_"),
-            tool="run_pretraining",
+            tool="pretrain",
             arguments=tuple(self.words(flags, settings)),
             needs=tuple(records),
             work=pretraining_work(recipe, config, lengths),
@@ -342,7 +340,7 @@ class _Planner:
         counts, tokens = zip(*splits.values(), strict=True)
         run = Run(
             name=f"finetuning/{pathlib.Path(name).stem}-{label}",
-            tool="run_finetuning",
+            tool="finetune",
             arguments=tuple(self.words(flags, settings)),
             needs=needs,
             work=finetuning_work(recipe, config, *tokens),

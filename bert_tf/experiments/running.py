@@ -44,7 +44,7 @@ class Run:
 
     Attributes:
       name: its folder below the folder of all runs.
-      tool: the command, a name in tools/.
+      tool: the name of the command, such as pretrain.
       arguments: its flags; RUNS is replaced by the folder of all runs.
       needs: the names of the runs whose output it reads.
       work: estimated parameters times tokens; 0 without training.
@@ -119,14 +119,12 @@ class Commands:
     """How the commands of the runs are started.
 
     Attributes:
-      program: returns the command line that starts a tool.
-      shown_as: returns what a user types to start a tool.
+      program: starts the command whose name follows.
       words: converts flags and settings to command line arguments.
       this: the command of the experiment, as a user types it.
     """
 
-    program: Callable[[str], Sequence[str]]
-    shown_as: Callable[[str], str]
+    program: Sequence[str]
     words: Words
     this: str
 
@@ -251,8 +249,8 @@ class Runner:
                 run,
                 self.folders,
                 lock,
-                [*self.commands.program(run.tool), *arguments],
-                f"{self.commands.shown_as(run.tool)} {shlex.join(arguments)}",
+                [*self.commands.program, run.tool, *arguments],
+                f"bert-tf {run.tool} {shlex.join(arguments)}",
             )
             log(f"{self._counted()} started {name}")
 

@@ -16,10 +16,10 @@ class Scale:
       vocab_size: number of tokens of the vocabulary that is trained.
       sizes: layers/hidden/heads of the paper to those that replace them; other
         sizes are not replaced.
-      records: settings of tools.create_pretraining_data.
+      records: settings of `bert-tf create-pretraining-data`.
       final_records: further settings of the records of the second phase; None
         for one phase.
-      pretraining: settings of tools.run_pretraining.
+      pretraining: settings of `bert-tf pretrain`.
       finetuning: settings of every fine-tuning.
       tasks: further settings of the fine-tunings on a task.
       seeds: number of trainings of each fine-tuning.

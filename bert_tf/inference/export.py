@@ -105,7 +105,7 @@ def export_saved_model(
 ) -> None:
     """Writes a classifier as a SavedModel that takes text.
 
-    The counterpart of tools.export_saved_model for a model in memory. It writes
+    The counterpart of `bert-tf export` for a model in memory. It writes
     the SavedModel and, in assets.extra, model.json, the warm-up requests of
     TensorFlow Serving and, with `labels`, labels.json. The folder appears after
     a fresh process without bert_tf has loaded it and computed the same outputs

@@ -67,7 +67,7 @@ def export_file(
     the Keras model before the folder appears.
 
     Args:
-      folder: a folder of tools.run_finetuning, or a fine-tuned or pre-trained
+      folder: a folder of `bert-tf finetune`, or a fine-tuned or pre-trained
         model of any family.
       output_dir: the new folder.
       file_format: one of FILE_FORMATS.

@@ -414,7 +414,7 @@ def load(
         model("A man sleeps.", "A man is awake.")["label"]
 
     Args:
-      folder: a folder of tools.run_finetuning, or a fine-tuned or pre-trained
+      folder: a folder of `bert-tf finetune`, or a fine-tuned or pre-trained
         model of any family, hf://organisation/name or keras_hub://preset.
       batch_size: rows per batch.
       precision: float32, mixed_bfloat16 or mixed_float16.

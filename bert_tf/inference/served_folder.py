@@ -61,7 +61,7 @@ def served_model(
     """Opens a model folder as a model of text.
 
     Args:
-      folder: a folder of tools.run_finetuning, a fine-tuned model of another
+      folder: a folder of `bert-tf finetune`, a fine-tuned model of another
         program, or a pre-trained model of any family.
       precision: a Keras dtype policy. The encoder's weights are stored in its
         compute dtype.
@@ -296,7 +296,7 @@ def scripts_of(texts: Sequence[str]) -> list[str]:
 
 
 def describe_training(folder: str | os.PathLike) -> dict[str, Any]:
-    """Describes the training of a folder of tools.run_finetuning.
+    """Describes the training of a folder of `bert-tf finetune`.
 
     Args:
       folder: a model folder.

@@ -348,8 +348,8 @@ def _announce(
             log(
                 f"{folder.path}: {len(folder.training_files)} files for "
                 f"{workers} workers, so several workers read different records "
-                "of one file; tools.create_pretraining_data --num_shards sets "
-                "the number of files."
+                "of one file; bert-tf create-pretraining-data --num_shards "
+                "sets the number of files."
             )
     parameters = sum(math.prod(v.shape) for v in step.variables)
     print(

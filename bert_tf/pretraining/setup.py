@@ -28,7 +28,7 @@ from bert_tf.text.tokenizer_protocol import Tokenizer, TokenizerData
 from bert_tf.training.run_folder import digest
 from bert_tf.user_modules import is_user_module
 
-_HOW_TO_FIT = "; tools.convert_checkpoint --vocab_file fits a model to it"
+_HOW_TO_FIT = "; bert-tf convert --vocab_file fits a model to it"
 
 
 def open_records(
@@ -74,7 +74,7 @@ def _check_labels(
             f"`data_dir`={name}: holds {records.sequences}, and `objective`="
             f"{objective} learns the labels of {traits.sequences}; choose "
             f"{records.objective}, or make such records, by "
-            "tools.create_pretraining_data "
+            "bert-tf create-pretraining-data "
             f"--sequences={traits.sequences}."
         )
     elif not share:

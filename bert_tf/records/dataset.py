@@ -401,5 +401,5 @@ def reading_errors(*folders: RecordFolder) -> Iterator[None]:
         raise UserError(
             f"a record file is damaged or was changed while it was read "
             f"({reason}); make the records again, by "
-            "tools.create_pretraining_data --overwrite."
+            "bert-tf create-pretraining-data --overwrite."
         ) from error

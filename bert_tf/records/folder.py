@@ -1,6 +1,6 @@
 """Folders of pre-training records: their manifest, and how they are opened.
 
-A folder of tools.create_pretraining_data holds
+A folder of `bert-tf create-pretraining-data` holds
   records-00000-of-000NN.tfrecord     training records
   held_out-00000-of-00001.tfrecord    records of held-out documents
   tokenizer_config.json               the tokenizer, with its other files
@@ -169,7 +169,7 @@ class Manifest:
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{path}: damaged manifest ({error!r}); make the records "
-                "again, by tools.create_pretraining_data --overwrite."
+                "again, by bert-tf create-pretraining-data --overwrite."
             ) from None
 
 
@@ -266,7 +266,7 @@ class RecordFolder:
             raise UserError(
                 f"`{name}`={value}: the masks of {self.path} were drawn when "
                 "its records were made; make records without static_masking, "
-                "by tools.create_pretraining_data."
+                "by bert-tf create-pretraining-data."
             )
         if self.next_tokens:
             raise UserError(
@@ -305,7 +305,7 @@ class RecordFolder:
             raise UserError(
                 f"{self.path}: its records hold masked tokens, which "
                 "left-to-right language modelling cannot read; make records "
-                "without static_masking, by tools.create_pretraining_data."
+                "without static_masking, by bert-tf create-pretraining-data."
             )
         return dataclasses.replace(
             self,
@@ -330,7 +330,7 @@ class RecordFolder:
         if (folder / WORK_FOLDER).is_dir():
             raise UserError(
                 f"{folder}: the records are unfinished; run "
-                "tools.create_pretraining_data again with the same flags, it "
+                "bert-tf create-pretraining-data again with the same flags, it "
                 "makes what is missing."
             )
         if folder.is_dir():
@@ -341,7 +341,7 @@ class RecordFolder:
         if not names:
             raise UserError(
                 f"{path}: no pre-training records there; give a folder that "
-                "tools.create_pretraining_data made, or a folder or glob of "
+                "bert-tf create-pretraining-data made, or a folder or glob of "
                 "TFRecord files of google-research/bert."
             )
         return cls._open_files(str(path), names)
@@ -355,7 +355,7 @@ class RecordFolder:
             raise UserError(
                 f"{folder / tokenizer.FILES[0]}: not the vocabulary that the "
                 "records were built with; put the original back or make the "
-                "records again, by tools.create_pretraining_data --overwrite."
+                "records again, by bert-tf create-pretraining-data --overwrite."
             )
         files, num_training = manifest.files(folder), len(manifest.training)
         for file in files:
@@ -365,7 +365,7 @@ class RecordFolder:
             raise UserError(
                 f"{folder / MANIFEST_FILE}: not of the records of "
                 f"{RECIPE_FILE}, where packing is {recipe.packing}; make the "
-                "records again, by tools.create_pretraining_data --overwrite."
+                "records again, by bert-tf create-pretraining-data --overwrite."
             )
         return cls(
             str(folder),

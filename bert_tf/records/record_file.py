@@ -330,7 +330,7 @@ class RecordFile:
         """
         if not self.path.is_file():
             raise UserError(
-                f"{self.path}: missing; run tools.create_pretraining_data "
+                f"{self.path}: missing; run bert-tf create-pretraining-data "
                 "--overwrite again."
             )
         size = self.path.stat().st_size
@@ -338,8 +338,8 @@ class RecordFile:
             kind = "truncated" if size < self.size else "not as it was written"
             raise UserError(
                 f"{self.path}: {kind}, {size} bytes of {self.size}; run "
-                "tools.create_pretraining_data --overwrite again, or copy the "
-                "file again from where it is whole."
+                "bert-tf create-pretraining-data --overwrite again, or copy "
+                "the file again from where it is whole."
             )
 
 

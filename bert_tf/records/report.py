@@ -159,7 +159,7 @@ class RecordsReport:
             lines.append(f"next: copy {self.output_dir} to a disk as DIR")
         else:
             lines.append(
-                "next: python -m tools.run_pretraining "
+                "next: bert-tf pretrain "
                 f"--data_dir={self.output_dir} --output_dir=DIR "
                 + " ".join(
                     f"--{name}={value}"

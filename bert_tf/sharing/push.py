@@ -50,13 +50,13 @@ def push_model(
             raise UserError(
                 f"`folder`={folder}: is an adapter of {base}, which is "
                 "not on huggingface.co; push the whole model that "
-                "tools.convert_checkpoint makes of it."
+                "bert-tf convert makes of it."
             )
     load_checkpoint(source).require_tokenizer(f"`folder`={folder}")
     if not has_weights(source):
         raise UserError(
             f"`folder`={folder}: its weights are a pickle, which may hold any "
-            "program; write others with tools.convert_checkpoint."
+            "program; write others with bert-tf convert."
         )
     names = sorted(
         path.relative_to(source).as_posix()

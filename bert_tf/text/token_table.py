@@ -205,7 +205,7 @@ class TokenTable(abc.ABC):
                 f"vocab_size is {rows}, so it belongs to another model or is "
                 "truncated; put the one that the model was trained with into "
                 "the folder, or fit the model to this one with "
-                "tools.convert_checkpoint `vocab_file`."
+                "bert-tf convert `vocab_file`."
             )
 
     @property

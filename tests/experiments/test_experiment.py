@@ -86,10 +86,9 @@ def run(data: pathlib.Path, output_dir: pathlib.Path, **changes) -> None:
         runs_dir=output_dir / "runs",
         load_task=load_task,
         commands=Commands(
-            program=lambda tool: [sys.executable, "-m", f"tools.{tool}"],
-            shown_as=lambda tool: f"python -m tools.{tool}",
+            program=[sys.executable, "-m", "tools"],
             words=words,
-            this="python -m tools.run_experiment",
+            this="bert-tf experiment",
         ),
         **given,
     )
@@ -127,7 +126,7 @@ def test_cells_are_scores_of_runs(data, tmp_path, capfd):
             assert cell["values"] == pytest.approx(scores)
             assert cell["mean"] == pytest.approx(np.mean(scores))
     typed = shlex.split(cells[3]["command"])
-    assert typed[:3] == ["python", "-m", "tools.run_pretraining"]
+    assert typed[:2] == ["bert-tf", "pretrain"]
     assert f"--output_dir={cells[3]['folder']}" in typed
     assert "84.4" in (tmp_path / "table.md").read_text()
     assert "No NSP" in (tmp_path / "report.html").read_text()

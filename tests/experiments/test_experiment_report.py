@@ -31,7 +31,7 @@ FACTS = {
         "seeds": 3,
         "tasks": {"mnli": {"num_train_epochs": 2.0}, "mrpc": {}},
     },
-    "command": "python -m tools.run_experiment --only='``` x'",
+    "command": "bert-tf experiment --only='``` x'",
     "machine": "2 cores",
     "versions": {"tensorflow": "2.21.0"},
     "seconds": 6240,
@@ -45,7 +45,7 @@ def result(values: tuple[float, ...], degenerate: int = 0) -> CellResult:
         values=values,
         degenerate=degenerate,
         folder="runs/mnli-1",
-        command="python -m tools.run_finetuning --task=mnli",
+        command="bert-tf finetune --task=mnli",
         seconds=75.0 if values else None,
     )
 
@@ -218,7 +218,7 @@ def test_the_page(partial):
         "<script>alert('x')</script>",
         "<b>a note</b>",
         FACTS["command"],
-        "python -m tools.run_finetuning --task=mnli",
+        "bert-tf finetune --task=mnli",
         "1 min 15 s",
         "1 of 3 no better than the most frequent label",
         "Not finished.",

@@ -81,10 +81,10 @@ def test_shared_work_is_done_once(data):
     )
     tools = [run.tool for run in made.runs.values()]
     assert tools == [
-        "train_vocab",
-        "create_pretraining_data",
-        *["run_pretraining"] * 2,
-        *["run_finetuning"] * 3,
+        "train-vocab",
+        "create-pretraining-data",
+        *["pretrain"] * 2,
+        *["finetune"] * 3,
     ]
     assert made.run_of["b", "score"] == made.run_of["b", "again"]
     done: set[str] = set()
@@ -121,12 +121,12 @@ def test_settings_of_experiment_go_before_those_of_scale(data):
     run = texts(Pretraining(settings={"learning_rate": 7e-4}), seeds=2)
     made = plan(data, cell("a", "b", run))
     by_tool = {each.tool: each.arguments for each in made.runs.values()}
-    assert "learning_rate=0.0007" in by_tool["run_pretraining"]
-    assert "learning_rate=0.001" not in by_tool["run_pretraining"]
-    assert "keep_model_steps=100" in by_tool["run_pretraining"]
-    assert "--size=4/64/2" in by_tool["run_pretraining"]
-    assert "seeds=2" in by_tool["run_finetuning"]
-    assert "learning_rate=0.0003" in by_tool["run_finetuning"]
+    assert "learning_rate=0.0007" in by_tool["pretrain"]
+    assert "learning_rate=0.001" not in by_tool["pretrain"]
+    assert "keep_model_steps=100" in by_tool["pretrain"]
+    assert "--size=4/64/2" in by_tool["pretrain"]
+    assert "seeds=2" in by_tool["finetune"]
+    assert "learning_rate=0.0003" in by_tool["finetune"]
 
 
 def test_rows_can_be_chosen(data):

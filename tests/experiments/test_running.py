@@ -36,7 +36,7 @@ runner(plan_of({plan}), pathlib.Path({folder!r})).run()
 COUNT = textwrap.dedent(
     """
     import os, pathlib, sys, time
-    given = dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:])
+    given = dict(a.removeprefix("--").split("=", 1) for a in sys.argv[2:])
     folder = pathlib.Path(given["output_dir"])
     folder.mkdir(parents=True, exist_ok=True)
     if "fail" in given:
@@ -92,8 +92,7 @@ def runner(
         plan,
         RunFolders(folder),
         running.Commands(
-            program=lambda tool: [sys.executable, "-c", COUNT],
-            shown_as=lambda tool: f"python -m {tool}",
+            program=[sys.executable, "-c", COUNT],
             words=lambda flags, settings: [],
             this="",
         ),
@@ -120,7 +119,7 @@ def test_what_a_run_needs_is_done_before(tmp_path, workers):
     assert len(calls) == 3
     marker = json.loads((tmp_path / "first.json").read_text())
     flags = f"--output_dir={tmp_path}/first --steps=2 --seconds=0.1"
-    assert marker["command"] == f"python -m count {flags}"
+    assert marker["command"] == f"bert-tf count {flags}"
     assert marker["seconds"] >= 0.2
     # Finished runs are skipped.
     more = Plan({**plan.runs, "more": run("more", "last", steps=1)}, {})

@@ -93,7 +93,7 @@ class Page:
         block = block.replace("localhost:8501", f"localhost:{self.rest}")
         block = block.replace("localhost:8500", f"localhost:{self.grpc}")
         flags = f" --rest_api_port={self.rest} --port={self.grpc}"
-        return re.sub(r"(python -m tools\.serve[^\n]*)", rf"\1{flags}", block)
+        return re.sub(r"(bert-tf serve[^\n]*)", rf"\1{flags}", block)
 
     def run(self, *words: str) -> str:
         done = subprocess.run(

@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     for seed, name in enumerate(("corpus", "en", "sw")):
         (folder / name).mkdir()
         (folder / name / "a.txt").write_text(text(60, seed))
-    run(folder, next(b for b in blocks(PAGE, "sh") if "train_vocab" in b))
+    run(folder, next(b for b in blocks(PAGE, "sh") if "train-vocab" in b))
     return folder
 
 

@@ -160,7 +160,7 @@ def test_records_hold_the_text(workshop: Workshop) -> None:
     assert statistics["random_next"] == random_next
     assert 0.3 < random_next / len(training) < 0.7
     assert f"{len(training):,} training records" in str(report)
-    assert "python -m tools.run_pretraining" in str(report)
+    assert "bert-tf pretrain" in str(report)
 
 
 def test_static_records_are_those_of_the_original(workshop: Workshop) -> None:

@@ -65,8 +65,8 @@ def test_flags_become_records(
     assert f"{folder.num_records:,} training records" in printed.out
     out = arguments["output_dir"]
     assert (
-        f"next: python -m tools.run_pretraining --data_dir={out} "
-        "--output_dir=DIR --size=mini\n"
+        f"next: bert-tf pretrain --data_dir={out} --output_dir=DIR "
+        "--size=mini\n"
     ) in printed.out
     run(arguments, **changes)
     assert "are there already" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import ast
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -39,11 +40,37 @@ def test_every_command_is_listed_with_its_first_line():
         assert line.split(maxsplit=1)[1] == docstring(module).partition("\n")[0]
 
 
+def test_make_writes_the_program_of_a_checkout(tmp_path):
+    """It runs the code of its own folder, wherever and however it is called."""
+    environment = tmp_path / "check out" / ".venv"
+    (environment / "bin").mkdir(parents=True)
+    python = environment / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    for name in ("bert_tf", "tools"):
+        (tmp_path / "check out" / name).symlink_to(TOOLS.parent / name)
+    subprocess.run(
+        [
+            *("make", "--silent", f"--file={TOOLS.parent / 'Makefile'}"),
+            *("--old-file=.venv/.runtime", ".venv/bin/bert-tf"),
+        ],
+        cwd=environment.parent,
+        check=True,
+    )
+    (tmp_path / "tools.py").write_text("raise SystemExit('a trap')")
+    (tmp_path / "link").symlink_to(environment / "bin" / "bert-tf")
+    for program in (environment / "bin" / "bert-tf", tmp_path / "link"):
+        printed = subprocess.check_output(
+            [program, "--version"], cwd=tmp_path, text=True
+        )
+        assert printed == f"bert-tf {bert_tf.__version__}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
         (["serv"], "error: serv: no such command. Did you mean serve? "),
-        (["run_finetuning"], "error: run_finetuning: no such command. Did you"),
+        (["finetuning"], "error: finetuning: no such command. Did you mean"),
         (["score"], "error: --task is needed"),
         ([], "BERT on TensorFlow and Keras"),
     ],

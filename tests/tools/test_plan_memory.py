@@ -18,8 +18,8 @@ def run(*flags: str) -> subprocess.CompletedProcess:
 def test_the_command_of_the_page() -> None:
     page = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
     command = page.split("```sh\n")[1].split("```")[0]
-    _, dash_m, tool, *flags = shlex.split(command.replace("\\\n", " "))
-    assert (dash_m, tool) == ("-m", "tools.plan_memory")
+    program, name, *flags = shlex.split(command.replace("\\\n", " "))
+    assert (program, name) == ("bert-tf", "plan-memory")
     finished = run(*flags, "--memory=16GB", "--rematerialize")
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr == ""

@@ -127,6 +127,8 @@ def test_help_names_the_commands_as_they_are_called(folder):
     printed = done(folder, "finetune", "--help")
     assert "\nbert-tf finetune --task=mrpc" in printed
     assert "tools." not in printed
+    assert done(folder, "run-finetuning", "--help") == printed
+    assert done(folder, "run_finetuning", "--help") == printed
     assert done(folder, "--version").startswith("bert-tf 0.")
 
 
