@@ -388,6 +388,15 @@ class Settings:
             for name, value in dataclasses.asdict(self).items()
         }
 
+    def changed(self) -> dict[str, Any]:
+        """Returns the values that differ from their defaults, as `to_dict`."""
+        defaults = type(self)().to_dict()
+        return {
+            name: value
+            for name, value in self.to_dict().items()
+            if value != defaults[name]
+        }
+
     def save(self, path: str | pathlib.Path) -> None:
         """Writes the settings as JSON, atomically."""
         write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")

@@ -370,8 +370,8 @@ def _about(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
     ]
     if sizes:
         lines.append(
-            "Models are smaller than the paper's; as layers/hidden size/heads "
-            f"{', '.join(sizes)} here."
+            "Models are smaller at this scale; as layers/hidden size/heads "
+            f"{', '.join(sizes)}."
         )
     if any(cell["num_seeds"] > 1 for cell in cells):
         line = (

@@ -187,7 +187,7 @@ def prune(
             num_rows={task.train_split: len(train), split: len(dev)},
             labels=config.labels,
             scores=[CardScore(split, n, *pair) for n, pair in pairs.items()],
-            settings=settings.to_dict(),
+            settings=settings.changed(),
             architecture=whole.config.model_type,
             tokenizer=tokenizer.vocabulary.description,
         )

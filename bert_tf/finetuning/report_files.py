@@ -60,7 +60,9 @@ def write_reports(
       recipe_type: the type of the run's recipe.
     """
     with errors_become_warnings("the report", folder):
-        page = write_report(folder, task.config_type, recipe_type)
+        page = write_report(
+            folder, task.config_type, recipe_type, task.defaults
+        )
         print(f"the report is {page}", flush=True)
     with errors_become_warnings("the model card", folder):
         write_card(folder, task, config, recipe_type)
@@ -70,6 +72,7 @@ def write_report(
     folder: pathlib.Path,
     config_type: type[TaskConfig],
     recipe_type: type[Settings],
+    changed_defaults: Mapping[str, Any],
 ) -> pathlib.Path:
     """Writes report.html and report.json of a finished run into its folder.
 
@@ -77,6 +80,7 @@ def write_report(
       folder: of the run.
       config_type: of its family.
       recipe_type: the type of the run's recipe.
+      changed_defaults: settings whose defaults the task changes.
 
     Returns:
       The path of report.html.
@@ -87,7 +91,7 @@ def write_report(
     """
     family: Any = part_of(config_type, "report")
     results = read_json_object(folder / RESULTS_FILE)
-    numbers = run_statistics(folder, results, recipe_type)
+    numbers = run_statistics(folder, results, recipe_type, changed_defaults)
     predictions = _read_lines(folder / DEV_PREDICTIONS)
     numbers["predictions"] = family.statistics(predictions, results)
     scores, metric = numbers["scores"], numbers["main_metric"]
@@ -103,6 +107,11 @@ def write_report(
         f"{package}:{package.rpartition('.')[2]}.html.jinja",
         **numbers,
         doctor_lines=numbers["doctor"].get("lines", ()),
+        trained_on={
+            split: shared["share"]
+            for split, shared in numbers["doctor"].get("in_train", {}).items()
+            if shared["share"] and split in results["dev"]
+        },
         main=main,
         is_better=value < guess if is_lower else value > guess,
         paper_models=list(
@@ -120,6 +129,7 @@ def run_statistics(
     folder: pathlib.Path,
     results: Mapping[str, Any],
     recipe_type: type[Settings],
+    changed_defaults: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The numbers of a run that its report and its model card show.
 
@@ -127,6 +137,7 @@ def run_statistics(
       folder: of the run.
       results: the content of results.json.
       recipe_type: the type of the run's recipe.
+      changed_defaults: settings whose defaults the task changes.
     """
     finished = datetime.datetime.fromisoformat(results["finished"])
     metric, seeds = results["main_metric"], results.get("seeds", [])
@@ -144,7 +155,9 @@ def run_statistics(
         "labels": results["labels"],
         "examples": results["examples"],
         "settings": setting_rows(
-            read_json_object(folder / RECIPE_FILE), recipe_type
+            read_json_object(folder / RECIPE_FILE),
+            recipe_type,
+            changed_defaults,
         ),
         "doctor": results["doctor"],
         "scores": [
@@ -231,7 +244,7 @@ def write_card(
       UserError: a library is not installed.
     """
     results = read_json_object(folder / RESULTS_FILE)
-    numbers = run_statistics(folder, results, recipe_type)
+    numbers = run_statistics(folder, results, recipe_type, task.defaults)
     checkpoint = load_checkpoint(folder)
 
     def over_seeds(split: str, metric: str, statistic: str) -> float | None:

@@ -227,13 +227,14 @@ def _attention(
     layers = np.stack(
         [np.asarray(p, np.float32) for p in outputs["attention_probs"]]
     )
-    tokens = served.tokenizer.vocabulary.tokens
+    vocabulary = served.tokenizer.vocabulary
     rows = []
     for number, ids in enumerate(subject.inputs["input_ids"].numpy()):
         length = int(tf.reduce_sum(subject.inputs["input_mask"][number]))
         rows.append(
             ReadRow(
-                tuple(tokens[token] for token in ids[:length]),
+                tuple(vocabulary.tokens[token] for token in ids[:length]),
+                tuple(vocabulary.texts[token] for token in ids[:length]),
                 layers[:, number, :, :length, :length],
             )
         )

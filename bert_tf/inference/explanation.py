@@ -52,11 +52,13 @@ class ReadRow:
 
     Attributes:
       tokens: the S tokens, with [CLS] and [SEP].
+      texts: the text of each token, without marks such as ## or Ġ.
       attention: float32 [L, N, S, S], attention probabilities by layer, head,
         query and key.
     """
 
     tokens: tuple[str, ...]
+    texts: tuple[str, ...]
     attention: np.ndarray
 
 
@@ -203,7 +205,11 @@ class Explanation:
         }
         values["words"] = [dataclasses.asdict(word) for word in self.words]
         values["rows"] = [
-            {"tokens": list(r.tokens), "attention": attention(r.attention)}
-            for r in rows
+            {
+                "tokens": list(row.tokens),
+                "texts": list(row.texts),
+                "attention": attention(row.attention),
+            }
+            for row in rows
         ]
         return values

@@ -260,6 +260,7 @@ def describe_model(served: TextModel) -> dict[str, Any]:
         "num_parameters": sum(
             int(w.shape.num_elements()) for w in served.weights
         ),
+        "tokenizer": vocabulary.title,
         "vocab_size": len(vocabulary),
         "mask_token": vocabulary.special.mask,
         "lower_case": served.tokenizer.lower_case,

@@ -178,7 +178,7 @@ def report(
             f"{task}{_ACCURACY}": baseline.accuracy,
         }
     scores = finite_values(scores)
-    settings = setting_rows(recipe.to_dict(), type(recipe))
+    settings = setting_rows(recipe.to_dict(), type(recipe), {})
     num_rows = {"training": folder.num_records, _HELD_OUT: folder.num_held_out}
     title = f"{config.title} pre-training, {model}"
     page: dict[str, Any] = {

@@ -7,7 +7,7 @@ import pathlib
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bert_tf.files import written_beside
 from bert_tf.libraries import import_matplotlib, require_extra
@@ -222,6 +222,7 @@ def learning_panel(
     best_seed: str = "",
     best_step: float | None = None,
     scale: float = 1,
+    held_out_label: str = "held-out",
 ) -> Panel:
     """The panel of a training and a held-out number, one curve per seed.
 
@@ -233,6 +234,7 @@ def learning_panel(
       best_seed: curves of other seeds are drawn paler.
       best_step: the step whose model is kept, or None.
       scale: factor of values and levels.
+      held_out_label: label of the held-out curve.
     """
     return Panel(
         [
@@ -247,7 +249,7 @@ def learning_panel(
             for color, (label, style, series) in enumerate(
                 (
                     ("training", "line", training),
-                    ("held-out", "held_out", held_out),
+                    (held_out_label, "held_out", held_out),
                 )
             )
             for number, each in enumerate(series)
@@ -336,7 +338,7 @@ def _draw_panel(axes: "Axes", panel: Panel, has_legend: bool = True) -> None:
         )
     _draw_levels(axes, panel.levels)
     if panel.has_whole_steps:
-        axes.locator_params(axis="x", integer=True)
+        _whole_ticks(axes, "x")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     if panel.is_reversed:
         axes.invert_xaxis()
@@ -345,6 +347,11 @@ def _draw_panel(axes: "Axes", panel: Panel, has_legend: bool = True) -> None:
     axes.set_ylabel(_label(panel.y_label, 36))
     if has_legend and axes.get_legend_handles_labels()[0]:
         axes.legend(loc="best")
+
+
+def _whole_ticks(axes: "Axes", axis: Literal["x", "y"]) -> None:
+    # matplotlib divides a whole number to have two ticks of a single point.
+    axes.locator_params(axis=axis, integer=True, min_n_ticks=1)
 
 
 def _draw_levels(axes: "Axes", levels: Mapping[str, float]) -> None:
@@ -524,7 +531,7 @@ def reliability(bins: Sequence[Mapping[str, Any]], event: str) -> bytes:
             color=_GREY,
         )
         lower.set_ylabel("count")
-        lower.locator_params(axis="y", integer=True)
+        _whole_ticks(lower, "y")
         lower.set_xlabel(event)
         for axes in (upper, lower):
             axes.set_xlim(0, 1)
@@ -588,7 +595,7 @@ def histogram(
                 )
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
-        axes.locator_params(axis="y", integer=True)
+        _whole_ticks(axes, "y")
         axes.legend(loc="best")
     return svg.getvalue()
 

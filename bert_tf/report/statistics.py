@@ -18,15 +18,19 @@ _CURVE_POINTS = 400
 
 
 def setting_rows(
-    recipe: Mapping[str, Any], recipe_type: type[Settings]
+    recipe: Mapping[str, Any],
+    recipe_type: type[Settings],
+    changed_defaults: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Every setting of a run with its default, changed settings first.
 
     Args:
       recipe: recipe.json, whose keys may be those of another version.
       recipe_type: the type of the run's recipe.
+      changed_defaults: settings whose defaults the task changes.
     """
-    defaults, fields = recipe_type().to_dict(), recipe_type.__dataclass_fields__
+    defaults = {**recipe_type().to_dict(), **changed_defaults}
+    fields = recipe_type.__dataclass_fields__
     rows = [
         {
             "name": name,

@@ -106,6 +106,8 @@ def test_words_are_explained(name, tmp_path):
     assert set(given.owner) == set(range(len(spelled)))
     assert (np.diff(given.owner) >= 0).all()
     why = model.explain("so great", steps=1)
+    # Without the marks of blanks, and bytes as characters.
+    assert "".join(why.rows[0].texts[1:-1]) == "sogreat"
     assert [word.text for word in why.words] == ["so", "great"]
     masked = [graph_of(name).vocabulary.mask_id] * len(why.rows[0].tokens)
     packing = graph_of(name).packing

@@ -189,7 +189,9 @@ def finished(
 def write_report(run: Run, folder: pathlib.Path) -> pathlib.Path:
     """The report of a run, from its files."""
     write_files(run, folder)
-    return report_files.write_report(folder, run.config_type, FinetuningRecipe)
+    return report_files.write_report(
+        folder, run.config_type, FinetuningRecipe, {}
+    )
 
 
 def write_files(run: Run, folder: pathlib.Path) -> None:

@@ -153,6 +153,24 @@ def test_what_the_data_doctor_found(tmp_path, reports):
     assert "Data doctor" not in text_of(page)
 
 
+@pytest.mark.parametrize(
+    ("share", "caption", "line"),
+    [
+        (0.0, "Scores x 100 on rows that were not trained on", None),
+        (0.25, "Scores x 100 Metric", "25.0 % of the rows of dev are rows of"),
+        (1.0, "Scores x 100 Metric", "All rows of dev are rows of the train"),
+    ],
+)
+def test_dev_rows_that_were_trained_on(tmp_path, share, caption, line):
+    doctor = {"in_train": {"dev": {"rows": 1, "share": share}}}
+    page = text_of(
+        write_report(changed(RUNS["three"], doctor=doctor), tmp_path)
+    )
+    assert caption in page
+    assert line in page if line else "training data too" not in page
+    assert ("slightly optimistic" in page) == (share == 0)
+
+
 def test_mistakes_of_each_family(reports):
     choices = text_of(reports["choices"])
     for part in (
@@ -244,17 +262,21 @@ def test_long_curves_become_block_means():
 
 def test_settings_that_differ_come_first():
     values = {"seed": 12345, "learning_rate": 1e-3, "unknown": True}
-    rows = setting_rows(values, FinetuningRecipe)
+    rows = setting_rows(values, FinetuningRecipe, {})
     assert [(row["name"], row["changed"]) for row in rows] == [
         *(("learning_rate", True), ("unknown", True), ("seed", False)),
     ]
     assert rows[0]["default"] == 5e-5
     assert rows[0]["help"]
     # Of the family's own recipe.
-    rows = setting_rows(FeatureRecipe(lstm_units=5).to_dict(), FeatureRecipe)
+    values = FeatureRecipe(lstm_units=5).to_dict()
+    rows = setting_rows(values, FeatureRecipe, {})
     assert [row["name"] for row in rows if row["changed"]] == ["lstm_units"]
     assert rows[0]["default"] == 768
     assert all(row["help"] for row in rows)
+    # A default of the task is no difference.
+    rows = setting_rows(values, FeatureRecipe, {"lstm_units": 5})
+    assert not any(row["changed"] for row in rows)
 
 
 def test_the_card_lists_only_changed_settings(tmp_path):
@@ -394,7 +416,7 @@ def test_no_text_becomes_markup(tmp_path, reports, make):
 def test_missing_and_broken_files(tmp_path, name):
     run = RUNS["tags"]
     report_runs.write_files(run, tmp_path)
-    types = run.config_type, FinetuningRecipe
+    types = run.config_type, FinetuningRecipe, {}
     (tmp_path / name).write_bytes(b'{"step": 1}\n{"half": \xff')
     with pytest.raises(UserError, match=f"{name}.*not valid JSON"):
         report_files.write_report(tmp_path, *types)

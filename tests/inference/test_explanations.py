@@ -263,7 +263,7 @@ def test_the_page_is_no_markup_of_the_users(tmp_path):
         browser.open((tmp_path / "x.html").as_uri())
         browser.until("document.querySelector('#tokens button') !== null")
         browser.until("document.querySelector('#looks').textContent !== ''")
-        tokens = found.rows[0].tokens
+        texts = found.rows[0].texts
         layer, head, place = 1, 2, 3
         browser.value(
             f"""{{ for (const [id, value] of [["layer", {layer}],
@@ -276,7 +276,7 @@ def test_the_page_is_no_markup_of_the_users(tmp_path):
             "[...document.querySelectorAll('#tokens button')]"
             ".map(b => [b.textContent, Number(b.title)])"
         )
-        assert [token for token, _ in shown] == list(tokens)
+        assert [text for text, _ in shown] == list(texts)
         np.testing.assert_allclose(
             [value for _, value in shown], attention, atol=0.003
         )

@@ -204,6 +204,7 @@ def test_what_is_stated_of_every_kind(kind):
     config = models.config()
     assert found["num_hidden_layers"] == config.num_hidden_layers
     assert found["hidden_size"] == config.hidden_size
+    assert found["tokenizer"] == "WordPiece"
     assert found["vocab_size"] == len(models.TOKENS)
     assert found["lower_case"] is True
     assert found["num_parameters"] > found["vocab_size"] * found["hidden_size"]

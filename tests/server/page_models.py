@@ -12,6 +12,7 @@ DESCRIPTION = {
     "main_metric": "f1",
     "scores": {"dev": {"exact": 0.5, "f1": 0.75, "loss": None}},
     "num_examples": {"train": 1200, "dev": 30},
+    "tokenizer": "byte-level BPE",
     "vocab_size": 30522,
     "lower_case": True,
     "scripts": ["Latin"],

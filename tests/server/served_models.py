@@ -115,7 +115,7 @@ class Answers(PageAnswers):
 
     @tf.function(input_signature=[_spec("text", [None])])
     def fill_mask(self, text):
-        tokens = tf.constant([[["red", "blue"], ["sky", "sea"]]])
+        tokens = tf.constant([[["Ġred", "blue"], ["ĠskÃ½", "sea"]]])
         scores = tf.constant([[[0.75, 0.125], [0.5, 0.25]]])
         rows = [tf.size(text), 1, 1]
         return {

@@ -194,7 +194,7 @@ def test_what_the_model_is(own):
         "Scores\nf1 0.75, exact 0.5 on dev",
         "Data\n1,200 train, 30 dev examples",
         "Scripts\nLatin; lower-cased",
-        "Vocabulary\n30,522 tokens",
+        "Vocabulary\nbyte-level BPE, 30,522 tokens",
     ):
         assert row in facts
 

@@ -72,7 +72,7 @@ let chosen = 0;
 
 // The attention of one layer and head, or means over all of them: [S, S].
 function attention() {
-  const size = row.tokens.length;
+  const size = row.texts.length;
   const all = (value, count) => (value === "mean" ? [...Array(count).keys()] : [Number(value)]);
   const heads = all(at("layer").value, row.layers).flatMap((layer) =>
     all(at("head").value, row.heads).map((head) => (layer * row.heads + head) * size * size));
@@ -81,7 +81,7 @@ function attention() {
 }
 
 function drawMap(values) {
-  const { tokens } = row;
+  const tokens = row.texts;
   const size = tokens.length;
   const cell = Math.max(3, Math.min(22, Math.floor(640 / size)));
   const labelled = cell >= 9;
@@ -125,7 +125,7 @@ function drawMap(values) {
 
 function showAttention() {
   const values = attention();
-  const size = row.tokens.length;
+  const size = row.texts.length;
   const own = values.slice(chosen * size, (chosen + 1) * size);
   const most = Math.max(...own) || 1;
   [...at("tokens").children].forEach((button, index) => {
@@ -134,8 +134,8 @@ function showAttention() {
     button.title = own[index].toFixed(3);
   });
   const order = [...own.keys()].sort((a, b) => own[b] - own[a]).slice(0, 3);
-  const named = order.map((index) => `${row.tokens[index]} ${own[index].toFixed(2)}`).join(", ");
-  at("looks").textContent = `${row.tokens[chosen]} attends most to ${named}. Choose another token:`;
+  const named = order.map((index) => `${row.texts[index]} ${own[index].toFixed(2)}`).join(", ");
+  at("looks").textContent = `${row.texts[chosen]} attends most to ${named}. Choose another token:`;
   drawMap(values);
 }
 
@@ -143,7 +143,7 @@ async function showRow() {
   row = data.rows[Number(at("row").value)];
   levels = await unpacked(row.attention);
   chosen = 0;
-  at("tokens").replaceChildren(...row.tokens.map((token, index) => {
+  at("tokens").replaceChildren(...row.texts.map((token, index) => {
     const button = element("button", token);
     button.type = "button";
     button.addEventListener("click", () => { chosen = index; showAttention(); });
@@ -155,9 +155,9 @@ async function showRow() {
 at("map").addEventListener("mousemove", (event) => {
   const { room, cell } = at("map").dataset;
   const [to, from] = [event.offsetX, event.offsetY].map((offset) => Math.floor((offset - room) / cell));
-  const size = row.tokens.length;
+  const size = row.texts.length;
   const inside = levels && to >= 0 && from >= 0 && to < size && from < size;
-  at("map").title = inside ? `${row.tokens[from]} \u2192 ${row.tokens[to]}: ${attention()[from * size + to].toFixed(3)}` : "";
+  at("map").title = inside ? `${row.texts[from]} \u2192 ${row.texts[to]}: ${attention()[from * size + to].toFixed(3)}` : "";
 });
 
 at("title").textContent = data.unit === "score" ? "Which words raise the score" : `Which words support \u201c${data.target}\u201d`;
@@ -169,7 +169,7 @@ at("high").textContent = `for it, ${percent(largest)} %`;
 at("texts").replaceChildren(...Object.entries(data.texts).flatMap(([name, text]) => showText(name, text)));
 at("unread").textContent = data.num_unread ? `${data.num_unread} more words are not part of this input.` : "";
 at("table").replaceChildren(showTable());
-options(at("row"), data.rows.length, (index) => `${index + 1}: ${data.rows[index].tokens.slice(1, 6).join(" ")} \u2026`, []);
+options(at("row"), data.rows.length, (index) => `${index + 1}: ${data.rows[index].texts.slice(1, 6).join(" ")} \u2026`, []);
 at("row-label").hidden = data.rows.length < 2;
 // In a notebook the page has no attention.
 at("attention").parentElement.hidden = !row;

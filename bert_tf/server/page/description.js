@@ -45,7 +45,10 @@ function facts(model) {
     const casing = model.lower_case ? "lower-cased" : "upper and lower case";
     rows.push(["Scripts", `${list(model.scripts, 8)}; ${casing}`]);
   }
-  if (model.vocab_size) rows.push(["Vocabulary", `${count(model.vocab_size)} tokens`]);
+  if (model.vocab_size) {
+    const kind = model.tokenizer ? `${model.tokenizer}, ` : "";
+    rows.push(["Vocabulary", `${kind}${count(model.vocab_size)} tokens`]);
+  }
   if (model.max_seq_length) rows.push(["Length", `up to ${model.max_seq_length} tokens at a time`]);
   if (model.num_parameters) {
     rows.push(["Size", `${count(model.num_parameters)} parameters in ${model.num_hidden_layers} layers of ${model.hidden_size}`]);

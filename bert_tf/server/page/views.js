@@ -104,9 +104,28 @@ function showTags(outputs, inputs) {
   return [...parts, table("", columns, rows)];
 }
 
-// A token in a text: byte-level BPE and SentencePiece mark the blank before it.
-function shown(token, before) {
-  return token.replace(/^[\u0120\u2581]/, /(^|\s)$/.test(before) ? "" : " ");
+// The byte of each letter of byte-level BPE (GPT-2's encoder.py): what prints
+// stands for itself.
+const BYTES = new Map();
+for (let byte = 0, other = 256; byte < 256; byte += 1) {
+  const prints = (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
+  BYTES.set(String.fromCharCode(prints ? byte : other), byte);
+  other += !prints;
+}
+
+// The text of a token, with the blank before it that a subword tokenizer marks.
+function textOf(token, model) {
+  const letters = Array.from(token);
+  if (model.tokenizer !== "byte-level BPE" || !letters.every((letter) => BYTES.has(letter))) {
+    return token.replace(/^[\u0120\u2581]/, " ");
+  }
+  return new TextDecoder().decode(Uint8Array.from(letters, (letter) => BYTES.get(letter)));
+}
+
+// The text of a token after other text.
+function shown(token, before, model) {
+  const text = textOf(token, model);
+  return /(^|\s)$/.test(before) ? text.replace(/^ /, "") : text;
 }
 
 // The mask token of a model.
@@ -119,11 +138,12 @@ function showMasks(outputs, inputs, model) {
   const pieces = inputs.text.split(maskOf(model));
   const filled = pieces.flatMap((piece, index) => {
     if (index === pieces.length - 1) return [piece];
-    return [piece, masks[index] ? element("mark", shown(masks[index][0], piece)) : maskOf(model)];
+    return [piece, masks[index] ? element("mark", shown(masks[index][0], piece, model)) : maskOf(model)];
   });
   const tables = masks.map((tokens, index) => {
     const caption = masks.length === 1 ? "Tokens for the mask" : `Tokens for mask ${index + 1}`;
-    return shares(caption, "Token", tokens, outputs.scores[index], 0);
+    const texts = tokens.map((token) => textOf(token, model).trim() || token);
+    return shares(caption, "Token", texts, outputs.scores[index], 0);
   });
   return [element("div", filled, "text"), ...tables];
 }
