@@ -27,7 +27,7 @@ test-wheel: .venv-wheel/.ready
 
 # Pages of docs/ and of the docstrings, in site/; they need no network.
 docs: .venv-docs/.ready
-	.venv-docs/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
 
 lint: .venv/.development
 	$(BIN)/ruff check .
