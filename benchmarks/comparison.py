@@ -10,11 +10,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
+# The row of the peer that others are compared with.
+REFERENCE = "transformers (sdpa)"
+# Seconds of all rounds of a row.
+_LONGEST = 100.0
 
 
 def kept(folder: str, name: str, make: Callable[[], dict]) -> dict:
@@ -66,18 +71,120 @@ def seconds_in_turns(
     works: Mapping[str, Callable[[], object]],
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
+    longest: float = float("inf"),
 ) -> dict[str, list[float]]:
     """Seconds of each work in each round.
 
-    They take turns, so that a slow minute of the machine falls on all.
+    They take turns, so that a slow minute of the machine falls on all. A work
+    that returns a float has measured itself; one that took more than `longest`
+    seconds in all rounds so far is not repeated.
     """
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
+            if sum(seconds[name]) > longest:
+                continue
             started = clock()
-            work()
-            seconds[name].append(clock() - started)
+            found = work()
+            took = found if isinstance(found, float) else clock() - started
+            seconds[name].append(took)
     return seconds
+
+
+class Settings(NamedTuple):
+    """What the sections of benchmarks/cpu_table.py share.
+
+    Attributes:
+      peers: Python of the peers' environment; empty for none.
+      rounds: the most rounds of each row.
+      size: the size of the model with random weights.
+      embedder: a folder of sentence-transformers.
+      classifier: the same model, fine-tuned on SST-2.
+      converted: the classifier in Hugging Face's layout.
+      sentences: SST-2's texts, each once.
+      corpus: text files, of which lines are embedded.
+      texts: how many texts a file to answer has.
+      seconds: the time of a round of a server.
+    """
+
+    peers: str
+    rounds: int
+    size: str
+    embedder: pathlib.Path
+    classifier: pathlib.Path
+    converted: pathlib.Path
+    sentences: list[str]
+    corpus: str
+    texts: int
+    seconds: float
+
+
+class Section:
+    """A table: works in turns, and what is compared of each.
+
+    Args:
+      title: what is measured.
+      unit: of the numbers.
+      reference: the row that the others are compared with.
+
+    Attributes:
+      works: a function to time for each row.
+      cells: further cells of each row by column, its equality above all.
+      missing: why a row is missing.
+      notes: lines below the table.
+    """
+
+    def __init__(self, title: str, unit: str, reference: str):
+        self.title, self.unit, self.reference = title, unit, reference
+        self.works: dict[str, Callable[[], object]] = {}
+        self.cells: dict[str, dict[str, str]] = {}
+        self.missing: dict[str, str] = {}
+        self.notes: list[str] = []
+
+    def add(
+        self, name: str, make: Callable[[], Callable], warm: bool = True
+    ) -> None:
+        """Adds a row and warms it up; what fails is a line of the table."""
+        try:
+            work = make()
+            if warm:
+                work()
+        except (UserError, OSError, ImportError, ValueError) as error:
+            self.missing[name] = str(error).strip().splitlines()[-1][:300]
+            print(f"missing: {name}: {self.missing[name]}", flush=True)
+            return
+        self.works[name] = work
+
+    def measured(
+        self,
+        rounds: int,
+        value_of: Callable[[float], float],
+        is_speed: bool = False,
+    ) -> dict:
+        """The table, for JSON.
+
+        Args:
+          rounds: how often each work is timed, unless that takes it longer
+            than `_LONGEST`.
+          value_of: the number of a table for seconds.
+          is_speed: whether larger numbers are better.
+        """
+        times = seconds_in_turns(self.works, rounds, longest=_LONGEST)
+        return {
+            "title": self.title,
+            "unit": self.unit,
+            "reference": self.reference,
+            "is_speed": is_speed,
+            "rows": {
+                name: {
+                    "values": [value_of(each) for each in seconds],
+                    "cells": self.cells.get(name, {}),
+                }
+                for name, seconds in times.items()
+            },
+            "missing": self.missing,
+            "notes": self.notes,
+        }
 
 
 def show_machine(module: str, *packages: str) -> None:
@@ -120,6 +227,9 @@ class Peer:
 
     Attributes:
       said: the first line, its versions for example.
+
+    Raises:
+      UserError: the program ended, or answers with an error.
     """
 
     def __init__(self, *command: str) -> None:
@@ -131,8 +241,11 @@ class Peer:
     def _answer(self) -> dict:
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the peer ended: {self._process.wait()}")
-        return json.loads(line)
+            raise UserError(f"the peer ended: {self._process.wait()}")
+        answer = json.loads(line)
+        if isinstance(answer, dict) and "error" in answer:
+            raise UserError(answer["error"])
+        return answer
 
     def ask(self, line: str) -> dict:
         """What it answers to a line."""
@@ -144,3 +257,14 @@ class Peer:
         """Ends it."""
         self._process.stdin.close()
         self._process.wait()
+
+
+def start_peer(settings: Settings, *command: object) -> Peer | None:
+    """A peer's program; None, with a line, if it does not start."""
+    if not settings.peers:
+        return None
+    try:
+        return Peer(settings.peers, *map(str, command))
+    except (OSError, UserError) as error:
+        print(f"missing: {command[0]}: {error}", flush=True)
+        return None

@@ -19,8 +19,8 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks import comparison
-from benchmarks.encoder import VOCAB
 from benchmarks.measured_run import run
+from benchmarks.steps import VOCAB
 from bert_tf.checkpoints import (
     MASKED_LM,
     NEXT_SENTENCE,

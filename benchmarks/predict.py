@@ -1,70 +1,54 @@
-"""`bert-tf predict` beside a transformers pipeline sorted by length.
+"""tools.predict by every runtime, beside the pipeline of transformers, sorted.
 
-    python -m benchmarks.predict --peer_python=.venv-peers/bin/python \
-        --model=out/sst2 --input=reviews.csv --text_column=sentence
-
-The same job on the same cores: a file of texts becomes a file of JSON lines
-with the label and all probabilities of each, in the order of the input. The
-model is a fine-tuned folder of classes, which the peer gets as
-`bert-tf convert` writes it for Hugging Face. Both are whole commands
-and take turns; the seconds count from the start of Python to its end, and the
-memory is the peak of the resident set of the process. The texts are repeated
-until there are enough, each with its number behind it, so that none is the
-same twice. Beside the speed stands how many labels are the same and the largest
-difference of a probability.
-
-The peer needs the environment of requirements-peers.txt.
+A section of benchmarks/cpu_table.py. The same job on the same cores: a file of
+texts becomes a file of JSON lines with the label and all probabilities of each,
+in the order of the input. All are whole commands, from the start of Python to
+its end; the memory is the peak of the resident set of the process. The texts
+are repeated until there are enough, each with its number behind it, so that
+none is the same twice.
 """
 
+import functools
 import json
 import pathlib
-import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 
 import numpy as np
-from absl import flags
 
-from benchmarks import comparison, measured_run
-from bert_tf.checkpoints import load_checkpoint, save_checkpoint
-from bert_tf.families.data.tables import read_table
-from bert_tf.recipe import read_json_object
-from tools import command_line
-
-_PEER_PYTHON = flags.DEFINE_string(
-    "peer_python", None, "Python with transformers."
-)
-_MODEL = flags.DEFINE_string(
-    "model", None, "Folder of a model of classes that was fine-tuned."
-)
-_INPUT = flags.DEFINE_string("input", None, "CSV, TSV or JSON lines.")
-_TEXT_COLUMN = flags.DEFINE_string(
-    "text_column", "text", "Where its texts are."
-)
-_ROWS = flags.DEFINE_integer("rows", 100_000, "Rows to answer.")
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Of both sides.")
-_ROUNDS = flags.DEFINE_integer("rounds", 1, "Rounds to take the median of.")
+from benchmarks import measured_run
+from benchmarks.comparison import REFERENCE, Section, Settings, threads
 
 _PEER = "benchmarks/predict_transformers.py"
-_SIDES = ("bert_tf", "transformers")
+_EXACT = "bert_tf, Keras, float32"
+_BFLOAT16 = "--precision=mixed_bfloat16"
+# Flags of tools.predict; auto is what it takes without any.
+_OURS = {
+    _EXACT: ("--runtime=keras", "--precision=float32"),
+    "bert_tf, Keras, bfloat16": ("--runtime=keras", _BFLOAT16),
+    "bert_tf, OpenVINO, float32": ("--runtime=openvino", "--precision=float32"),
+    "bert_tf, OpenVINO, bfloat16": ("--runtime=openvino", _BFLOAT16),
+    "bert_tf, ONNX Runtime, float32": ("--runtime=onnx", "--precision=float32"),
+    "bert_tf, as it comes": (),
+}
+_THEIRS = {
+    f"{REFERENCE}, float32": (),
+    f"{REFERENCE}, bfloat16": ("--bfloat16",),
+    "transformers, compiled and frozen, bfloat16": ("--bfloat16", "--compile"),
+}
 
 
-def write_rows(path: pathlib.Path) -> float:
+def _write_rows(path: pathlib.Path, texts: list[str], count: int) -> float:
     """Writes the rows to answer; their mean number of characters."""
-    texts = [
-        str(row.cells[0])
-        for row in read_table(_INPUT.value, [_TEXT_COLUMN.value])
-    ]
-    characters = 0
+    rows = [f"{texts[n % len(texts)]} {n}" for n in range(count)]
     with path.open("w", encoding="utf-8") as file:
-        for number in range(_ROWS.value):
-            text = f"{texts[number % len(texts)]} {number}"
-            characters += len(text)
+        for text in rows:
             file.write(json.dumps({"text": text}) + "\n")
-    return characters / _ROWS.value
+    return float(np.mean([len(text) for text in rows]))
 
 
-def answers(path: pathlib.Path) -> tuple[list[str], np.ndarray]:
+def _answers(path: pathlib.Path) -> tuple[list[str], np.ndarray]:
     """Labels, and the probabilities of all by name, float64 [N, C]."""
     labels, rows = [], []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -75,58 +59,70 @@ def answers(path: pathlib.Path) -> tuple[list[str], np.ndarray]:
     return labels, np.array(rows)
 
 
-def main() -> None:
-    """Prints the machine, the speeds, the memory and the differences."""
-    config = read_json_object(pathlib.Path(_MODEL.value, "task.json"))
+def predict(settings: Settings) -> list[dict]:
+    """The table of whole commands, with their memory."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         source = folder / "in.jsonl"
-        mean = write_rows(source)
-        save_checkpoint(
-            folder / "peer", load_checkpoint(_MODEL.value), "hugging_face"
+        few = folder / "few.jsonl"
+        texts = settings.sentences
+        _write_rows(few, texts, 64)
+        mean = _write_rows(source, texts, settings.texts)
+        section = Section(
+            f"{settings.texts:,} SST-2 texts of {mean:.0f} characters, MiniLM, "
+            "whole command",
+            "s",
+            f"{REFERENCE}, float32",
         )
-        outputs = {side: folder / f"{side}.jsonl" for side in _SIDES}
-        commands = {
-            "bert_tf": [
-                *(sys.executable, "-m", "tools.predict"),
-                f"--model={_MODEL.value}",
-                f"--input={source}",
-                f"--output={outputs['bert_tf']}",
-                "--text_column=text",
-                f"--batch_size={_BATCH_SIZE.value}",
-            ],
-            "transformers": [
-                *(_PEER_PYTHON.value, _PEER),
-                f"--model={folder / 'peer'}",
-                f"--input={source}",
-                f"--output={outputs['transformers']}",
-                f"--batch_size={_BATCH_SIZE.value}",
-                f"--max_seq_length={config['max_seq_length']}",
-                f"--threads={comparison.threads()}",
-            ],
-        }
-        runs: dict[str, list[measured_run.Measured]] = {s: [] for s in _SIDES}
-        for _ in range(_ROUNDS.value):
-            for side, command in commands.items():
-                runs[side].append(measured_run.run(command, watch=True))
-        (ours, mine), (theirs, other) = map(answers, outputs.values())
-    comparison.show_heading("benchmarks.predict", _PEER_PYTHON.value)
-    print(f"{_ROWS.value:,} rows of {mean:.0f} characters on average")
-    print("| | rows/s | seconds | peak MB |\n|---|---|---|---|")
-    for side, measured in runs.items():
-        seconds = statistics.median(run.seconds for run in measured)
-        peak = max(run.largest_peak for run in measured)
-        print(
-            f"| {side} | {_ROWS.value / seconds:,.0f} | {seconds:,.1f} | "
-            f"{peak:,.0f} |"
-        )
-    same = np.mean([a == b for a, b in zip(ours, theirs, strict=True)])
-    print(
-        f"{100 * same:.3f} % of the labels are the same; probabilities differ "
-        f"by {np.abs(mine - other).max():.1e} at most."
-    )
+        outputs: dict[str, pathlib.Path] = {}
+        peaks: dict[str, list[float]] = {}
 
+        def work_of(name: str, command: list[str]) -> Callable[[], float]:
+            outputs[name] = folder / f"{len(outputs)}.jsonl"
+            peaks[name] = []
 
-if __name__ == "__main__":
-    command_line.require("peer_python", "model", "input")
-    command_line.run(main)
+            def run(given: pathlib.Path) -> float:
+                outputs[name].unlink(missing_ok=True)
+                done = measured_run.run(
+                    [
+                        *command,
+                        f"--input={given}",
+                        f"--output={outputs[name]}",
+                        "--batch_size=32",
+                    ],
+                    watch=True,
+                )
+                peaks[name].append(done.largest_peak)
+                return done.seconds
+
+            # A model is converted at its first start.
+            run(few)
+            peaks[name].clear()
+            return functools.partial(run, source)
+
+        def add(name: str, *command: str) -> None:
+            section.add(name, lambda: work_of(name, list(command)), warm=False)
+
+        for name, given in _OURS.items():
+            program = (sys.executable, "-m", "tools.predict")
+            model = f"--model={settings.classifier}"
+            add(name, *program, model, "--text_column=text", *given)
+        for name, given in _THEIRS.items():
+            if settings.peers:
+                program = (settings.peers, _PEER)
+                model = f"--model={settings.converted}"
+                more = ("--max_seq_length=128", f"--threads={threads()}")
+                add(name, *program, model, *more, *given)
+            else:
+                section.missing[name] = "no environment of peers"
+        table = section.measured(settings.rounds, float)
+        labels, chances = _answers(outputs[_EXACT])
+        for name, row in table["rows"].items():
+            own, mine = _answers(outputs[name])
+            flips = sum(a != b for a, b in zip(own, labels, strict=True))
+            row["cells"] = {
+                "other labels": str(flips),
+                "largest difference": f"{np.abs(mine - chances).max():.1e}",
+                "peak MB": f"{max(peaks[name]):,.0f}",
+            }
+    return [table]

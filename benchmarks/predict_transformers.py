@@ -6,7 +6,8 @@ The texts are sorted by their characters, the longest first, since the pipeline
 pads each batch to its longest row and sorts nothing itself.
 
     python benchmarks/predict_transformers.py --model=FOLDER --input=in.jsonl \
-        --output=out.jsonl --batch_size=32 --max_seq_length=128 --threads=2
+        --output=out.jsonl --batch_size=32 --max_seq_length=128 --threads=2 \
+        --bfloat16 --compile
 """
 
 import argparse
@@ -14,6 +15,7 @@ import json
 import pathlib
 
 import torch
+import torch._inductor.config
 from transformers import pipeline
 
 
@@ -26,9 +28,20 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, required=True)
     parser.add_argument("--max_seq_length", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--bfloat16", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    classify = pipeline("text-classification", model=given.model, top_k=None)
+    classify = pipeline(
+        "text-classification",
+        model=given.model,
+        top_k=None,
+        dtype=torch.bfloat16 if given.bfloat16 else torch.float32,
+    )
+    if given.compile:
+        torch._inductor.config.freezing = True
+        # In place, and once for batches of every length.
+        classify.model.compile(dynamic=True)
     lines = pathlib.Path(given.input).read_text(encoding="utf-8").splitlines()
     texts = [json.loads(line)["text"] for line in lines]
     order = sorted(range(len(texts)), key=lambda n: -len(texts[n]))

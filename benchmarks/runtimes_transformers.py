@@ -1,13 +1,14 @@
 """The peer of benchmarks/runtimes.py, in an environment of its own.
 
-Takes the name of a runtime as a line on standard input, computes the batch in
-FOLDER/batch.npz so many times with the classifier in FOLDER/theirs, writes
-FOLDER/logits.npy and prints the seconds as JSON. Nothing of bert_tf is
+Takes lines "STEPS NAME, PRECISION" on standard input, computes the batch in
+SCRATCH/batch.npz so many times with the classifier in FOLDER, writes
+SCRATCH/logits.npy and prints the seconds as JSON. Nothing of bert_tf is
 imported.
 
-    python benchmarks/runtimes_transformers.py FOLDER THREADS STEPS
+    python benchmarks/runtimes_transformers.py FOLDER SCRATCH THREADS
 """
 
+import functools
 import importlib.util
 import json
 import pathlib
@@ -24,66 +25,91 @@ NAMES = {
     "input_mask": "attention_mask",
     "segment_ids": "token_type_ids",
 }
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+HINTS = {"float32": "f32", "bfloat16": "bf16"}
+
+
+@functools.cache
+def loaded(folder, precision):
+    kind = transformers.AutoModelForSequenceClassification
+    model = kind.from_pretrained(folder, attn_implementation="sdpa")
+    return model.eval().to(DTYPES[precision])
+
+
+def by(model):
+    @torch.no_grad()
+    def run(batch):
+        return model(**batch).logits.float().numpy()
+
+    return run
+
+
+@functools.cache
+def plain(folder, precision):
+    return by(loaded(folder, precision))
+
+
+@functools.cache
+def compiled(folder, precision):
+    torch._inductor.config.freezing = True
+    # As it is by default, the second shape would be compiled for all.
+    return by(torch.compile(loaded(folder, precision), dynamic=False))
+
+
+@functools.cache
+def converted(folder, precision):
+    import openvino
+
+    example = {n: torch.ones((1, 8), dtype=torch.int64) for n in NAMES.values()}
+    model = openvino.convert_model(
+        loaded(folder, "float32"), example_input=example
+    )
+    settings = {"INFERENCE_PRECISION_HINT": HINTS[precision]}
+    model = openvino.Core().compile_model(model, "CPU", settings)
+
+    def run(batch):
+        return model({n: value.numpy() for n, value in batch.items()})[0]
+
+    return run
 
 
 def main():
     """Answers until standard input ends."""
-    folder, steps = pathlib.Path(sys.argv[1]), int(sys.argv[3])
-    torch.set_num_threads(int(sys.argv[2]))
+    folder, scratch, threads = sys.argv[1:]
+    scratch = pathlib.Path(scratch)
+    torch.set_num_threads(int(threads))
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    kind = transformers.BertForSequenceClassification
-    whole = kind.from_pretrained(folder / "theirs").eval()
-    half = kind.from_pretrained(folder / "theirs").eval().bfloat16()
-    torch._inductor.config.freezing = True
-    compiled = torch.compile(half)
-
-    def batch():
-        arrays = np.load(folder / "batch.npz")
-        return {
-            NAMES[name]: torch.from_numpy(arrays[name].astype(np.int64))
-            for name in NAMES
-        }
-
-    def by(model):
-        @torch.no_grad()
-        def run():
-            return model(**batch()).logits.float().numpy()
-
-        return run
-
     kinds = {
-        "transformers, float32": by(whole),
-        "transformers, bfloat16": by(half),
-        "transformers compiled and frozen, bfloat16": by(compiled),
+        "transformers (sdpa)": plain,
+        "transformers, compiled and frozen": compiled,
     }
-    versions = f"torch {torch.__version__}, "
-    versions += f"transformers {transformers.__version__}"
+    missing = {}
+    name = "OpenVINO's conversion of PyTorch"
     if importlib.util.find_spec("openvino"):
-        import openvino
-
-        example = {
-            n: torch.ones((1, 8), dtype=torch.int64) for n in NAMES.values()
-        }
-        model = openvino.convert_model(whole, example_input=example)
-        settings = {"INFERENCE_PRECISION_HINT": "bf16"}
-        model = openvino.Core().compile_model(model, "CPU", settings)
-
-        def run():
-            arrays = {n: value.numpy() for n, value in batch().items()}
-            return model(arrays)[0]
-
-        kinds["OpenVINO's conversion of PyTorch, bfloat16"] = run
-        versions += f", openvino {openvino.__version__}"
-    said = {"versions": versions, "kinds": list(kinds)}
-    print(json.dumps(said), flush=True)
+        kinds[name] = converted
+    else:
+        missing[name] = "no openvino in the environment of the peers"
+    print(json.dumps({"names": list(kinds), "missing": missing}), flush=True)
     for line in sys.stdin:
-        run = kinds[line.strip()]
-        begin = time.monotonic()
-        for _ in range(steps):
-            found = run()
-        seconds = time.monotonic() - begin
-        np.save(folder / "logits.npy", found)
+        steps, _, name = line.strip().partition(" ")
+        name, _, precision = name.rpartition(", ")
+        with np.load(scratch / "batch.npz") as arrays:
+            batch = {
+                NAMES[key]: torch.from_numpy(arrays[key].astype(np.int64))
+                for key in NAMES
+            }
+        try:
+            run = kinds[name](folder, precision)
+            begin = time.perf_counter()
+            for _ in range(int(steps)):
+                found = run(batch)
+            seconds = time.perf_counter() - begin
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}".splitlines()[0]
+            print(json.dumps({"error": said}), flush=True)
+            continue
+        np.save(scratch / "logits.npy", found)
         print(json.dumps({"seconds": seconds}), flush=True)
 
 
