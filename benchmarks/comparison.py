@@ -101,6 +101,7 @@ class Settings(NamedTuple):
       embedder: a folder of sentence-transformers.
       classifier: the same model, fine-tuned on SST-2.
       converted: the classifier in Hugging Face's layout.
+      int8: exports of the classifier in int8, by format.
       sentences: SST-2's texts, each once.
       corpus: text files, of which lines are embedded.
       texts: how many texts a file to answer has.
@@ -113,6 +114,7 @@ class Settings(NamedTuple):
     embedder: pathlib.Path
     classifier: pathlib.Path
     converted: pathlib.Path
+    int8: dict[str, pathlib.Path]
     sentences: list[str]
     corpus: str
     texts: int
@@ -140,6 +142,7 @@ class Section:
         self.cells: dict[str, dict[str, str]] = {}
         self.missing: dict[str, str] = {}
         self.notes: list[str] = []
+        print(f"{time.strftime('%H:%M:%S')} {title}", flush=True)
 
     def add(
         self, name: str, make: Callable[[], Callable], warm: bool = True

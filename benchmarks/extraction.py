@@ -55,8 +55,8 @@ def embeddings(settings: Settings) -> list[dict]:
     texts = _mixed_texts(settings)
     mean = np.mean([len(text) for text in texts])
     section = Section(
-        f"embeddings of {len(texts)} mixed texts of {mean:.0f} characters, "
-        "MiniLM, bfloat16",
+        f"embeddings ({len(texts)} mixed texts of {mean:.0f} characters, "
+        "MiniLM, bfloat16)",
         "texts/s",
         _REFERENCE,
     )

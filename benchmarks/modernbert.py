@@ -102,13 +102,9 @@ def peer_seconds(peer: comparison.Peer, line: str) -> float:
 
 def turns(works: dict) -> dict:
     """The seconds of each work in each round, after one that is not timed."""
-    seconds = {name: [] for name in works}
-    for number in range(_ROUNDS.value + 1):
-        for name, work in works.items():
-            found = work()
-            if number:
-                seconds[name].append(found)
-    return seconds
+    for work in works.values():
+        work()
+    return comparison.seconds_in_turns(works, _ROUNDS.value)
 
 
 def measure(dtype: str, folder: pathlib.Path) -> None:

@@ -69,8 +69,8 @@ def predict(settings: Settings) -> list[dict]:
         _write_rows(few, texts, 64)
         mean = _write_rows(source, texts, settings.texts)
         section = Section(
-            f"{settings.texts:,} SST-2 texts of {mean:.0f} characters, MiniLM, "
-            "whole command",
+            f"{settings.texts:,} SST-2 texts (MiniLM, {mean:.0f} characters "
+            "each, whole commands)",
             "s",
             f"{REFERENCE}, float32",
         )
@@ -103,7 +103,11 @@ def predict(settings: Settings) -> list[dict]:
         def add(name: str, *command: str) -> None:
             section.add(name, lambda: work_of(name, list(command)), warm=False)
 
-        for name, given in _OURS.items():
+        int8 = {
+            f"bert_tf, {name}, int8": (f"--runtime={path}",)
+            for name, path in settings.int8.items()
+        }
+        for name, given in (_OURS | int8).items():
             program = (sys.executable, "-m", "tools.predict")
             model = f"--model={settings.classifier}"
             add(name, *program, model, "--text_column=text", *given)

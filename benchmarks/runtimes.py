@@ -260,7 +260,7 @@ def answers(settings: Settings) -> list[dict]:
     """How the answers to real texts differ from those of Keras in float32."""
     texts = settings.sentences[:: max(1, len(settings.sentences) // 500)][:500]
     section = Section(
-        f"{len(texts)} SST-2 texts through every runtime", "s", KERAS
+        f"answers by runtime ({len(texts)} SST-2 texts)", "s", KERAS
     )
     labels: list[str] = []
     chances = np.zeros(0)
@@ -280,9 +280,14 @@ def answers(settings: Settings) -> list[dict]:
         }
         return functools.partial(model, texts)
 
-    for precision, loaded in LOADED.items():
-        for name, given in loaded.items():
-            name = f"{name}, {precision}"
-            section.add(name, functools.partial(make, name, given))
+    rows = {
+        f"{name}, {precision}": given
+        for precision, loaded in LOADED.items()
+        for name, given in loaded.items()
+    }
+    for name, path in settings.int8.items():
+        rows[f"bert_tf, {name}, int8"] = {"runtime": str(path)}
+    for name, given in rows.items():
+        section.add(name, functools.partial(make, name, given))
     section.reference = f"{KERAS}, float32"
     return [section.measured(settings.rounds, float)]

@@ -14,6 +14,7 @@ import json
 import pathlib
 import sys
 import time
+import warnings
 
 import numpy as np
 import torch
@@ -78,6 +79,8 @@ def main():
     folder, scratch, threads = sys.argv[1:]
     scratch = pathlib.Path(scratch)
     torch.set_num_threads(int(threads))
+    # Of tracing for OpenVINO.
+    warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     kinds = {

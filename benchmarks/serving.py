@@ -115,7 +115,7 @@ def served(settings: Settings) -> list[dict]:
     texts = settings.sentences[:5000]
     random.Random(0).shuffle(texts)
     section = Section(
-        f"{_CLIENTS} clients, an SST-2 sentence a request, MiniLM",
+        f"served requests ({_CLIENTS} clients, an SST-2 sentence each, MiniLM)",
         "requests/s",
         _REFERENCE,
     )

@@ -75,7 +75,9 @@ def products(config: BertConfig, rows: int, dtype: str) -> tuple[Callable, int]:
         corners = [tf.matmul(left, right)[0, 0] for left, right in pairs]
         return tf.add_n(corners)
 
-    return step, sum(2 * rows * inputs * units for inputs, units in shapes)
+    # A concrete function, since TensorFlow warns of many traces.
+    once = step.get_concrete_function()
+    return once, sum(2 * rows * inputs * units for inputs, units in shapes)
 
 
 def measured_with_products(
@@ -237,7 +239,8 @@ def step(settings: Settings) -> list[dict]:
     )
     whole = float(pretrainer.compute_loss(batch, y_pred=outputs))
     section = Section(
-        f"step of pre-training, {settings.size}, {_ROWS} x {_LENGTH}, bfloat16",
+        f"step of pre-training ({settings.size}, {_ROWS} x {_LENGTH}, "
+        "bfloat16)",
         "ms",
         REFERENCE,
     )
