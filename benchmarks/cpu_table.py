@@ -204,7 +204,7 @@ def _draw(tables: list[dict]) -> bytes:
         }
         if not table["is_speed"]:
             speeds = {name: 1 / each for name, each in speeds.items()}
-        ours = [name for name in rows if "bert_tf" in name or "tools" in name]
+        ours = [name for name in rows if "bert_tf" in name or "serve" in name]
         peers = [name for name in rows if name not in ours]
         fastest = [max(e, key=speeds.__getitem__) for e in (ours, peers) if e]
         title = table["title"].partition(" (")[0]

@@ -1,4 +1,4 @@
-"""tools.predict by every runtime, beside the pipeline of transformers, sorted.
+"""`bert-tf predict` by every runtime, beside a sorted transformers pipeline.
 
 A section of benchmarks/cpu_table.py. The same job on the same cores: a file of
 texts becomes a file of JSON lines with the label and all probabilities of each,
@@ -23,7 +23,7 @@ from benchmarks.comparison import REFERENCE, Section, Settings, threads
 _PEER = "benchmarks/predict_transformers.py"
 _EXACT = "bert_tf, Keras, float32"
 _BFLOAT16 = "--precision=mixed_bfloat16"
-# Flags of tools.predict; auto is what it takes without any.
+# Flags of `bert-tf predict`; auto is what it takes without any.
 _OURS = {
     _EXACT: ("--runtime=keras", "--precision=float32"),
     "bert_tf, Keras, bfloat16": ("--runtime=keras", _BFLOAT16),

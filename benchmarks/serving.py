@@ -1,9 +1,9 @@
-"""Load on tools.serve beside transformers' pipeline behind HTTP.
+"""Load on `bert-tf serve` beside transformers' pipeline behind HTTP.
 
 A section of benchmarks/cpu_table.py. Each server runs in its own process, on
 the cores that its clients are on too, and answers an SST-2 sentence a request:
-tools.serve --model as it comes and in bfloat16, a folder of
-tools.export_saved_model, and a text-classification pipeline of Hugging Face
+`bert-tf serve --model` as it comes and in bfloat16, a folder of
+`bert-tf export`, and a text-classification pipeline of Hugging Face
 transformers, all of the same weights. Before the load all answer the same
 texts. Any error ends the run.
 """
@@ -29,7 +29,7 @@ from bert_tf.errors import UserError
 
 _CLIENTS, _EQUAL = 32, 100
 _PEER = "benchmarks/serving_transformers.py"
-_EXACT = "export, tools.serve --model_base_path"
+_EXACT = "exported, bert-tf serve --model_base_path"
 _REFERENCE = "pipeline of transformers, batches"
 
 
@@ -137,13 +137,13 @@ def served(settings: Settings) -> list[dict]:
         model = f"--model={settings.classifier}"
         commands = {
             _EXACT: [*ours, f"--model_base_path={export}/model"],
-            "tools.serve --model": [*ours, model],
-            "tools.serve --model, bfloat16": [
+            "bert-tf serve --model": [*ours, model],
+            "bert-tf serve --model, bfloat16": [
                 *ours,
                 model,
                 "--precision=mixed_bfloat16",
             ],
-            "tools.serve --model, Keras, bfloat16": [
+            "bert-tf serve --model, Keras, bfloat16": [
                 *ours,
                 model,
                 "--runtime=keras",
