@@ -233,11 +233,11 @@ def main() -> None:
         *("tensorflow", "keras", "openvino", "onnxruntime", "keras_hub"),
     )
     if _PEERS.value:
-        done = subprocess.run(
-            [_PEERS.value, "-c", _VERSIONS], capture_output=True, text=True
-        )
-        said = done.stdout or done.stderr
-        print("peers:", ", ".join(said.splitlines()), flush=True)
+        try:
+            said = subprocess.check_output([_PEERS.value, "-c", _VERSIONS])
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise UserError(f"--peers={_PEERS.value}: {error}") from None
+        print("peers:", ", ".join(said.decode().splitlines()), flush=True)
     folder = pathlib.Path(_OUTPUT_DIR.value)
     settings = _settings(folder)
     given = [settings.size, settings.rounds, settings.texts, settings.seconds]
