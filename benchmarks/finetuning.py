@@ -70,7 +70,7 @@ def train_peer(task: str, seed: int, *options: str) -> dict:
             [
                 _PEER_PYTHON.value,
                 _PEER,
-                f"--model={_INIT_FROM.value}",
+                f"--init_from={_INIT_FROM.value}",
                 f"--data_dir={_DATA_DIR.value}",
                 f"--task={task}",
                 f"--seed={seed}",
@@ -99,10 +99,10 @@ def train_ours(task: str, seed: int, precision: str, epochs: float) -> dict:
                 f"--output_dir={run_folder}",
                 "--mode=train",
                 f"--precision={_OUR_PRECISION[precision]}",
-                f"--set=seed={seed}",
-                f"--set=learning_rate={_LEARNING_RATE.value}",
-                f"--set=num_train_epochs={epochs}",
-                f"--set=train_batch_size={_BATCH}",
+                f"--seed={seed}",
+                f"--learning_rate={_LEARNING_RATE.value}",
+                f"--num_train_epochs={epochs}",
+                f"--train_batch_size={_BATCH}",
             ]
         )
         results = json.loads((run_folder / "results.json").read_text())

@@ -133,10 +133,10 @@ def ours(train: pathlib.Path, name: str) -> dict:
         "--task=squad_v1",
         f"--output_dir={folder}",
         f"--precision={_OUR_PRECISION[_PRECISION.value]}",
-        f"--set=train_file={train.resolve()}",
-        f"--set=dev_file={dev_file()}",
+        f"--train_file={train.resolve()}",
+        f"--dev_file={dev_file()}",
         # One evaluation, at the end.
-        "--set=eval_steps=1000000",
+        "--eval_steps=1000000",
     ]
     settings = {
         "init_from": _INIT_FROM.value,
@@ -145,7 +145,7 @@ def ours(train: pathlib.Path, name: str) -> dict:
         "learning_rate": _LEARNING_RATE.value,
         "train_batch_size": _BATCH,
     }
-    given = [f"--set={name}={value}" for name, value in settings.items()]
+    given = [f"--{name}={value}" for name, value in settings.items()]
     comparison.run([*common, "--mode=train", *given])
     results = json.loads((folder / "results.json").read_text())
     comparison.run([*common, "--mode=predict"])

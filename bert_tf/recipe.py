@@ -179,11 +179,11 @@ def like(recipe: "type[Settings]", name: str, **changes: Any) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def _parse(source: str, name: str, kind: type, text: str) -> Any:
+def _parse(name: str, kind: type, text: str) -> Any:
     if typing.get_origin(kind) is tuple:
         inner, _ = typing.get_args(kind)
         parts = text.split(",")
-        return tuple(_parse(source, name, inner, part) for part in parts)
+        return tuple(_parse(name, inner, part) for part in parts)
     try:
         if kind is bool:
             if text.lower() in _TRUE + _FALSE:
@@ -193,7 +193,7 @@ def _parse(source: str, name: str, kind: type, text: str) -> Any:
     except ValueError:
         words = {int: "a whole number", float: "a number"}
         takes = words.get(kind, "true or false")
-        raise UserError(f"{source} {name}={text}: takes {takes}.") from None
+        raise UserError(f"`{name}`={text}: takes {takes}.") from None
 
 
 def _without_none(kind: Any) -> type:
@@ -378,7 +378,7 @@ class Settings:
             if not equals:
                 raise UserError(f"{source} {assignment!r}: write key=value.")
             kind = self._known(name.strip(), source)
-            changes[name.strip()] = _parse(source, name, kind, text.strip())
+            changes[name.strip()] = _parse(name.strip(), kind, text.strip())
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -400,20 +400,6 @@ class Settings:
     def save(self, path: str | pathlib.Path) -> None:
         """Writes the settings as JSON, atomically."""
         write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
-
-    @classmethod
-    def describe(cls, inherited: bool = True) -> str:
-        """Returns a line for each field: name, default and help text.
-
-        Args:
-          inherited: whether to include inherited fields.
-        """
-        return "\n".join(
-            f"  {f.name}={f.default}: {f.metadata.get('help', '')}"
-            for f in dataclasses.fields(cls)
-            if (inherited or f.name in cls.__annotations__)
-            and not f.metadata.get("limits", _NO_LIMITS).unused
-        )
 
 
 def read_json_object(

@@ -1,7 +1,7 @@
 """An example to copy: a file of mails, scored by the cost of wrong answers.
 
 bert-tf finetune --task=tasks/example_user_file.py --mode=train,eval \\
-    --init_from=MODEL --output_dir=out
+    --model=MODEL --output_dir=out
 """
 
 from bert_tf.finetuning import UserFileTask

@@ -1,8 +1,7 @@
 """A file of texts or pairs that settings describe.
 
-bert-tf finetune --task=sentence --mode=train,eval \\
-    --set train_file=reviews.csv --set text_columns=text \\
-    --set label_column=stars --init_from=MODEL --output_dir=out
+bert-tf finetune --task=sentence --mode=train,eval --train_file=reviews.csv \\
+    --text_columns=text --label_column=stars --model=MODEL --output_dir=out
 """
 
 from bert_tf.finetuning import UserFileTask

@@ -1,7 +1,7 @@
 """SQuAD 1.1: which words of a text answer a question? Exact match and F1.
 
 Rajpurkar et al. 2016. Other files in the same format are read with
---set train_file=... --set dev_file=...
+--train_file=... --dev_file=...
 """
 
 from bert_tf.finetuning import QuestionAnsweringTask

@@ -2,7 +2,7 @@
 
 Rajpurkar et al. 2018. The threshold of no answer is tuned on dev and stored
 with the model. Other files in the same format are read with
---set train_file=... --set dev_file=...
+--train_file=... --dev_file=...
 """
 
 from bert_tf.finetuning import QuestionAnsweringTask

@@ -122,6 +122,8 @@ def run(
             (sys, "path", [*sys.path]),
             (command_line, "_required", set()),
             (command_line, "_given_as", {"inputs": "--input"}),
+            (command_line, "_later", []),
+            (command_line, "_models", []),
             (progress, "_reworded", str),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))

@@ -317,13 +317,13 @@ def assert_the_whole_way_by_commands(
         "--mode=train,eval",
         f"--init_from={ours}",
         f"--output_dir={tuned}",
-        f"--set=train_file={table}",
-        f"--set=dev_file={table}",
-        "--set=text_columns=text",
-        "--set=label_column=label",
-        "--set=train_batch_size=4",
-        "--set=num_train_epochs=1",
-        "--set=max_seq_length=8",
+        f"--train_file={table}",
+        f"--dev_file={table}",
+        "--text_columns=text",
+        "--label_column=label",
+        "--train_batch_size=4",
+        "--num_train_epochs=1",
+        "--max_seq_length=8",
     )
     written = json.loads((tuned / "bert_config.json").read_text())
     # A BERT's file does not name it.

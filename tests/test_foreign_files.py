@@ -171,7 +171,7 @@ HOSTILE = {
     "a task, pruned": (
         recipe_names("task"),
         command("tools.prune"),
-        f"{NOT_RUN}.* --set task=/.*evil.py$",
+        f"{NOT_RUN}.* --task=/.*evil.py$",
     ),
     "a task, measured": (
         recipe_names("task"),

@@ -120,9 +120,9 @@ CASES = [
     ),
     (
         lambda: PretrainingRecipe().override(["seed=x"]),
-        "`assignments` seed=x: takes a whole number",
+        "`seed`=x: takes a whole number",
         "run_pretraining --output_dir=out --set seed=x",
-        "--set seed=x: takes a whole number",
+        "--seed=x: takes a whole number",
     ),
     (
         lambda: finetune("mrpc", modes=["fly"]),
@@ -134,14 +134,14 @@ CASES = [
         lambda: finetune("mrpc"),
         "`init_from`: name the model",
         "run_finetuning --task=mrpc --output_dir=out --data_dir=none",
-        "--init_from: name the model",
+        "--model: name the model",
     ),
     (
         lambda: finetune("sentence", text_columns="a,", init_from="m"),
         "`text_columns`=a,: name the column",
-        "run_finetuning --task=sentence --output_dir=out --init_from=m --set "
-        "text_columns=a,",
-        "--set text_columns=a,: name the column",
+        "run_finetuning --task=sentence --output_dir=out --init_from=m "
+        "--text_columns=a,",
+        "--text_columns=a,: name the column",
     ),
 ]
 

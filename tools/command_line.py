@@ -7,12 +7,14 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from absl import app, flags, logging
 
+from bert_tf.errors import RunStopped, UserError, WorkerLost, did_you_mean
 from bert_tf.libraries import forget_log_level, import_tensorflow
+from bert_tf.progress import log, reword
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
@@ -20,7 +22,7 @@ T = TypeVar("T")
 # "Temporary failure" of sysexits.h: the same command resumes the run.
 STOPPED = 75
 _SECONDS_BEFORE_RESTART = 2.0
-_HELP = {"-h", "-?", "-help", "--help", "-helpshort", "--helpshort"}
+_HELP = re.compile("--?(h|[?]|help|helpshort|helpfull|helpxml)")
 # absl's additions to the help of enum flags and of multi-flags.
 _BY_ABSL = re.compile(
     r"^<[^>]*>: |;\s*repeat this option to specify a list of values"
@@ -43,6 +45,10 @@ def use_huge_pages() -> None:
 # Arguments of the library without a flag of the same name, and how the command
 # takes them.
 _given_as = {"inputs": "--input"}
+# The flags that --model is another name of.
+_models: list[str] = []
+Later = Callable[[list[str], bool], Mapping[str, flags.FlagValues]]
+_later: list[Later] = []
 
 
 def name_arguments(given_as: Mapping[str, str]) -> None:
@@ -50,10 +56,20 @@ def name_arguments(given_as: Mapping[str, str]) -> None:
     _given_as.update(given_as)
 
 
-def name_fields(names: Iterable[str]) -> None:
-    """Registers the fields of a recipe that --set takes."""
-    without_flag = set(names).difference(flags.FLAGS)
-    name_arguments({name: f"--set {name}" for name in without_flag})
+def name_model(name: str) -> None:
+    """Defines --model as another name of a flag, in messages too."""
+    flags.DEFINE_alias("model", name)
+    _models.append(name)
+
+
+def define_later(define: Later) -> None:
+    """Registers a function that defines flags, which the arguments decide on.
+
+    Args:
+      define: takes the arguments, and whether they ask for help; returns the
+        flags by heading.
+    """
+    _later.append(define)
 
 
 def with_flags(line: str) -> str:
@@ -67,14 +83,6 @@ def with_flags(line: str) -> str:
         return _given_as.get(match[1], flag)
 
     return re.sub(r"`([a-z]\w*)`", given_as, line)
-
-
-def words(values: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Returns the arguments of a command for flags and settings."""
-    arguments = [f"--{name}={value}" for name, value in values.items()]
-    for name, value in settings.items():
-        arguments += ["--set", f"{name}={value}"]
-    return arguments
 
 
 def fail(message: str) -> int:
@@ -99,8 +107,6 @@ def run(main: Callable[[], None], tensorflow: bool = True) -> None:
     """
 
     def no_words(words: list[str]) -> None:
-        from bert_tf.errors import UserError
-
         if words:
             raise UserError(
                 f"unexpected argument {words[0]!r}; flags are written "
@@ -117,9 +123,6 @@ def run_on_words(
     """As `run`, for a command with positional arguments."""
 
     def guarded(arguments: list[str]) -> int:
-        from bert_tf.errors import RunStopped, UserError, WorkerLost
-        from bert_tf.progress import log, reword
-
         reword(with_flags)
         # Non-ASCII names must not fail a run on an ASCII terminal.
         for stream in (sys.stdout, sys.stderr):
@@ -163,26 +166,51 @@ def run_on_words(
 
 def _parse(arguments: list[str]) -> list[str]:
     """Parses the flags; an error in them is printed as one line."""
-    if not _HELP.isdisjoint(arguments):
-        _show_help()
-        sys.exit()
+    for_help = any(_HELP.fullmatch(word) for word in arguments)
+    hint = "--help lists the flags."
     try:
-        return flags.FLAGS(arguments)
-    except SystemExit:
-        # absl has shown another help, for which it exits with 1.
-        sys.exit()
+        shown = [define(arguments, for_help) for define in _later]
+        if for_help:
+            _show_help({h: f for each in shown for h, f in each.items()})
+            sys.exit()
+        found = flags.FLAGS(arguments)
+        for name in _models:
+            typed = flags.FLAGS["model"].present
+            if flags.FLAGS[name].present > typed > 0:
+                raise UserError(f"--model and --{name}: give one of the two.")
+            if typed or not flags.FLAGS[name].present:
+                _given_as[name] = "--model"
+        return found
+    except UserError as error:
+        sys.exit(fail(str(error)))
+    except flags.UnrecognizedFlagError as error:
+        name, defined_in = error.flagname, flags.FLAGS.find_module_defining_flag
+        own = [n for n in flags.FLAGS if "absl" not in (defined_in(n) or "")]
+        near = did_you_mean(name, own, "--{}".format)
+        sys.exit(fail(f"--{name}: no such flag.{near} {hint}"))
     except flags.Error as error:
-        line = str(error)
+        line = str(error).removeprefix("flag ").rstrip(".")
+        name, _, value = line.removeprefix("--").partition("=")
         if "must have a value other than None" in line:
-            line = f"{line.partition('=')[0].removeprefix('flag ')} is needed"
-        sys.exit(fail(f"{line.rstrip('.')}; --help lists the flags."))
+            line = f"--{'model' if name in _models else name} is needed"
+        elif "invalid literal" in line or "could not convert" in line:
+            takes = flags.FLAGS[name].parser.syntactic_help
+            line = f"--{name}={value.partition(': ')[0]}: takes {takes}"
+        sys.exit(fail(f"{line}; {hint}"))
 
 
-def _show_help() -> None:
+def _show_help(later: Mapping[str, flags.FlagValues]) -> None:
+    """Prints the docstring, the flags, and those that are defined later."""
     lines = [(sys.modules["__main__"].__doc__ or "").strip(), "", "Flags:"]
     found = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+    names = {flag.name for flag in found}
     for flag in sorted(found, key=lambda flag: flag.name not in _required):
         lines += _flag_lines(flag)
+    for heading, fields in later.items():
+        new = [fields[name] for name in fields if name not in names]
+        lines += ["", f"{heading}:"] if new else []
+        for flag in new:
+            lines += _flag_lines(flag)
     try:
         print("\n".join(lines), flush=True)
     except BrokenPipeError:
@@ -200,6 +228,7 @@ def _flag_lines(flag: flags.Flag) -> list[str]:
         default = str(flag.default_as_str).strip("'")
         facts.append(f"default: {default}")
     name = f"[no]{flag.name}" if flag.boolean else flag.name
+    name = f"model, --{name}" if name in _models else name
     lines = [f"  --{name}" + (f" ({'; '.join(facts)})" if facts else "")]
     for line in _BY_ABSL.sub("", flag.help or "").splitlines():
         indent = 6 + len(line) - len(line.lstrip())

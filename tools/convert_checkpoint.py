@@ -1,6 +1,6 @@
 """Converts a BERT checkpoint of any family and verifies its outputs.
 
-bert-tf convert --input=uncased_L-12_H-768_A-12 --to=hugging_face \\
+bert-tf convert --model=uncased_L-12_H-768_A-12 --to=hugging_face \\
     --output_dir=out/bert
 
 The input is a folder of ours, of google-research/bert or electra (TF1), of
@@ -23,6 +23,7 @@ _INPUT = flags.DEFINE_string(
     None,
     "Model folder of any family, hf://organisation/name or keras_hub://preset.",
 )
+command_line.name_model("input")
 _TO = flags.DEFINE_string(
     "to", None, "The layout to write: bert_tf, google_tf1 or hugging_face."
 )

@@ -38,8 +38,7 @@ On your own text (one sentence per line, a blank line between documents):
   bert-tf create-pretraining-data --input='corpus/*.txt' \\
       --vocab_file=out/vocab.txt --output_dir=out/records
   bert-tf pretrain --data_dir=out/records --output_dir=out/model --size=mini \\
-      --set train_batch_size=64 --set num_train_steps=4000 \\
-      --set learning_rate=1e-3
+      --train_batch_size=64 --num_train_steps=4000 --learning_rate=1e-3
   bert-tf fill-mask --model=out/model "The [MASK] is open."
 Repeat a command to resume an interrupted run."""
 

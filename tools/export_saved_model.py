@@ -8,17 +8,19 @@ OpenVINO, whose inputs are token ids.
 
 import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import flags
 
 from bert_tf.errors import UserError
 from bert_tf.inference.fresh_process import FreshProcess
 from bert_tf.libraries import import_tensorflow
-from bert_tf.recipe import read_json_object
+from bert_tf.recipe import Settings, read_json_object
 
 from . import command_line
-from .task_files import task_and_recipe
+from .recipe_flags import FieldFlags, Given
+from .task_files import task_and_recipe, task_fields
 from .usage_flags import UsageFlags
 
 _MODEL = flags.DEFINE_string(
@@ -67,14 +69,19 @@ _MAX_SCORE_DROP = flags.DEFINE_float(
     "Maximum drop of the task's main metric on dev, as a fraction; beyond it "
     "nothing is written.",
 )
-_SET = flags.DEFINE_multi_string(
-    "set",
-    [],
-    "key=value to override a field of the training's recipe, such as data_dir "
-    "of moved data; may be repeated.",
-)
 _USAGE = UsageFlags()
-_FOR_INT8 = _MAX_SCORE_DROP, _SET
+
+
+def _fields(given: Given) -> tuple[type[Settings], Mapping[str, Any]]:
+    """The fields that --quantize=int8 reads, such as data_dir of moved data."""
+    try:
+        # The flag --task is the use of a head, not a training's task.
+        return task_fields(given.set, f"{given.model}/recipe.json")
+    except UserError:
+        return Settings, {}
+
+
+_RECIPE = FieldFlags(_fields)
 
 
 def main() -> None:
@@ -92,7 +99,7 @@ def main() -> None:
             "has no fast products of int8 on processors; for a smaller and "
             "faster SavedModel give --quantize=bfloat16."
         )
-    _refuse(_FOR_INT8, "is for --quantize=int8; leave it out.")
+    _refuse_settings()
     # Both processes import TensorFlow at the same time.
     with FreshProcess() as fresh:
         import_tensorflow()
@@ -157,7 +164,7 @@ def _export_file() -> None:
         )
     int8 = None
     if _QUANTIZE.value == "none":
-        _refuse(_FOR_INT8, "is for --quantize=int8; leave it out.")
+        _refuse_settings()
     else:
         recipe_file = folder / "recipe.json"
         if not recipe_file.is_file():
@@ -166,9 +173,8 @@ def _export_file() -> None:
                 "fine-tuning, so there is no dev split to measure on; "
                 "fine-tune with bert-tf finetune first."
             )
-        # The flag --task is the use of a head, not a training's task.
         command_line.name_arguments({"task": "--set task"})
-        task, recipe = task_and_recipe(_SET.value, str(recipe_file))
+        task, recipe = task_and_recipe(_RECIPE.assignments(), str(recipe_file))
         int8 = Quantization(task, recipe, _MAX_SCORE_DROP.value)
     path = export_file(
         folder,
@@ -181,6 +187,14 @@ def _export_file() -> None:
         f"{path}: {path.stat().st_size / 1e6:,.1f} MB, "
         f"{time.monotonic() - started:.1f} s with the comparison with the model"
     )
+
+
+def _refuse_settings() -> None:
+    """Refuses what belongs to int8."""
+    reason = "is for --quantize=int8; leave it out."
+    _refuse([_MAX_SCORE_DROP], reason)
+    for assignment in _RECIPE.assignments():
+        raise UserError(f"--{assignment}: {reason}")
 
 
 def _refuse(unused: Sequence[flags.FlagHolder], reason: str) -> None:

@@ -14,6 +14,7 @@ from . import command_line
 from .recipe_flags import define_fields
 
 _SETTINGS = define_fields(PlanSettings)
+command_line.name_model("init_from")
 _MEASURE = flags.DEFINE_bool(
     "measure",
     False,
@@ -29,7 +30,7 @@ def main() -> None:
     # The advice names flags of the command that trains.
     command_line.name_arguments(
         {
-            name: f"--set {name}"
+            name: f"--{name}"
             for name in ("rematerialize", "gradient_accumulation_steps")
         }
     )

@@ -7,7 +7,7 @@ Keeps those with the highest importance on the task's training data (Michel et
 al. 2019). The output is a model folder for every other command; its
 pruning.json has the importances, and scores on dev, speed and size before and
 after, which are printed. To continue training: bert-tf finetune
---recipe=out/mrpc-half/recipe.json --init_from=out/mrpc-half
+--recipe=out/mrpc-half/recipe.json --model=out/mrpc-half
 --output_dir=out/mrpc-half-tuned.
 """
 
@@ -15,11 +15,12 @@ import pathlib
 
 from absl import flags
 
-from bert_tf.families.recipe import PruningSettings
+from bert_tf.errors import UserError
+from bert_tf.families.recipe import FinetuningRecipe, PruningSettings
 
 from . import command_line
-from .recipe_flags import define_fields
-from .task_files import task_and_recipe
+from .recipe_flags import FieldFlags, define_fields
+from .task_files import task_and_recipe, task_fields
 
 _MODEL = flags.DEFINE_string(
     "model", None, "An output folder of bert-tf finetune."
@@ -27,38 +28,36 @@ _MODEL = flags.DEFINE_string(
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Folder to write, which must not exist."
 )
-_DATA_DIR = flags.DEFINE_string(
-    "data_dir", None, "Folder of the task's files, if they were moved."
-)
-_SET = flags.DEFINE_multi_string(
-    "set",
-    [],
-    "key=value to override a field of the model's recipe.json, such as "
-    "train_file, precision or eval_batch_size; may be repeated.",
-)
 _SETTINGS = define_fields(PruningSettings)
+
+
+def _recipe_file(model: str) -> str:
+    path = pathlib.Path(model, "recipe.json")
+    if not path.is_file():
+        raise UserError(
+            f"--model={model}: has no recipe.json; give an output folder of "
+            "bert-tf finetune."
+        )
+    return str(path)
+
+
+_RECIPE = FieldFlags(
+    lambda given: task_fields(given.assignments, _recipe_file(given.model)),
+    {"Fields of the model's recipe.json, among others": FinetuningRecipe},
+    {"task": "The model's task, if it is a Python file of your own."},
+)
 
 
 def main() -> None:
     """Prunes the model and prints the table."""
-    from bert_tf.errors import UserError
     from bert_tf.finetuning.pruning import prune
 
     command_line.name_arguments({"folder": "--model"})
     settings = _SETTINGS()
-    folder = pathlib.Path(command_line.required(_MODEL))
-    recipe_file = folder / "recipe.json"
-    if not recipe_file.is_file():
-        raise UserError(
-            f"`model`={folder}: has no recipe.json; give an output folder of "
-            "bert-tf finetune."
-        )
-    given = list(_SET.value)
-    if _DATA_DIR.value is not None:
-        given.insert(0, f"data_dir={_DATA_DIR.value}")
-    task, recipe = task_and_recipe(given, str(recipe_file))
+    folder = command_line.required(_MODEL)
+    task, recipe = task_and_recipe(_RECIPE.assignments(), _recipe_file(folder))
     output_dir = command_line.required(_OUTPUT_DIR)
-    done = prune(task, recipe, folder, output_dir, settings)
+    done = prune(task, recipe, pathlib.Path(folder), output_dir, settings)
     print(done.table())
 
 

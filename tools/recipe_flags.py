@@ -1,15 +1,17 @@
-"""Flags derived from settings: one per field, or --recipe and --set."""
+"""Flags derived from settings: one for every field of a recipe."""
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from absl import flags
 
+from bert_tf.errors import UserError
 from bert_tf.recipe import Settings
 from bert_tf.training.cluster import Devices
 
+from . import command_line
 from .command_line import required
 
 # Flags belong to the command that defines them with this module.
@@ -22,13 +24,6 @@ _DEFINE: dict[type, Callable[..., flags.FlagHolder]] = {
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
 }
-_FIELDS = {
-    "init_from": "Model to start from: a folder, hf://organisation/name or "
-    "keras_hub://preset.",
-    "strategy": "one_device, mirrored, multi_worker (TF_CONFIG names the "
-    "workers) or tpu.",
-    "precision": "float32, mixed_bfloat16 or mixed_float16.",
-}
 
 
 def define_fields(settings: type[S]) -> Callable[[], S]:
@@ -37,45 +32,155 @@ def define_fields(settings: type[S]) -> Callable[[], S]:
     Returns:
       A function that returns the settings of the parsed flags.
     """
-    kinds, defined = settings.kinds(), {}
-    for field in dataclasses.fields(settings):
-        text = f"{field.metadata['help']}."
-        # Capitalised, unless it begins with a name.
-        if re.match("[a-z]+[ ,]", text):
-            text = text[0].upper() + text[1:]
-        define = _DEFINE[kinds[field.name]]
-        defined[field.name] = define(field.name, field.default, text)
+    defined = _define(settings, flags.FLAGS)
     return lambda: settings(**{n: flag.value for n, flag in defined.items()})
 
 
-class RecipeFlags:
-    """Defines --output_dir, --recipe, --set and the flags of devices.
+def _define(
+    settings: type[Settings],
+    values: flags.FlagValues,
+    defaults: Mapping[str, Any] = {},
+    inherited: bool = True,
+) -> dict[str, flags.FlagHolder]:
+    """Defines a flag for every field that is used."""
+    kinds, defined = settings.kinds(), {}
+    declared = settings.__dataclass_fields__
+    # What is special comes before what all share.
+    classes = settings.__mro__ if inherited else [settings]
+    for name in dict.fromkeys(
+        n for each in classes for n in vars(each).get("__annotations__", {})
+    ):
+        limits = declared[name].metadata["limits"]
+        if limits.unused:
+            continue
+        text, takes = declared[name].metadata["help"], str(limits.at(None))
+        named = all(choice in text for choice in limits.choices)
+        if takes and takes != text and not (limits.choices and named):
+            takes = f" Takes {takes}."
+        else:
+            takes = ""
+        # Capitalised, unless it begins with a value or name.
+        first = re.match("([a-z]+)[ ,:]", text)
+        if first and first[1] not in limits.choices:
+            text = text[0].upper() + text[1:]
+        default = defaults.get(name, declared[name].default)
+        defined[name] = _DEFINE[kinds[name]](
+            name, default, f"{text}.{takes}", flag_values=values
+        )
+    return defined
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """The flags that decide on the type of a recipe.
+
+    Attributes:
+      task: the value of --task; empty for none.
+      set: key=value of each --set.
+      recipe: the value of --recipe; empty for none.
+      model: the value of --model; empty for none.
+    """
+
+    task: str
+    set: Sequence[str]
+    recipe: str
+    model: str
+
+    @property
+    def assignments(self) -> list[str]:
+        """Returns key=value of --task and of each --set."""
+        return [*([f"task={self.task}"] if self.task else []), *self.set]
+
+
+class FieldFlags:
+    """Defines --set, and later a flag for every field of the recipe.
 
     Args:
-      recipe: the type of the recipe, which has the defaults of its fields.
-      settings: the help of --set.
-      fields: the help of fields with a flag, in addition to init_from, strategy
-        and precision.
+      find: returns the type of the recipe, and defaults that differ from the
+        type's.
+      kinds: what to show in the help while the type is not known: headings, and
+        types of which only the first is shown with inherited fields.
+      fields: the help of fields that are defined at once, as strings.
+      model: the field that --model is another name of.
     """
 
     def __init__(
-        self, recipe: type[Settings], settings: str, fields: Mapping[str, str]
+        self,
+        find: Callable[[Given], tuple[type[Settings], Mapping[str, Any]]],
+        kinds: Mapping[str, type[Settings]] = {},
+        fields: Mapping[str, str] = {},
+        model: str = "",
     ):
-        default_of = {
-            f.name: f" Default: {f.default}."
-            for f in dataclasses.fields(recipe)
-            if f.default != ""
-        }
+        self._find, self._kinds, self._names = find, kinds, [*fields]
+        for name, text in fields.items():
+            flags.DEFINE_string(name, None, text)
+        if model:
+            command_line.name_model(model)
+        self._set = flags.DEFINE_multi_string(
+            "set", [], "key=value, the same as --key=value; may be repeated."
+        )
+        command_line.define_later(self._define_fields)
+
+    def _define_fields(
+        self, arguments: list[str], for_help: bool
+    ) -> dict[str, flags.FlagValues]:
+        """Defines the fields, and returns them by heading."""
+        known = flags.FlagValues()
+        for name in ("task", "recipe", "model"):
+            flags.DEFINE_string(name, "", "", flag_values=known)
+        flags.DEFINE_multi_string("set", [], "", flag_values=known)
+        known(arguments, known_only=True)
+        given = Given(known.task, known.set, known.recipe, known.model)
+        try:
+            recipe, defaults = self._find(given)
+        except UserError:
+            if not for_help:
+                raise
+            shown = {}
+            for number, (heading, kind) in enumerate(self._kinds.items()):
+                shown[heading] = flags.FlagValues()
+                _define(kind, shown[heading], inherited=not number)
+            return shown
+        fields = flags.FlagValues()
+        _define(recipe, fields, defaults)
+        for name in fields:
+            if name not in flags.FLAGS:
+                flags.FLAGS[name] = fields[name]
+                self._names.append(name)
+        return {"Fields of the recipe": fields}
+
+    def assignments(self) -> list[str]:
+        """Returns key=value of every given flag of a field, then of --set."""
+        given = [flags.FLAGS[name] for name in self._names]
+        return [f"{f.name}={f.value}" for f in given if f.present] + [
+            *self._set.value
+        ]
+
+
+class RecipeFlags(FieldFlags):
+    """Defines --output_dir, --recipe and the flags of devices besides.
+
+    Args:
+      See `FieldFlags`.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[Given], tuple[type[Settings], Mapping[str, Any]]],
+        kinds: Mapping[str, type[Settings]] = {},
+        fields: Mapping[str, str] = {},
+        model: str = "init_from",
+    ):
         self._output_dir = flags.DEFINE_string(
             "output_dir", None, "Folder of the run; becomes a model folder."
         )
-        # Without defaults, because given flags override the recipe's file.
-        self._fields = {
-            name: flags.DEFINE_string(
-                name, None, text + default_of.get(name, "")
-            )
-            for name, text in {**fields, **_FIELDS}.items()
-        }
+        start = "Model to start from: a folder, hf://organisation/name or "
+        super().__init__(
+            find,
+            kinds,
+            {**fields, "init_from": f"{start}keras_hub://preset."},
+            model,
+        )
         self._recipe = flags.DEFINE_string(
             "recipe",
             "",
@@ -98,11 +203,6 @@ class RecipeFlags:
             "Seconds to wait for the other workers of --strategy=multi_worker.",
             lower_bound=0.0,
         )
-        self._set = flags.DEFINE_multi_string(
-            "set",
-            [],
-            "key=value for a field of the recipe; may be repeated. " + settings,
-        )
 
     @property
     def output_dir(self) -> str:
@@ -122,16 +222,3 @@ class RecipeFlags:
             self._tpu.value,
             self._worker_timeout.value,
         )
-
-    def field(self, name: str) -> str | None:
-        """Returns the value of a field's flag; None if it is not given."""
-        return self._fields[name].value
-
-    def assignments(self) -> list[str]:
-        """Returns key=value of every given flag of a field, then of --set."""
-        from_flags = [
-            f"{name}={flag.value}"
-            for name, flag in self._fields.items()
-            if flag.value is not None
-        ]
-        return [*from_flags, *self._set.value]

@@ -58,6 +58,7 @@ _INIT_FROM = flags.DEFINE_string(
     "The model that tables 1 to 4 and 7 fine-tune: a folder, "
     "hf://organisation/name or keras_hub://preset.",
 )
+command_line.name_model("init_from")
 _STAND_IN = flags.DEFINE_multi_string(
     "stand_in",
     [],
@@ -121,7 +122,6 @@ def main() -> None:
         load_task,
         Commands(
             program=[sys.executable, "-m", str(__package__)],
-            words=command_line.words,
             this=f"bert-tf experiment {shlex.join(sys.argv[1:])}",
         ),
         _ONLY.value,

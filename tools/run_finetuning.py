@@ -1,12 +1,12 @@
 """Fine-tunes a model on a task, evaluates it and predicts the test rows.
 
-bert-tf finetune --task=mrpc --data_dir=glue --init_from=MODEL \\
+bert-tf finetune --task=mrpc --data_dir=glue --model=MODEL \\
     --output_dir=DIR --mode=train,eval,predict
 
 Your own file (CSV, TSV or JSON lines) needs no code:
 
-bert-tf finetune --task=sentence --set train_file=reviews.csv \\
-    --set text_columns=review --set label_column=stars --init_from=MODEL \\
+bert-tf finetune --task=sentence --train_file=reviews.csv \\
+    --text_columns=review --label_column=stars --model=MODEL \\
     --output_dir=DIR
 """
 
@@ -31,7 +31,7 @@ from bert_tf.families.recipe import (
 
 from . import command_line
 from .recipe_flags import RecipeFlags
-from .task_files import task_and_recipe, task_names
+from .task_files import task_and_recipe, task_fields, task_names
 
 # Kinds of tasks, each with the settings that it adds.
 _KINDS = {
@@ -63,17 +63,11 @@ _MODE = flags.DEFINE_string(
     "comma-separated.",
 )
 _FLAGS = RecipeFlags(
-    FinetuningRecipe,
-    "Tasks override some defaults. Fields and defaults:\n"
-    + "\n".join(
-        f"{heading}:\n{recipe.describe(inherited=recipe is FinetuningRecipe)}"
-        for heading, recipe in _KINDS.items()
-    ),
+    lambda given: task_fields(given.assignments, given.recipe),
+    _KINDS,
     {
         "task": f"One of {', '.join(task_names())}, or the path of your own "
         "task file.",
-        "data_dir": "Folder of the task's files; without it they are loaded "
-        "with TensorFlow Datasets.",
     },
 )
 

@@ -8,8 +8,11 @@ import json
 
 from absl import flags
 
+from bert_tf.families.recipe import FinetuningRecipe
+
 from . import command_line
-from .task_files import load_task, recipe_of, task_names
+from .recipe_flags import FieldFlags
+from .task_files import load_task, recipe_of, task_fields, task_names
 
 _TASK = flags.DEFINE_string(
     "task",
@@ -32,18 +35,18 @@ _NULL_ODDS = flags.DEFINE_string(
     "squad_v2: null_odds.json with the odds of no answer; adds the best "
     "thresholds.",
 )
-_SET = flags.DEFINE_multi_string(
-    "set",
-    [],
-    "key=value for a field of the recipe that describes the references, such "
-    "as label_column; may be repeated.",
+_RECIPE = FieldFlags(
+    lambda given: task_fields(given.assignments),
+    {"Fields of the task's recipe, among others": FinetuningRecipe},
 )
 
 
 def main() -> None:
     """Reads the files and prints the scores."""
     task = load_task(command_line.required(_TASK))
-    recipe = recipe_of(task, command_line.required(_TASK), _SET.value)
+    recipe = recipe_of(
+        task, command_line.required(_TASK), _RECIPE.assignments()
+    )
     scores = task.resolve(recipe).score_file(
         recipe,
         command_line.required(_REFERENCES),

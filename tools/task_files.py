@@ -1,6 +1,7 @@
 """Loads the file that --task names, and its recipe."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bert_tf.errors import UserError
 from bert_tf.families.recipe import FinetuningRecipe
@@ -8,7 +9,6 @@ from bert_tf.families.task import TaskTemplate
 from bert_tf.recipe import check_kind, read_json_object
 from bert_tf.user_modules import refuse_user_module
 
-from . import command_line
 from .named_files import NamedFiles, package_beside
 
 _TASKS = NamedFiles(
@@ -56,7 +56,6 @@ def task_named(assignments: Sequence[str], recipe_file: str = "") -> str:
     if not name and recipe_file:
         name = read_json_object(recipe_file).get("task", "")
         check_kind("task", str, name, recipe_file)
-        command_line.name_fields(["task"])
         refuse_user_module("task", name, recipe_file)
     if not name:
         raise UserError(
@@ -74,13 +73,11 @@ def recipe_of(
 ) -> FinetuningRecipe:
     """Returns a task's recipe: its defaults or a file's, with assignments.
 
-    From then on, messages name the fields as settings of --set. `name` is the
-    task's name in the command, for errors.
+    `name` is the task's name in the command, for errors.
 
     Raises:
       UserError: an unknown setting, or an invalid value.
     """
-    command_line.name_fields(task.recipe_type.kinds())
     source = f"--task={name}, --set"
     if recipe_file:
         return task.recipe_type.from_json(recipe_file, assignments, source)
@@ -97,3 +94,11 @@ def task_and_recipe(
     name = task_named(assignments, recipe_file)
     task = load_task(name)
     return task, recipe_of(task, name, assignments, recipe_file)
+
+
+def task_fields(
+    assignments: Sequence[str], recipe_file: str = ""
+) -> tuple[type[FinetuningRecipe], Mapping[str, Any]]:
+    """Returns the type of a task's recipe, and the task's defaults."""
+    task = load_task(task_named(assignments, recipe_file))
+    return task.recipe_type, task.defaults

@@ -31,7 +31,7 @@ from bert_tf.experiments.experiment import (
     Finetuning,
     Pretraining,
 )
-from bert_tf.experiments.running import RUNS, Plan, Run, Words
+from bert_tf.experiments.running import RUNS, Plan, Run
 from bert_tf.experiments.scales import Scale
 from bert_tf.families.recipe import (
     ChoiceRecipe,
@@ -96,7 +96,6 @@ def make_plan(
     scale: Scale,
     sources: Sources,
     load_task: Callable[[str], TaskTemplate],
-    words: Words,
     rows: tuple[str, ...] = (),
 ) -> Plan:
     """Plans the runs of an experiment and checks their settings and data.
@@ -106,7 +105,6 @@ def make_plan(
       scale: its size.
       sources: its inputs.
       load_task: loads a task by its name.
-      words: converts flags and settings to command line arguments.
       rows: the rows to compute; all rows if empty.
 
     Raises:
@@ -120,7 +118,7 @@ def make_plan(
                 f"`only`={row}: unknown row.{hint} The rows are "
                 f"{', '.join(map(repr, experiment.rows))}."
             )
-    planner = _Planner(scale, sources, load_task, words)
+    planner = _Planner(scale, sources, load_task)
     cells = [c for c in experiment.cells if not rows or c.row in rows]
     run_of = {}
     for cell in cells:
@@ -164,7 +162,6 @@ class _Planner:
     scale: Scale
     sources: Sources
     load_task: Callable[[str], TaskTemplate]
-    words: Words
     runs: dict[str, Run] = dataclasses.field(default_factory=dict)
     scored: dict[str, tuple[Task, tuple[str, ...]]] = dataclasses.field(
         default_factory=dict
@@ -187,7 +184,7 @@ class _Planner:
         output = {"output_dir": f"{RUNS}/{name}"}
         if run.tool == "train-vocab":
             output = {"output": f"{RUNS}/{name}/{VOCABULARY_FILE}"}
-        arguments = (*self.words(output, {}), *run.arguments)
+        arguments = (*_words(output), *run.arguments)
         self.runs.setdefault(
             name, dataclasses.replace(run, name=name, arguments=arguments)
         )
@@ -208,7 +205,7 @@ class _Planner:
         run = Run(
             name="vocabulary",
             tool="train-vocab",
-            arguments=tuple(self.words(flags, {})),
+            arguments=_words(flags),
             size=1e6,
         )
         return self._add(run, self._corpus_files)
@@ -225,7 +222,7 @@ class _Planner:
         run = Run(
             name=f"records/{settings['max_seq_length']}",
             tool="create-pretraining-data",
-            arguments=tuple(self.words(flags, {})),
+            arguments=_words(flags),
             needs=(vocabulary,),
             # Measured: records are about as large as the text.
             size=1.1 * sum(size for _, size in self._corpus_files),
@@ -274,7 +271,7 @@ class _Planner:
             name=f"pretraining/{pathlib.Path(spec.objective).stem}-"
             + flags["size"].replace("/", "_"),
             tool="pretrain",
-            arguments=tuple(self.words(flags, settings)),
+            arguments=_words({**flags, **settings}),
             needs=tuple(records),
             work=pretraining_work(recipe, config, lengths),
             size=pretraining_bytes(recipe, config),
@@ -341,7 +338,7 @@ class _Planner:
         run = Run(
             name=f"finetuning/{pathlib.Path(name).stem}-{label}",
             tool="finetune",
-            arguments=tuple(self.words(flags, settings)),
+            arguments=_words({**flags, **settings}),
             needs=needs,
             work=finetuning_work(recipe, config, *tokens),
             size=finetuning_bytes(recipe, config),
@@ -429,3 +426,8 @@ class _Planner:
                 ) from None
             self.splits_read[of_data] = found
         return self.splits_read[of_data]
+
+
+def _words(flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the arguments of a command."""
+    return tuple(f"--{name}={value}" for name, value in flags.items())

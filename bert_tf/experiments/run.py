@@ -79,9 +79,7 @@ def run_experiment(
       KeyboardInterrupt: Ctrl-C, likewise.
     """
     scale = scale_named(scale_name)
-    plan = make_plan(
-        experiment, scale, sources, load_task, commands.words, tuple(rows)
-    )
+    plan = make_plan(experiment, scale, sources, load_task, tuple(rows))
     identity = {
         "experiment": name,
         "scale": scale_name,

@@ -17,7 +17,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from bert_tf.errors import RunStopped, UserError
 from bert_tf.files import lock_now, write_text
@@ -25,8 +25,6 @@ from bert_tf.memory.prediction import Workload
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 
-# Converts flags and settings to command line arguments.
-Words = Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]
 # Placeholder for the folder of all runs in the arguments of a run.
 RUNS = "{runs_dir}"
 # Imports, reading, tracing and writing of a command.
@@ -120,12 +118,10 @@ class Commands:
 
     Attributes:
       program: starts the command whose name follows.
-      words: converts flags and settings to command line arguments.
       this: the command of the experiment, as a user types it.
     """
 
     program: Sequence[str]
-    words: Words
     this: str
 
 

@@ -16,7 +16,6 @@ from bert_tf.experiments.run import run_experiment
 from bert_tf.experiments.running import Commands
 from bert_tf.experiments.scales import SCALES, Scale
 from tests.user_errors import error_of
-from tools.command_line import words
 from tools.task_files import load_task
 
 SCALES["test"] = Scale(
@@ -87,7 +86,6 @@ def run(data: pathlib.Path, output_dir: pathlib.Path, **changes) -> None:
         load_task=load_task,
         commands=Commands(
             program=[sys.executable, "-m", "tools"],
-            words=words,
             this="bert-tf experiment",
         ),
         **given,

@@ -15,7 +15,6 @@ from bert_tf.experiments import (
 from bert_tf.experiments.plan import Sources, make_plan
 from bert_tf.experiments.scales import SCALES, scale_named
 from tests.user_errors import error_of
-from tools.command_line import words
 from tools.experiment_files import EXPERIMENTS
 from tools.task_files import load_task
 
@@ -65,7 +64,7 @@ def plan(data, *cells, rows=(), **changes):
     """The plan of some cells."""
     experiment = Experiment(title="An experiment", cells=cells)
     return make_plan(
-        experiment, TINY, sources(data, **changes), load_task, words, rows
+        experiment, TINY, sources(data, **changes), load_task, rows
     )
 
 
@@ -121,12 +120,12 @@ def test_settings_of_experiment_go_before_those_of_scale(data):
     run = texts(Pretraining(settings={"learning_rate": 7e-4}), seeds=2)
     made = plan(data, cell("a", "b", run))
     by_tool = {each.tool: each.arguments for each in made.runs.values()}
-    assert "learning_rate=0.0007" in by_tool["pretrain"]
-    assert "learning_rate=0.001" not in by_tool["pretrain"]
-    assert "keep_model_steps=100" in by_tool["pretrain"]
+    assert "--learning_rate=0.0007" in by_tool["pretrain"]
+    assert "--learning_rate=0.001" not in by_tool["pretrain"]
+    assert "--keep_model_steps=100" in by_tool["pretrain"]
     assert "--size=4/64/2" in by_tool["pretrain"]
-    assert "seeds=2" in by_tool["finetune"]
-    assert "learning_rate=0.0003" in by_tool["finetune"]
+    assert "--seeds=2" in by_tool["finetune"]
+    assert "--learning_rate=0.0003" in by_tool["finetune"]
 
 
 def test_rows_can_be_chosen(data):

@@ -93,7 +93,6 @@ def runner(
         RunFolders(folder),
         running.Commands(
             program=[sys.executable, "-c", COUNT],
-            words=lambda flags, settings: [],
             this="",
         ),
         workers,

@@ -63,9 +63,9 @@ def test_two_workers_train_evaluate_and_predict_as_one(tmp_path):
         f"--data_dir={tmp_path}",
         f"--init_from={start}",
         "--mode=train,eval,predict",
-        *("--set=max_seq_length=32", "--set=train_batch_size=8"),
-        *("--set=eval_batch_size=4", "--set=learning_rate=1e-3"),
-        *("--set=num_train_epochs=1", "--set=seeds=2"),
+        *("--max_seq_length=32", "--train_batch_size=8"),
+        *("--eval_batch_size=4", "--learning_rate=1e-3"),
+        *("--num_train_epochs=1", "--seeds=2"),
     ]
     done = commands.run(*arguments, f"--output_dir={tmp_path / 'one'}")
     assert done.returncode == 0, done.stderr

@@ -107,7 +107,7 @@ def test_two_workers_run_the_same(two_workers, single):
 def test_different_recipes_are_refused(recipe, tmp_path):
     workers = workers_of(recipe, tmp_path)
     workers.start(0)
-    workers.start(1, "--set=learning_rate=1e-4", "--set=seed=3")
+    workers.start(1, "--learning_rate=1e-4", "--seed=3")
     assert workers.wait() == {0: 1, 1: 1}
     for index in (0, 1):
         last = workers.printed(index).strip().splitlines()[-1]

@@ -33,8 +33,8 @@ VOCABULARY = Vocabulary(
 # What the page says, and what is enough here.
 SMALLER = {
     "--packing": "--packing --max_seq_length=32 --max_predictions_per_seq=5",
-    "--mode=train": "--set train_batch_size=4 --mode=train",
-    "context=sentence": "context=sentence --set max_seq_length=32",
+    "--mode=train": "--train_batch_size=4 --mode=train",
+    "context=sentence": "context=sentence --max_seq_length=32",
     "num_train_steps=2000": "num_train_steps=2",
     "num_train_steps=200": "num_train_steps=2",
     "num_train_steps=400": "num_train_steps=2",

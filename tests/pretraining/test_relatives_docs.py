@@ -22,7 +22,7 @@ SMALLER = {
     r"max_predictions_per_seq=(77|20)\b": "max_predictions_per_seq=7",
     r"max_predictions_per_seq=307": "max_predictions_per_seq=14",
     r"train_batch_size=\d+": "train_batch_size=4",
-    r"num_train_steps=\d+": "num_train_steps=4 --set log_steps=2",
+    r"num_train_steps=\d+": "num_train_steps=4 --log_steps=2",
     r"vocab_size=3\d000 ": "vocab_size=100 ",
     r"vocab_size=50265": "vocab_size=300",
 }

@@ -29,7 +29,7 @@ def main():
     if KIND.value == "bug":
         raise ZeroDivisionError
     if KIND.value == "names":
-        command_line.name_fields(["rate", "kind"])
+        command_line.name_arguments({"rate": "--rates"})
         log("`kind`=a and `rate` and `rate`=1, with `code` and `a b`")
         raise UserError("`inputs`=x: pass `kind`=good.")
     import os, tensorflow as tf
@@ -71,7 +71,7 @@ SHOWN = {"TF_CPP_MIN_LOG_LEVEL": "2"}
             SHOWN,
             1,
             "",
-            "--kind=a and --set rate and --set rate=1, with `code` and `a b`\n"
+            "--kind=a and --rates and --rates=1, with `code` and `a b`\n"
             "error: --input=x: pass --kind=good.\n",
         ),
         (["--kind=bug"], SHOWN, 1, "", "Traceback (most recent call last)"),

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-import shlex
 import subprocess
 import sys
 
@@ -80,8 +79,7 @@ def test_a_conversion_and_what_is_next(tmp_path):
     assert made.heads == ("pooler", "masked_lm")
     assert made.config.max_position_embeddings == 11
     assert made.lower_case is False
-    words = shlex.split(lines[-1].removeprefix("next: python -m "))
-    following = commands.run(*words)
+    following = commands.run_line(lines[-1].removeprefix("next: "))
     assert following.returncode == 0, following.stderr
     assert "[MASK] 1: " in following.stdout
 
@@ -97,8 +95,7 @@ def test_what_is_next_names_the_mask_of_the_model(tmp_path):
         f"--output_dir={tmp_path / 'out'}",
     )
     *_, line = done.stdout.splitlines()
-    words = shlex.split(line.removeprefix("next: python -m "))
-    following = commands.run(*words)
+    following = commands.run_line(line.removeprefix("next: "))
     assert following.returncode == 0, following.stderr
     assert "<mask> 1: " in following.stdout
 

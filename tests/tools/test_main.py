@@ -71,7 +71,7 @@ def test_make_writes_the_program_of_a_checkout(tmp_path):
     [
         (["serv"], "error: serv: no such command. Did you mean serve? "),
         (["finetuning"], "error: finetuning: no such command. Did you mean"),
-        (["score"], "error: --task is needed"),
+        (["convert"], "error: --model is needed"),
         ([], "BERT on TensorFlow and Keras"),
     ],
 )
@@ -107,6 +107,12 @@ def test_defaults_are_shown():
     assert "--vocab_size (an integer; default: 30522)" in text
     assert "--optimizer (default: adamw)" in text
     text = help_of("run_pretraining").stdout
-    assert "mixed_float16. Default: float32." in text
+    assert "--precision (default: float32)" in text
+    assert "--masked_lm_prob (a number; default: 0.0)\n" in text
+    assert "= that of the records. Takes 0 or more, below" in text
+    text = commands.run_line("bert-tf finetune --task=cola --help").stdout
+    assert "\n  --class_weights" in text
+    assert "\n  --train_file" not in text
+    assert "\n  --train_file" in help_of("run_finetuning").stdout
     text = help_of("create_pretraining_data").stdout
     assert "--runner (local or beam; default: local)" in text

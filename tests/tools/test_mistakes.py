@@ -23,7 +23,23 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
             f"{FINETUNE} --set=task=mrpc --set=label_kind=regression",
             "--task=mrpc, --set: unknown key 'label_kind'. Did you mean label",
         ),
-        (f"{FINETUNE} --task=sentence --set=threshold=0.3", "threshold=0.3: r"),
+        (f"{FINETUNE} --task=sentence --threshold=0.3", "threshold=0.3: r"),
+        (
+            f"{FINETUNE} --task=sentence --learnin_rate=1",
+            "--learnin_rate: no such flag. Did you mean --learning_rate?",
+        ),
+        (
+            f"{FINETUNE} --task=sentence --seed=x",
+            "error: --seed=x: takes an integer; --help",
+        ),
+        (
+            f"{FINETUNE} --task=mrpc --model=a --init_from=b",
+            "error: --model and --init_from: give one of the two.",
+        ),
+        (
+            f"{FINETUNE} --task=mrpc --model=/nowhere --data_dir=/none",
+            "error: /nowhere",
+        ),
         (f"{FINETUNE} --task=mrpc --mode=tune", "--mode=tune: takes one or mo"),
         (
             f"{PRETRAIN} --data_dir=/nowhere --output_dir={{new}} --size=tiny",
@@ -33,7 +49,10 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
             f"{PRETRAIN} --output_dir={{new}} --set=learning_rat=1",
             "--set: unknown key 'learning_rat'. Did you mean learning_rate?",
         ),
-        (f"{PRETRAIN} --output_dir={{new}} --batch=3", "error: Unknown comman"),
+        (
+            f"{PRETRAIN} --output_dir={{new}} --batch=3",
+            "error: --batch: no such fl",
+        ),
         ("fill_mask --model=/nowhere [MASK]", "error: /nowhere"),
         ("fill_mask --model=/nowhere", "error: give a text"),
         ("fill_mask a", "error: --model is needed; --help"),
@@ -50,7 +69,7 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
         (f"{ONNX} --precision=mixed_bfloat16", "--precision: is for --format="),
         (f"{EXPORT} --quantize=int8", "--quantize=int8: is for --format=onnx"),
         (f"{EXPORT} --max_score_drop=0.5", "--max_score_drop: is for --quanti"),
-        (f"{ONNX} --set=data_dir=x", "--set: is for --quantize=int8"),
+        (f"{ONNX} --set=data_dir=x", "--data_dir=x: is for --quantize=int8"),
         (f"{ONNX} --quantize=int8", ". has no recipe.json of a fine-tuning"),
         (f"{TRAIN_VOCAB} --output={{old}}", "is a directory; name a file"),
         (f"{TRAIN_VOCAB} --output={{old}}/file/vocab.txt", "/file is a file,"),

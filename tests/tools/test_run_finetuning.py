@@ -36,14 +36,14 @@ def flags(tmp_path_factory) -> list[str]:
     return [
         f"--task={folder / 'mood.py'}",
         f"--init_from={folder / 'model'}",
-        f"--set=train_file={folder / 'train.tsv'}",
-        f"--set=dev_file={folder / 'dev.tsv'}",
-        f"--set=test_file={folder / 'dev.tsv'}",
-        "--set=text_columns=text",
-        "--set=label_column=mood",
-        "--set=max_seq_length=24",
-        "--set=train_batch_size=4",
-        "--set=save_checkpoints_steps=7",
+        f"--train_file={folder / 'train.tsv'}",
+        f"--dev_file={folder / 'dev.tsv'}",
+        f"--test_file={folder / 'dev.tsv'}",
+        "--text_columns=text",
+        "--label_column=mood",
+        "--max_seq_length=24",
+        "--train_batch_size=4",
+        "--save_checkpoints_steps=7",
     ]
 
 
@@ -85,7 +85,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(flags, tmp_path):
         *flags,
         f"--output_dir={folder}",
         "--mode=train",
-        "--set=num_train_epochs=1000",
+        "--num_train_epochs=1000",
         log=tmp_path / "log",
     )
     deadline = time.monotonic() + 120
@@ -134,7 +134,7 @@ def test_recipe_repeats_a_run_below_the_flags(whole, flags, tmp_path):
     again = [
         f"--recipe={whole[0] / 'recipe.json'}",
         f"--output_dir={tmp_path}",
-        "--set=num_train_epochs=0.1",
+        "--num_train_epochs=0.1",
     ]
     (task,) = (flag for flag in flags if flag.startswith("--task="))
     done = run(*again)
@@ -152,10 +152,10 @@ def test_recipe_repeats_a_run_below_the_flags(whole, flags, tmp_path):
 def test_help_groups_the_settings_by_kind():
     """Each setting stands under the kind that adds it."""
     done = run("--helpshort")
-    groups = ("All tasks:", "Tasks on a sentence", "Your own file (")
-    names = ("num_train_epochs=3.0:", "doc_stride=64:", "label_column=:")
-    places = [done.stdout.index(f"\n      {x}") for x in groups]
-    found = [done.stdout.index(f"\n        {x}") for x in names]
+    groups = ("All tasks:", "Tasks on a sentence", "Your own file (-")
+    names = ("num_train_epochs (a n", "doc_stride (an int", "label_column\n")
+    places = [done.stdout.index(f"\n{x}") for x in groups]
+    found = [done.stdout.index(f"\n  --{x}") for x in names]
     assert places[0] < found[0] < places[1] < found[1] < places[2] < found[2]
     # What a kind has in common with others is told once.
-    assert done.stdout.count("log_steps=") == 1
+    assert done.stdout.count("--log_steps") == 1

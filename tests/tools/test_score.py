@@ -115,9 +115,9 @@ def test_own_data(files):
         files,
         "sentence",
         f"--references={files / 'dev.csv'}",
-        "--set=text_columns=t",
-        "--set=label_column=y",
-        "--set=label_kind=multi_label",
+        "--text_columns=t",
+        "--label_column=y",
+        "--label_kind=multi_label",
         "--set=label_separator=;",
     )
     assert done.returncode == 0, done.stderr

@@ -79,7 +79,7 @@ def model(folder) -> pathlib.Path:
     assert "\nnext: bert-tf pretrain --data_dir=" in printed
     process = bert_tf(
         *(folder, "pretrain", "--data_dir=records", "--output_dir=model"),
-        *("--size=tiny", "--set=num_train_steps=3", "--set=train_batch_size=4"),
+        *("--size=tiny", "--num_train_steps=3", "--train_batch_size=4"),
     )
     assert process.returncode == 0, process.stderr
     # The extra `report` is not there: said, and the run is done.
@@ -138,9 +138,9 @@ def test_from_a_csv_file_to_served_answers(folder, model):
     printed = done(
         *(folder, "finetune", "--task=sentence", "--output_dir=reviews"),
         *("--init_from=model", "--mode=train,eval"),
-        *("--set=train_file=reviews.csv", "--set=text_columns=text"),
-        *("--set=label_column=label", "--set=num_train_epochs=1"),
-        *("--set=max_seq_length=16", "--set=train_batch_size=4"),
+        *("--train_file=reviews.csv", "--text_columns=text"),
+        *("--label_column=label", "--num_train_epochs=1"),
+        *("--max_seq_length=16", "--train_batch_size=4"),
     )
     assert "accuracy" in printed
     done(folder, "export", "--model=reviews", "--output_dir=served/reviews")
