@@ -22,7 +22,8 @@ from bert_tf.errors import UserError
 # checked in records/beam/options.py.
 EXTRAS = {
     "serve": ("aiohttp", "grpc", "grpc_health", "prometheus_client"),
-    "hub": ("huggingface_hub", "kagglehub", "keras_hub"),
+    "hub": ("huggingface_hub",),
+    "keras_hub": ("kagglehub", "keras_hub"),
     "report": ("jinja2", "matplotlib"),
     "onnx": ("onnx", "onnxruntime"),
     "openvino": ("onnx", "openvino"),

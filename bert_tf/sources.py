@@ -83,8 +83,8 @@ _HELP = (
 )
 # Files of single models, by suffix: what they are and how to open them.
 _HOW_TO_OPEN = {
-    ".keras": "a model that Keras saved; open it with import bert_tf, then "
-    "keras.models.load_model({name})",
+    ".keras": "a model that Keras saved; open it with `import bert_tf, keras` "
+    "and `keras.models.load_model({name})`",
     ".onnx": "a model of ONNX Runtime; open it with "
     "onnxruntime.InferenceSession({name}), or give the folder that it was "
     "exported from",
@@ -110,11 +110,11 @@ def local_folder(source: str | os.PathLike) -> pathlib.Path:
         the hub refuses the download, or the hubs' libraries are not installed.
     """
     name = os.fspath(source)
-    if name.startswith((HUGGING_FACE, KERAS_HUB)):
-        require_extra("hub", name)
     if name.startswith(HUGGING_FACE):
+        require_extra("hub", name)
         return _from_hugging_face(name)
     if name.startswith(KERAS_HUB):
+        require_extra("keras_hub", name)
         return _from_keras_hub(name)
     if re.match(r"[A-Za-z][\w+.-]*://", name):
         raise UserError(f"{name}: unknown kind of source; {_HELP}.")

@@ -50,8 +50,14 @@ def draw_a_figure(monkeypatch):
     ("extra", "library", "use", "what"),
     [
         ("serve", "aiohttp", import_the_server, "the server"),
-        ("hub", "kagglehub", lambda _: local_folder("hf://a/b"), "hf://a/b"),
-        ("hub", "keras_hub", lambda _: local_folder("hf://a/b"), "hf://a/b"),
+        *(
+            (extra, library, lambda _, name=name: local_folder(name), name)
+            for extra, library, name in (
+                ("hub", "huggingface_hub", "hf://a/b"),
+                ("keras_hub", "kagglehub", "keras_hub://a"),
+                ("keras_hub", "keras_hub", "keras_hub://a"),
+            )
+        ),
         ("report", "matplotlib", draw_a_figure, "a figure"),
         (
             "onnx",

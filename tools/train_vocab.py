@@ -31,7 +31,9 @@ _INPUT = flags.DEFINE_string(
     "are unpacked. NAME=PATH or NAME:WEIGHT=PATH defines a corpus to mix.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
-    "vocab_size", None, "Number of tokens, including special ones."
+    "vocab_size",
+    None,
+    "Number of tokens, including special ones; a small text gives fewer.",
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "The vocabulary file to write, for example out/vocab.txt."

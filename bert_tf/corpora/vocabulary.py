@@ -54,7 +54,7 @@ def train_vocab(
     extend: str | pathlib.Path | None = None,
     kind: str = WordPieceTrainer.KIND,
 ) -> TrainedVocabulary:
-    """Learns a vocabulary of a given size.
+    """Learns a vocabulary of a given size, or less from a small text.
 
     Words are counted in one pass over the files; then the tokens are learned.
     WordPiece and byte-level BPE: the `tokenizers` library merges pieces, most
@@ -65,7 +65,8 @@ def train_vocab(
     Args:
       input_files: paths or globs; in a single string, comma-separated. Names
         ending in .gz are decompressed.
-      vocab_size: V, the number of tokens.
+      vocab_size: V, the number of tokens; if the text gives fewer, a line
+        says how many.
       lower_case: whether to lower-case the text, and to strip accents if
         `strip_accents` is None. None is True for WordPiece, else False; a
         unigram model is ALBERT's if it is True, else XLM-R's. Not of byte_bpe.
@@ -89,8 +90,8 @@ def train_vocab(
       kind: "wordpiece", "unigram", or "byte_bpe", RoBERTa's.
 
     Raises:
-      UserError: unreadable input, invalid values, or a text that yields fewer
-        tokens; the message says how many.
+      UserError: unreadable input, invalid values, or an alphabet that needs
+        more tokens; the message says how many.
     """
     if not isinstance(input_files, str):
         input_files = ",".join(map(str, input_files))

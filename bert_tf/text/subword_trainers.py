@@ -37,8 +37,7 @@ _ALBERT = SpecialTokens("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 _MARKS = '()"-.\u2013\u00a3\u20ac'
 # A word with the blank before it, or a run of white space (GPT-2's pattern).
 _CHUNK = re.compile(r" ?\S+|\s+(?!\S)|\s+")
-# What sentencepiece says of a size that is too large, or too small.
-_TOO_LARGE = re.compile(r"set it to a value <= (\d+)")
+# What sentencepiece says of a size that is too small.
 _TOO_SMALL = re.compile(
     r"Vocabulary size is smaller than required_chars\D*\d+ vs (\d+)"
 )
@@ -113,6 +112,8 @@ class UnigramTrainer(VocabularyTrainer):
                 model_writer=model,
                 model_type="unigram",
                 vocab_size=self.vocab_size - outside,
+                # A small text gives fewer pieces.
+                hard_vocab_limit=False,
                 character_coverage=self.character_coverage,
                 # The sums of scores depend on the number of threads.
                 num_threads=16,
@@ -140,13 +141,6 @@ class UnigramTrainer(VocabularyTrainer):
         return Learned(data, len(seen) - unknown, unknown)
 
     def _size_error(self, message: str, outside: int) -> UserError:
-        too_large = _TOO_LARGE.search(message)
-        if too_large:
-            most = int(too_large[1]) + outside
-            return UserError(
-                f"`vocab_size`={self.vocab_size}: this text gives {most} "
-                "pieces; ask for at most that many."
-            )
         too_small = _TOO_SMALL.search(message)
         if too_small:
             least = int(too_small[1]) + outside
@@ -223,16 +217,6 @@ class ByteBpeTrainer(VocabularyTrainer):
         model = json.loads(library.to_str())["model"]
         ids: dict[str, int] = model["vocab"]
         tokens = [*sorted(ids, key=ids.__getitem__), mask]
-        if len(tokens) < self.vocab_size:
-            lower = ", or lower `min_frequency`" * (self.min_frequency > 1)
-            more = (
-                "ask for at most that many" if model["merges"] else "add text"
-            )
-            raise UserError(
-                f"`vocab_size`={self.vocab_size}: this text gives "
-                f"{len(tokens)} tokens with `min_frequency`="
-                f"{self.min_frequency}; {more}{lower}."
-            )
         merges = [(a, b) for a, b in model["merges"]]
         data = ByteLevelBpe(tokens, merges, _ROBERTA)
         return Learned(data, len(byte_letters()), 0)

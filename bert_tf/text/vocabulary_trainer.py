@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
+from bert_tf.progress import log
 from bert_tf.recipe import Limits
 from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
@@ -82,7 +83,7 @@ class VocabularyTrainer(abc.ABC):
         """Learns tokens.
 
         Raises:
-          UserError: the text yields fewer tokens, or more are needed.
+          UserError: more tokens are needed.
         """
 
     def rules(self) -> dict[str, Any]:
@@ -221,12 +222,17 @@ def learn_vocab(
         report.
 
     Raises:
-      UserError: the text has too few tokens.
+      UserError: more tokens are needed.
     """
     started = time.monotonic()
     learned = trainer.learn(counts.learned.counts)
     seconds = time.monotonic() - started
     table, old = learned.data.vocabulary, trainer.extended()
+    if len(table) < trainer.vocab_size:
+        log(
+            f"`vocab_size`={trainer.vocab_size}: this text gives {len(table)} "
+            "tokens; the vocabulary has that many"
+        )
     pieces, unknown = _evaluate(learned.data.tokenizer(), counts.held_out)
     before, known = None, set[str]()
     if old is not None:

@@ -183,8 +183,7 @@ def _learn(
 ) -> list[str]:
     """The special tokens, the alphabet, and pieces in the order of merging.
 
-    Raises `UserError` if the size is too small for the alphabet or too large
-    for the text.
+    Raises `UserError` if the size is too small for the alphabet.
     """
     # Letters have both forms, so that a word of known letters is never [UNK].
     isolated = unicode_tables.stand_alone(trainer.config.tokenize_chinese_chars)
@@ -235,14 +234,7 @@ def _learn(
         pairs,
     )
     ids = model.get_vocab()
-    tokens = sorted(ids, key=ids.__getitem__)
-    if len(tokens) < vocab_size:
-        raise UserError(
-            f"`vocab_size`={vocab_size}: this text gives {len(tokens)} tokens "
-            f"with `min_frequency`={min_frequency}; ask for at most that many"
-            + (", or lower `min_frequency`." if min_frequency > 1 else ".")
-        )
-    return tokens
+    return sorted(ids, key=ids.__getitem__)
 
 
 def _extended_tokens(
@@ -253,7 +245,7 @@ def _extended_tokens(
     vocab_size: int,
     min_frequency: int,
 ) -> list[str]:
-    """The tokens of a vocabulary and new ones, `vocab_size` in all.
+    """The tokens of a vocabulary and new ones, at most `vocab_size` in all.
 
     Every token keeps its id, so the rows of a model stay valid. New tokens
     replace [unused] ones in their order, and then are appended: first the
@@ -262,7 +254,7 @@ def _extended_tokens(
     pieces but one. Words are split greedily by the longest prefix, so other
     words change only if they begin with a new token.
 
-    Raises `UserError` if there is no room, or too few words.
+    Raises `UserError` if there is no room.
     """
     tokens = list(vocabulary.entries)
     missing = [token for token in letters if token not in vocabulary.ids]
@@ -299,11 +291,4 @@ def _extended_tokens(
     ids += range(len(tokens), vocab_size)
     new = dict(zip(ids, [*missing, *ranked], strict=False))
     extended = [new.get(number, token) for number, token in enumerate(tokens)]
-    extended += [new[number] for number in new if number >= len(tokens)]
-    if len(extended) < vocab_size:
-        raise UserError(
-            f"`vocab_size`={vocab_size}: this text gives {len(extended)} "
-            f"tokens with `min_frequency`={min_frequency}; ask for at most "
-            "that many."
-        )
-    return extended
+    return extended + [new[number] for number in new if number >= len(tokens)]

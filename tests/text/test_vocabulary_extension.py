@@ -118,7 +118,6 @@ def test_what_contradicts_the_vocabulary(folder):
             len(BASE),
             f"for the {len(BASE)} tokens of the vocabulary that is ",
         ),
-        (500, "this text gives"),
     ],
 )
 def test_sizes_that_cannot_be(folder, vocab_size, message):
@@ -126,5 +125,13 @@ def test_sizes_that_cannot_be(folder, vocab_size, message):
         extend(folder, vocab_size)
     assert message in str(one.value)
     # What the message asks for is enough.
-    number = re.search(r"(?:at least|gives) (\d+)", str(one.value))[1]
+    number = re.search(r"at least (\d+)", str(one.value))[1]
     assert len(extend(folder, int(number)).tokens) == int(number)
+
+
+def test_a_text_with_fewer_words(folder, capsys):
+    found = extend(folder, 500)
+    most = len(found.tokens)
+    assert f"=500: this text gives {most} tokens; " in capsys.readouterr().err
+    assert found.tokens == extend(folder, most).tokens
+    assert len(BASE) < most < 500
