@@ -1,6 +1,7 @@
 """The commands and clients of docs/serving.md work as they stand."""
 
 import contextlib
+import http.server
 import json
 import os
 import pathlib
@@ -10,11 +11,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 
 import pytest
+import yaml
 
 from bert_tf.server.config import read_batching, read_metrics_path, read_models
 from tests.documents import ROOT, blocks, commands
@@ -22,6 +25,10 @@ from tests.inference.model_folders import make
 
 PAGE = "docs/serving.md"
 PRODUCTION = ROOT / "production"
+
+
+def compose() -> dict:
+    return yaml.safe_load((PRODUCTION / "compose.yaml").read_text())
 
 
 def test_the_configuration_files_are_read():
@@ -53,6 +60,48 @@ def test_all_files_that_are_mounted_exist(file):
     for name in named:
         assert (PRODUCTION / name).is_file()
     assert "/v1/models/bert" in text
+
+
+def test_compose_publishes_to_this_machine_alone():
+    (service,) = compose()["services"].values()
+    assert service["ports"] == [
+        "${ADDRESS:-127.0.0.1}:8500:8500",
+        "${ADDRESS:-127.0.0.1}:8501:8501",
+    ]
+    models, config = service["volumes"]
+    assert models["target"] == "/models/bert"
+    # The files of this folder: Compose resolves paths from it.
+    assert config["source"] == "."
+
+
+@pytest.mark.parametrize(
+    ("state", "status"), [("AVAILABLE", 0), ("LOADING", 1)]
+)
+def test_composes_health_check(state, status):
+    """Of an answer of TensorFlow Serving, by bash alone."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            assert self.path == "/v1/models/bert"
+            self.send_response(200)
+            self.end_headers()
+            version = {"version": "1", "state": state}
+            body = {"model_version_status": [version]}
+            self.wfile.write(json.dumps(body, indent=1).encode())
+
+        def log_message(self, *_):
+            pass
+
+    (service,) = compose()["services"].values()
+    _, *command = service["healthcheck"]["test"]
+    address = ("127.0.0.1", 0)
+    with http.server.HTTPServer(address, Answer) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        command[-1] = command[-1].replace("8501", str(server.server_port))
+        done = subprocess.run(command, timeout=60)
+        thread.join()
+    assert done.returncode == status
 
 
 @pytest.fixture(scope="module")
