@@ -19,7 +19,7 @@ HUGE_PAGES = "glibc.malloc.hugetlb=1"
 # The row of the peer that others are compared with.
 REFERENCE = "transformers (sdpa)"
 # Seconds of all rounds of a row.
-_LONGEST = 100.0
+_LONGEST = 60.0
 
 
 def kept(folder: str, name: str, make: Callable[[], dict]) -> dict:

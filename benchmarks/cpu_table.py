@@ -7,7 +7,7 @@ predict, whole commands for a file of texts, with their memory; embeddings;
 served, requests from 32 clients; answers, real texts through every runtime. In
 each, all rows take turns, so that a slow minute of the machine falls on all;
 the numbers are medians of --rounds rounds, or of fewer where a row has taken
-more than 100 seconds; a column says of how many. Equality stands beside each. A
+more than a minute; a column says of how many. Equality stands beside each. A
 row that cannot be measured is a line that says why.
 
 Results of a section are kept in --output_dir, where the same command goes on
@@ -58,7 +58,7 @@ _CORPUS = flags.DEFINE_string(
     "corpus", "../shared/data/corpus/*.txt", "Text files, a text a line."
 )
 _TEXTS = flags.DEFINE_integer("texts", 10_000, "Texts of a file to answer.")
-_SECONDS = flags.DEFINE_float("seconds", 6, "A round of a server.")
+_SECONDS = flags.DEFINE_float("seconds", 5, "A round of a server.")
 _FIGURE = flags.DEFINE_string("figure", "", "SVG file to draw.")
 
 _VERSIONS = """
