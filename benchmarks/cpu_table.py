@@ -245,7 +245,7 @@ def main() -> None:
     for name in _ONLY.value:
         if name not in sections:
             raise UserError(f"--only={name}: takes {', '.join(sections)}.")
-    tables = []
+    tables, failed = [], []
     for name, measure in sections.items():
         if _ONLY.value and name not in _ONLY.value:
             continue
@@ -256,7 +256,13 @@ def main() -> None:
             seconds = time.perf_counter() - begun
             return {"settings": given, "seconds": seconds, "tables": found}
 
-        kept = comparison.kept(str(folder), name, make)
+        try:
+            kept = comparison.kept(str(folder), name, make)
+        except UserError as error:
+            # The other sections are measured nevertheless.
+            failed.append(name)
+            print(f"failed: {name}: {error}", flush=True)
+            continue
         if kept["settings"] != given:
             raise UserError(
                 f"{folder / name}.json is of other settings; give another "
@@ -269,6 +275,11 @@ def main() -> None:
     write_text(folder / "table.md", "".join(map(_as_text, tables)))
     if _FIGURE.value:
         pathlib.Path(_FIGURE.value).write_bytes(_draw(tables))
+    if failed:
+        raise UserError(
+            f"{', '.join(failed)}: failed, see above; the same command "
+            "measures what is missing."
+        )
 
 
 if __name__ == "__main__":
