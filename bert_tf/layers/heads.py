@@ -8,6 +8,7 @@ from keras import ops
 from bert_tf.compat import take_rows
 from bert_tf.layers.base import ConfiguredLayer, Dense, GlorotDense, LayerNorm
 from bert_tf.layers.part_weights import PartWeights, part_of
+from bert_tf.layers.products import table_product
 
 
 def at_positions(sequence_output: Any, positions: Any) -> Any:
@@ -188,7 +189,7 @@ class MaskedLMHead(ConfiguredLayer):
         rows = at_positions(sequence_output, positions)
         rows = ops.reshape(rows, (-1, self.config.hidden_size))
         rows = self.layer_norm(self.transform(rows))
-        logits = ops.matmul(rows, ops.transpose(self.compute(words)))
+        logits = table_product(rows, self.compute(words))
         logits = ops.cast(logits, "float32") + ops.cast(
             self.output_bias, "float32"
         )

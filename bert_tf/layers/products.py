@@ -63,9 +63,10 @@ def gelu(inputs: Any) -> Any:
     """Computes the tanh approximation of the Gaussian error linear unit.
 
     0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))); Hendrycks and Gimpel
-    2016, section 2. The gradient is computed in float32 and stores only the
-    input: automatic differentiation stores seven arrays of the size of the
-    feed-forward layer per block, most of a model's memory.
+    2016, section 2. The gradient stores only the input in float32, otherwise
+    only the derivative, computed in float32 and rounded: automatic
+    differentiation stores seven arrays of the size of the feed-forward layer
+    per block, most of a model's memory.
 
     Args:
       inputs: float tensor of any shape.
@@ -73,44 +74,37 @@ def gelu(inputs: Any) -> Any:
     Returns:
       A tensor of the same shape and dtype.
     """
-
-    half = keras.backend.standardize_dtype(inputs.dtype) != "float32"
-
-    def gradient(upstream: Any) -> Any:
-        # Computed early, the derivative would be stored in float32.
-        x = in_backward_pass(inputs, upstream) if half else inputs
-        derivative = _gelu_derivative(ops.cast(x, "float32"))
-        return ops.cast(
-            ops.cast(upstream, "float32") * derivative, inputs.dtype
+    dtype = keras.backend.standardize_dtype(inputs.dtype)
+    if dtype == "float32":
+        # TensorFlow fuses its own form with a product.
+        return (
+            ops.gelu(inputs, approximate=True),
+            lambda upstream: upstream * _gelu(inputs)[1],
         )
-
-    if half:
-        x = ops.cast(inputs, "float32")
-        return ops.cast(
-            x * _gelu_gate(x, ops.square(x)), inputs.dtype
-        ), gradient
-    return ops.gelu(inputs, approximate=True), gradient
+    outputs, derivative = _gelu(ops.cast(inputs, "float32"))
+    derivative = ops.cast(derivative, dtype)
+    return ops.cast(outputs, dtype), lambda upstream: upstream * derivative
 
 
-def _gelu_gate(x: Any, square: Any) -> Any:
-    """sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3); gelu(x) / x."""
-    return ops.sigmoid(x * (2 * _CUBIC * square + 2 * _LINEAR))
+def _gelu(x: Any) -> tuple[Any, Any]:
+    """The tanh form and its derivative, float32.
 
-
-def _gelu_derivative(x: Any) -> Any:
-    """s (1 + (1 - s) x 2 du/dx), where s = sigmoid(2 u); float32."""
+    x s and s + x s (1 - s) 2 du/dx, where u is the argument of tanh and
+    s = sigmoid(2 u) = (1 + tanh(u)) / 2.
+    """
     square = ops.square(x)
-    gate = _gelu_gate(x, square)
-    inner = x * (6 * _CUBIC * square + 2 * _LINEAR)
-    return gate * (1.0 + (1.0 - gate) * inner)
+    gate = ops.sigmoid(x * (2 * _CUBIC * square + 2 * _LINEAR))
+    outputs = x * gate
+    slope = 6 * _CUBIC * square + 2 * _LINEAR
+    return outputs, gate + outputs * (1.0 - gate) * slope
 
 
 @custom_gradient
 def gelu_erf(inputs: Any) -> Any:
     """Computes the exact Gaussian error linear unit, x Phi(x).
 
-    Hendrycks and Gimpel 2016, section 2. The gradient is computed in float32
-    from the input; for float32 inputs it also stores Phi(x).
+    Hendrycks and Gimpel 2016, section 2. The gradient stores only the
+    derivative, computed in float32 and rounded to the dtype of the input.
 
     Args:
       inputs: float tensor of any shape.
@@ -118,24 +112,12 @@ def gelu_erf(inputs: Any) -> Any:
     Returns:
       A tensor of the same shape and dtype.
     """
-    half = keras.backend.standardize_dtype(inputs.dtype) != "float32"
     x = ops.cast(inputs, "float32")
     z = x * _ROOT_HALF
     probability = 0.5 * ops.erf(z) + 0.5
-
-    def gradient(upstream: Any) -> Any:
-        phi, point = probability, z
-        if half:
-            # Stored in float32 they would be twice as large as the input.
-            late = ops.cast(in_backward_pass(inputs, upstream), "float32")
-            point = late * _ROOT_HALF
-            phi = 0.5 * ops.erf(point) + 0.5
-        derivative = phi + _density_term(point)
-        return ops.cast(
-            ops.cast(upstream, "float32") * derivative, inputs.dtype
-        )
-
-    return ops.cast(x * probability, inputs.dtype), gradient
+    derivative = ops.cast(probability + _density_term(z), inputs.dtype)
+    outputs = ops.cast(x * probability, inputs.dtype)
+    return outputs, lambda upstream: upstream * derivative
 
 
 def _density_term(z: Any) -> Any:
@@ -216,6 +198,30 @@ def product(rows: Any, kernel: Any, bias: Any) -> Any:
     return _sum(rows, kernel, bias), gradient
 
 
+@custom_gradient
+def table_product(rows: Any, table: Any) -> Any:
+    """Computes rows @ table^T.
+
+    The gradient of the table has its own layout; TensorFlow would transpose
+    that of the transposed table, a pass over the whole table.
+
+    Args:
+      rows: float [M, E].
+      table: float [V, E], of the dtype of `rows`.
+
+    Returns:
+      float [M, V].
+    """
+
+    def gradient(upstream: Any) -> tuple[Any, Any]:
+        return (
+            ops.matmul(upstream, table),
+            ops.matmul(ops.transpose(upstream), rows),
+        )
+
+    return ops.matmul(rows, ops.transpose(table)), gradient
+
+
 def gelu_product(rows: Any, kernel: Any, bias: Any, hidden_act: str) -> Any:
     """Computes gelu or gelu_erf of rows @ kernel + bias for 16-bit dtypes.
 
@@ -239,7 +245,7 @@ def gelu_product(rows: Any, kernel: Any, bias: Any, hidden_act: str) -> Any:
             late = in_backward_pass(kernel, upstream)
             if tanh_form:
                 x = ops.cast(_sum(rows, late, bias), "float32")
-                derivative = _gelu_derivative(x)
+                _, derivative = _gelu(x)
             else:
                 # The argument of the error function.
                 z = _sum(rows, late * _ROOT_HALF, bias * _ROOT_HALF)

@@ -15,6 +15,7 @@ from bert_tf.layers.products import (
     gelu_erf,
     gelu_product,
     product,
+    table_product,
 )
 
 # Zero, both tails, and where the slope bends.
@@ -110,7 +111,7 @@ def test_a_dense_layer_has_its_gradients_when_stateless(
         np.testing.assert_allclose(numpy(ours), theirs, atol=limit * largest)
 
 
-@pytest.mark.parametrize("hidden_act", ["linear", "gelu", "gelu_erf"])
+@pytest.mark.parametrize("hidden_act", ["linear", "gelu", "gelu_erf", "table"])
 def test_products_equal_what_is_differentiated_for_them(hidden_act) -> None:
     random = np.random.default_rng(3)
     parts = [
@@ -120,13 +121,15 @@ def test_products_equal_what_is_differentiated_for_them(hidden_act) -> None:
     upstream = tf.constant(random.normal(size=(9, 4)), tf.float32)
 
     def ours(rows, kernel, bias):
+        if hidden_act == "table":
+            return table_product(rows, tf.transpose(kernel)) + bias
         if hidden_act == "linear":
             return product(rows, kernel, bias)
         return gelu_product(rows, kernel, bias, hidden_act)
 
     def plain(rows, kernel, bias):
         inner = tf.matmul(rows, kernel) + bias
-        if hidden_act == "linear":
+        if hidden_act in ("linear", "table"):
             return inner
         return tf.nn.gelu(inner, approximate=hidden_act == "gelu")
 
