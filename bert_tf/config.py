@@ -19,7 +19,13 @@ KERAS, AUTO, OPENVINO = "keras", "auto", "openvino"
 RUNTIMES = (KERAS, AUTO, OPENVINO, "onnx", "litert")
 RUNTIME_HELP = (
     "what computes the network: keras, openvino, onnx or litert; auto is "
-    "openvino where it is installed, on a CPU, and else keras"
+    "openvino where it is installed, on a CPU, and else keras; or the folder "
+    "of an export in ONNX or LiteRT, such as one in int8"
+)
+PRECISION_HELP = (
+    "float32, mixed_bfloat16 or mixed_float16; auto is mixed_bfloat16 on a CPU "
+    "that has it, if the first of more than 256 rows keep their answers, and "
+    "else float32"
 )
 
 # Layers and hidden size by name (README of google-research/bert, "smaller BERT

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from bert_tf.config import AUTO, RUNTIME_HELP
+from bert_tf.config import AUTO, PRECISION_HELP, RUNTIME_HELP
 
 from . import command_line
 
@@ -64,9 +64,7 @@ _BATCH_SIZE = flags.DEFINE_integer(
     32,
     "Texts per batch; fewer if they are longer than 128 tokens.",
 )
-_PRECISION = flags.DEFINE_string(
-    "precision", "float32", "float32, mixed_bfloat16 or mixed_float16."
-)
+_PRECISION = flags.DEFINE_string("precision", AUTO, f"{PRECISION_HELP}.")
 _RUNTIME = flags.DEFINE_string("runtime", AUTO, f"{RUNTIME_HELP.capitalize()}.")
 _TEXT_COLUMNS = flags.DEFINE_list(
     "text_columns",

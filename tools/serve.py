@@ -328,6 +328,7 @@ def _written(config):
     loaded = load(
         _MODEL.value, precision=_PRECISION.value, runtime=_RUNTIME.value
     )
+    log(f"{_MODEL.value}: computed by {loaded.served.computed_by}.")
     with tempfile.TemporaryDirectory() as folder:
         base = pathlib.Path(folder) / _MODEL_NAME.value
         version = base / "1"

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints.checkpoint import check_labels
-from bert_tf.config import BertConfig
+from bert_tf.config import KERAS, BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, whole_number
 from bert_tf.families.requests import (
@@ -22,7 +22,7 @@ from bert_tf.families.requests import (
 )
 from bert_tf.families.usage_options import CHOICES
 from bert_tf.models import padded
-from bert_tf.runtimes.runtime import Network, Runtime
+from bert_tf.runtimes.runtime import ROW_OUTPUTS, Network, Runtime
 from bert_tf.text.layout import HOST, TokenIds, pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -147,6 +147,26 @@ class TextModel(abc.ABC):
         found = padded(self.model)(inputs, training=False)
         return dict(found) if isinstance(found, Mapping) else {LOGITS: found}
 
+    @property
+    def network(self) -> Network:
+        """What a runtime knows of it."""
+        assert self.config is not None
+        return Network(self.config, self.weights, self.max_seq_length)
+
+    @property
+    def runtime_kind(self) -> str:
+        """The name of what computes the network."""
+        if self.runtime is None or self.runtime.left_to_keras:
+            return KERAS
+        return self.runtime.kind
+
+    @property
+    def computed_by(self) -> str:
+        """What computes the network, and in which precision, in words."""
+        if self.runtime_kind == KERAS:
+            return f"Keras in {self.compute_dtype}"
+        return str(self.runtime)
+
     def compute_by(self, runtime: Runtime) -> None:
         """Computes the network by another runtime from now on.
 
@@ -155,9 +175,7 @@ class TextModel(abc.ABC):
             outputs.
         """
         self.runtime = runtime
-        assert self.config is not None
-        network = Network(self.config, self.weights, self.max_seq_length)
-        compiled = runtime.compiled(self.row_outputs, "row_outputs", network)
+        compiled = runtime.compiled(self.row_outputs, ROW_OUTPUTS, self.network)
         if compiled is None:
             return
 

@@ -15,7 +15,9 @@ from bert_tf.families.pretrained.settings import (
     Settings,
 )
 from bert_tf.families.sentence_vectors import SHORTEST
+from bert_tf.inference.precision import FLOAT32, choose, difference_of_vectors
 from bert_tf.inference.vectors import Extractor
+from bert_tf.progress import log
 from bert_tf.text.given_texts import Text, members
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -107,7 +109,7 @@ def embed(
     normalize: bool = False,
     max_seq_length: int = 0,
     batch_size: int = 32,
-    precision: str = "float32",
+    precision: str = AUTO,
     prompt_name: str | None = None,
     runtime: str = KERAS,
 ) -> np.ndarray:
@@ -140,7 +142,10 @@ def embed(
       batch_size: number of texts of 128 tokens in a batch; other batches have
         the same number of tokens.
       precision: float32, mixed_bfloat16 or mixed_float16, if the model is
-        loaded here.
+        loaded here. "auto": more than 256 texts are computed in bfloat16 on a
+        CPU that has it, if the cosine of each of the first 256 vectors with
+        that in float32 is at least 0.999, which a line on standard error
+        says; otherwise in float32.
       prompt_name: name of the folder's prompt to prepend to each text, such as
         "query"; None uses its default_prompt_name, if there is one.
       runtime: what computes the encoder, if the model is loaded here; see
@@ -154,15 +159,34 @@ def embed(
       UserError: there is no such model or it has no vocabulary, its modules
         are malformed or unknown, or an argument or a text is invalid.
     """
-    embedder = Embedder(
-        model,
-        pooling,
-        layer,
-        normalize,
-        max_seq_length,
-        batch_size,
-        precision,
-        prompt_name,
+
+    def opened(precision: str, runtime: str) -> Embedder:
+        return Embedder(
+            model,
+            pooling,
+            layer,
+            normalize,
+            max_seq_length,
+            batch_size,
+            precision,
+            prompt_name,
+            runtime,
+        )
+
+    is_loaded = isinstance(model, tuple | list | HasExtractor)
+    if precision != AUTO:
+        return opened(precision, runtime)(texts)
+    if is_loaded or isinstance(texts, str):
+        return opened(FLOAT32, runtime)(texts)
+    embedder, _, rows, note = choose(
+        opened,
         runtime,
+        lambda embedder: embedder.extractor.model,
+        lambda embedder: iter(members(texts, "`texts`")),
+        lambda embedder, rows: embedder.extractor.first_vectors(rows),
+        difference_of_vectors,
     )
-    return embedder(texts)
+    if note:
+        computed = embedder.extractor.model.computed_by
+        log(f"{model}: computed by {computed}{note}.")
+    return embedder(rows)

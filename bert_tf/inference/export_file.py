@@ -22,14 +22,13 @@ from bert_tf.families.text_model import TextModel
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import new_folder, write_text
 from bert_tf.inference.quantization import Comparison, DevSplit, check_drop
-from bert_tf.inference.saving import MODEL_FILE
 from bert_tf.inference.served_folder import (
     describe_model,
     describe_training,
     served_model,
 )
 from bert_tf.libraries import EXTRAS, require_extra
-from bert_tf.runtimes.runtime import of_tokens, sample_rows
+from bert_tf.runtimes.runtime import MODEL_FILE, of_tokens, sample_rows
 from bert_tf.runtimes.tracing import trace
 
 FILE_FORMATS = ("onnx", "litert", OPENVINO)
@@ -141,6 +140,7 @@ def export_file(
             **describe_training(folder),
             **scores,
             "outputs": outputs,
+            "digest": served.network.digest(),
         }
         text = json.dumps(description, indent=2)
         write_text(beside / MODEL_FILE, text + "\n")

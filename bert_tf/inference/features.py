@@ -28,6 +28,7 @@ from bert_tf.files import (
     whole_text,
     written_beside,
 )
+from bert_tf.inference.precision import choose, difference_of_vectors
 from bert_tf.inference.vectors import NOWHERE, Chunk, Extractor, Tokens
 from bert_tf.progress import Progress, log
 from bert_tf.text.given_texts import Text
@@ -121,7 +122,7 @@ def extract_features(
     inputs: Sequence[str | pathlib.Path],
     output: str | pathlib.Path,
     settings: Settings,
-    precision: str = "float32",
+    precision: str = AUTO,
     text_columns: Sequence[str] = ("text",),
     encoding_errors: str = "strict",
     runtime: str = AUTO,
@@ -137,7 +138,8 @@ def extract_features(
         is JSON lines on standard output. Offsets count characters of the line,
         or of the column of a JSON object.
       settings: layers, pooling and batches.
-      precision: float32, mixed_bfloat16 or mixed_float16.
+      precision: float32, mixed_bfloat16 or mixed_float16; or auto, see
+        `bert_tf.inference.precision`.
       text_columns: see `read_texts`.
       encoding_errors: see `read_texts`.
       runtime: what computes the encoder; see `bert_tf.load`.
@@ -164,8 +166,25 @@ def extract_features(
     if STANDARD_STREAM not in map(str, inputs):
         # Reports malformed lines before the computation starts.
         total = sum(1 for _ in lines())
-    extractor = Extractor.from_checkpoint(model, settings, precision, runtime)
-    source = _Source(lines())
+
+    def opened(precision: str, runtime: str) -> Extractor:
+        return Extractor.from_checkpoint(model, settings, precision, runtime)
+
+    if precision == AUTO:
+        extractor, _, rows, note = choose(
+            opened,
+            runtime,
+            lambda extractor: extractor.model,
+            lambda extractor: lines(),
+            lambda extractor, rows: extractor.first_vectors(
+                row.text for row in rows
+            ),
+            difference_of_vectors,
+        )
+    else:
+        extractor, rows, note = opened(precision, runtime), lines(), ""
+    log(f"{model}: computed by {extractor.model.computed_by}{note}.")
+    source = _Source(rows)
     vocabulary = extractor.model.tokenizer.vocabulary
     with (
         _writer(output, settings.layers, vocabulary) as writer,

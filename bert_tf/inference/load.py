@@ -113,7 +113,8 @@ class LoadedModel:
             f"<LoadedModel {str(self.folder)!r}: {self.served.task}, takes "
             f"{', '.join(self.served.columns)}{labels}; "
             f"{config.num_hidden_layers} layers of {config.hidden_size}, "
-            f"max_seq_length={self.served.max_seq_length}>"
+            f"max_seq_length={self.served.max_seq_length}; computed by "
+            f"{self.served.computed_by}>"
         )
 
     def __call__(
@@ -449,11 +450,9 @@ def load(
     check_choice("`precision`", precision, PRECISIONS)
     options = UsageOptions(task, labels, max_seq_length, threshold)
     path, place = local_folder(folder), _device(device)
-    other = open_runtime(runtime, path, precision, cores_per_batch())
+    other, of_keras = open_runtime(runtime, path, precision, cores_per_batch())
     with tf.device(place):
-        served = served_model(
-            path, "float32" if other else precision, options=options
-        )
+        served = served_model(path, of_keras, options=options)
         if other:
             served.compute_by(other)
     return LoadedModel(served, path, batch_size, place)

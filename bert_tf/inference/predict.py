@@ -11,9 +11,10 @@ import pathlib
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, BinaryIO, Self
 
+from bert_tf.config import AUTO, KERAS
 from bert_tf.errors import UserError
 from bert_tf.families.requests import Refusal
 from bert_tf.families.text_model import Answer
@@ -27,6 +28,10 @@ from bert_tf.files import (
 )
 from bert_tf.foreign_files import GzipReader
 from bert_tf.inference.load import LoadedModel, load
+from bert_tf.inference.precision import (
+    choose,
+    difference_of_answers,
+)
 from bert_tf.inference.rows import Columns, InputRow, PredictSettings
 from bert_tf.progress import Progress, log
 from bert_tf.recipe import read_json_object
@@ -82,23 +87,48 @@ def predict_file(
         writer: _Writer = _StandardOutput()
         if is_file:
             writer = stack.enter_context(_PartialFile(target))
-        loaded = load(
-            model,
-            settings.batch_size,
-            settings.precision,
-            settings.device or None,
-            settings.runtime,
-            **options.given,
-        )
-        columns = Columns.of_model(loaded.served, loaded.folder, settings)
-        if is_file:
-            _refuse_other_answers(path, target, columns, settings)
-        is_csv = is_file and target.suffix == CSV
-        rows = columns.read(path, source.lines, settings, is_csv)
-        # Raises here if the input has no rows or lacks a column.
-        rows = itertools.chain([next(rows)], rows)
+
+        def opened(precision: str, runtime: str) -> LoadedModel:
+            return load(
+                model,
+                settings.batch_size,
+                precision,
+                settings.device or None,
+                runtime,
+                **options.given,
+            )
+
+        def columns_of(loaded: LoadedModel) -> Columns:
+            return Columns.of_model(loaded.served, loaded.folder, settings)
+
+        def rows_of(loaded: LoadedModel) -> Iterator[InputRow]:
+            columns = columns_of(loaded)
+            if is_file:
+                _refuse_other_answers(path, target, columns, settings)
+            is_csv = is_file and target.suffix == CSV
+            rows = columns.read(path, source.lines, settings, is_csv)
+            # Raises here if the input has no rows or lacks a column.
+            return itertools.chain([next(rows)], rows)
+
+        precision, runtime = writer.choice(settings)
+        if precision == AUTO:
+            loaded, precision, rows, note = choose(
+                opened,
+                runtime,
+                lambda loaded: loaded.served,
+                rows_of,
+                _in_order,
+                difference_of_answers,
+            )
+        else:
+            loaded = opened(precision, runtime)
+            rows, note = rows_of(loaded), ""
         if isinstance(writer, _PartialFile):
-            writer.resume(_fingerprint(loaded, source, columns, settings))
+            columns = columns_of(loaded)
+            writer.resume(
+                _fingerprint(loaded, precision, source, columns, settings)
+            )
+        log(f"{model}: computed by {loaded.served.computed_by}{note}.")
         for _ in itertools.islice(rows, writer.num_rows):
             pass
         begun, before = time.monotonic(), writer.num_rows
@@ -260,6 +290,15 @@ def _chunks(rows: Iterable[InputRow]) -> Iterator[list[InputRow]]:
         yield chunk
 
 
+def _in_order(
+    model: LoadedModel, rows: Sequence[InputRow]
+) -> list[Answer | Refusal]:
+    """Returns the answers of the rows that are not malformed."""
+    inputs = [row.inputs for row in rows if row.inputs is not None]
+    found = dict(model.answers(inputs))
+    return [found[number] for number in range(len(inputs))]
+
+
 def _answers(
     model: LoadedModel, chunk: list[InputRow], counter: Iterator[None]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -299,6 +338,7 @@ def _with_kept(
 
 def _fingerprint(
     model: LoadedModel,
+    precision: str,
     source: _Source,
     columns: Columns,
     settings: PredictSettings,
@@ -313,6 +353,8 @@ def _fingerprint(
         "model": digest.hexdigest(),
         "input": source.fingerprint,
         "settings": [settings.to_dict(), columns.columns, columns.header],
+        "precision": precision,
+        "runtime": model.served.runtime_kind,
     }
 
 
@@ -322,6 +364,10 @@ class _Writer:
     def __init__(self) -> None:
         self.num_rows = self.num_answered = 0
         self.first_error = ""
+
+    def choice(self, settings: PredictSettings) -> tuple[str, str]:
+        """Returns the precision and the runtime to open the model with."""
+        return settings.precision, settings.runtime
 
     def add(self, lines: list[dict], errors: list[dict]) -> None:
         """Counts the answers and errors of a chunk."""
@@ -369,7 +415,21 @@ class _PartialFile(_Writer):
                 f"`output`={self._output}: another run is writing it; wait for "
                 "it or name another file."
             )
+        # The state of the run that was interrupted; empty without one.
+        state = read_json_object(self._folder / _STATE, missing_ok=True)
+        self._state: dict[str, Any] = state
         return self
+
+    def choice(self, settings: PredictSettings) -> tuple[str, str]:
+        """Returns what the interrupted run chose where the settings do not."""
+        precision, runtime = super().choice(settings)
+        before = self._state.get("fingerprint", {})
+        if precision == AUTO:
+            precision = before.get("precision", AUTO)
+        # Where OpenVINO leaves the model to Keras, it does so again.
+        if runtime == AUTO and before.get("runtime") == KERAS:
+            runtime = KERAS
+        return precision, runtime
 
     def resume(self, fingerprint: dict[str, Any]) -> None:
         """Continues the output of an interrupted run.
@@ -380,8 +440,7 @@ class _PartialFile(_Writer):
         # Tuples become lists, as in the stored fingerprint.
         self._fingerprint = json.loads(json.dumps(fingerprint))
         sizes = {"output": 0, "errors": 0}
-        if (self._folder / _STATE).is_file():
-            state = read_json_object(self._folder / _STATE)
+        if state := self._state:
             before = state["fingerprint"]
             for name, value in self._fingerprint.items():
                 if before.get(name) != value:

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bert_tf.config import AUTO, RUNTIME_HELP, RUNTIMES
+from bert_tf.config import AUTO, PRECISION_HELP, PRECISIONS, RUNTIME_HELP
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.families.data.delimited import has_column, listed
 from bert_tf.families.data.tables import (
@@ -84,8 +84,8 @@ class PredictSettings(Settings):
     header: bool = like(UserFilesRecipe, "header")
     encoding_errors: str = like(UserFilesRecipe, "encoding_errors")
     batch_size: int = setting(32, "rows per batch", at_least=1)
-    precision: str = like(UserFilesRecipe, "precision")
-    runtime: str = setting(AUTO, RUNTIME_HELP, choices=RUNTIMES)
+    precision: str = setting(AUTO, PRECISION_HELP, choices=(AUTO, *PRECISIONS))
+    runtime: str = setting(AUTO, RUNTIME_HELP)
     device: str = setting(
         "", "device: cpu, gpu or gpu:1; empty is a GPU if there is one"
     )

@@ -21,6 +21,7 @@ from bert_tf.families.text_model import TextModel
 from bert_tf.files import new_folder, write_text
 from bert_tf.inference.fresh_process import FreshProcess, pack, unpack
 from bert_tf.inference.served_folder import describe_model
+from bert_tf.runtimes.runtime import MODEL_FILE
 from bert_tf.text.layout import HOST
 
 EXTRA = "assets.extra"
@@ -32,7 +33,6 @@ _PLACES = (
     *("dev_file", "test_file", "config_file", "vocab_file"),
     *("task", "objective"),
 )
-MODEL_FILE = "model.json"
 # Tolerances between this and the fresh process. The last digits depend on how
 # the graph was optimised. bfloat16 has 8 bits of mantissa, so one rounding is
 # 2**-9 of a value; fused operations save roundings, and twelve layers add up.

@@ -158,7 +158,8 @@ class Extractor:
         """
         check_choice("`precision`", precision, PRECISIONS)
         path = local_folder(source)
-        other = open_runtime(runtime, path, precision, cores_per_batch())
+        cores = cores_per_batch()
+        other, of_keras = open_runtime(runtime, path, precision, cores)
         checkpoint = load_checkpoint(path)
         modules = None
         # Modules that are not applied may be of unknown types.
@@ -168,7 +169,7 @@ class Extractor:
             path,
             checkpoint,
             fills_masks=False,
-            dtype="float32" if other else precision,
+            dtype=of_keras,
         )
         return cls(
             opened.model,
@@ -210,6 +211,10 @@ class Extractor:
                 f"{self.model.max_seq_length} tokens and are truncated "
                 "(max_seq_length)."
             )
+
+    def first_vectors(self, texts: Iterable[Text]) -> np.ndarray:
+        """Computes the vectors of texts, of as many as are one chunk."""
+        return next(self.chunks(texts)).vectors
 
     def _groups(self, texts: Iterable[Text]) -> Iterator[list[Parts]]:
         by_token = self.settings.pooling == PER_TOKEN

@@ -14,11 +14,13 @@ import onnx
 from onnx import helper, numpy_helper
 
 from bert_tf.errors import UserError
+from bert_tf.features import INPUT_MASK
 from bert_tf.runtimes.graph import (
     BATCH,
     LENGTH,
     Graph,
     Shape,
+    Size,
     Value,
     unsupported,
 )
@@ -27,6 +29,7 @@ FILE = "model.onnx"
 # Whether rows have a fixed length.
 PADDED = False
 _OPSET, _IR_VERSION = 20, 9
+_OF_TOKENS = (Size(1, (BATCH,)), Size(1, (LENGTH,)))
 # protobuf messages are limited to 2 GB.
 _LARGEST_BYTES = 2**31 - 2**20
 
@@ -37,10 +40,13 @@ class _Writer:
     Args:
       graph: the traced model.
       source: name of the model, for errors.
+      int8: whether products with kernels will be quantized.
     """
 
-    def __init__(self, graph: Graph, source: str):
-        self._source = source
+    def __init__(self, graph: Graph, source: str, int8: bool):
+        self._source, self._int8 = source, int8
+        self._mask = ""
+        self._without: dict[str, str] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, onnx.TensorProto] = {}
         self._names: dict[Value, str] = {v: v.name for v in graph.inputs}
@@ -116,7 +122,21 @@ class _Writer:
             return self.node(operation, *inputs, to=_type(value.dtype))
         if not onnx.defs.has(operation):
             raise unsupported(self._source, operation)
+        if operation == "MatMul" and self._int8:
+            left, right = value.inputs
+            if right.array is not None and left.shape[:2] == _OF_TOKENS:
+                inputs[0] = self._without_padding(inputs[0])
         return self.node(operation, *inputs, **attributes)
+
+    def _without_padding(self, name: str) -> str:
+        """Sets [B, S, H] at padding to 0, which does not widen its range."""
+        if not self._mask:
+            mask = self.node("Cast", INPUT_MASK.name, to=onnx.TensorProto.FLOAT)
+            axis = self._whole_numbers(2)
+            self._mask = self.node("Unsqueeze", mask, axis)
+        if name not in self._without:
+            self._without[name] = self.node("Mul", name, self._mask)
+        return self._without[name]
 
     def _symbol(self, symbol: str) -> str:
         """Adds the size of an axis of the first input."""
@@ -172,7 +192,8 @@ def write_model(
     """Writes a model that takes any number of rows of any length.
 
     With `int8`, kernels are quantized per column, embedding tables per tensor
-    and inputs dynamically; everything else stays float32. Kernels use 7 bits,
+    and inputs dynamically, by their range without padding; everything else
+    stays float32. Kernels use 7 bits,
     since CPUs without VNNI add pairs of products in 16 bits, so that the
     measured score holds on those CPUs too.
 
@@ -186,7 +207,7 @@ def write_model(
       UserError: the model is too large for the format, or the format has no
         operator for an operation of the model.
     """
-    model = onnx_model(graph, source)
+    model = onnx_model(graph, source, int8)
     if not int8:
         path.write_bytes(model.SerializeToString())
         return
@@ -207,9 +228,11 @@ def write_model(
         logging.disable(logging.NOTSET)
 
 
-def onnx_model(graph: Graph, source: str) -> onnx.ModelProto:
-    """Converts a traced model; see `write_model`."""
-    writer = _Writer(graph, source)
+def onnx_model(
+    graph: Graph, source: str, int8: bool = False
+) -> onnx.ModelProto:
+    """Converts a traced model; see `write_model`, which quantizes it."""
+    writer = _Writer(graph, source, int8)
     for name, value in graph.outputs.items():
         node = helper.make_node("Identity", [writer.name(value)], [name])
         writer.nodes.append(node)

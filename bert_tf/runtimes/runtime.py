@@ -18,14 +18,20 @@ import tensorflow as tf
 
 from bert_tf.compat import has_accelerator
 from bert_tf.config import AUTO, KERAS, OPENVINO, RUNTIMES, BertConfig
-from bert_tf.errors import UserError, check_choice
+from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.files import write_text, written_beside
 from bert_tf.libraries import EXTRAS, missing_libraries, require_extra
 from bert_tf.progress import log
+from bert_tf.recipe import read_json_object
 from bert_tf.runtimes.graph import is_of_tokens
 from bert_tf.runtimes.tracing import trace
 
+# The description in a folder of tools.export_saved_model.
+MODEL_FILE = "model.json"
+# The outputs of a model's rows, of which its exported files are.
+ROW_OUTPUTS = "row_outputs"
+_NAMES = {OPENVINO: "OpenVINO", "onnx": "ONNX Runtime", "litert": "LiteRT"}
 # The folder of converted models, in the model's folder.
 _FOLDER, _DIGEST = ".runtimes", "digest"
 # The largest difference from the Keras model in float32, relative to the norm
@@ -52,6 +58,13 @@ class Network(NamedTuple):
     config: BertConfig
     weights: Sequence[Any]
     max_seq_length: int
+
+    def digest(self) -> str:
+        """Identifies the encoder's config and the weights."""
+        digest = hashlib.sha256(json.dumps(self.config.to_dict()).encode())
+        for weight in self.weights:
+            digest.update(np.ascontiguousarray(weight.numpy()).data)
+        return digest.hexdigest()
 
 
 class Runtime:
@@ -86,6 +99,7 @@ class Runtime:
                 "float32; leave it out."
             )
         self._folder, self._cores = folder, cores
+        self._bfloat16 = bfloat16
         # A file is compared in float32 first, in which mistakes are not taken
         # for rounding.
         self._checks: list[tuple[dict[str, Any], float]] = [({}, _TOLERANCE)]
@@ -93,6 +107,15 @@ class Runtime:
             checked = {"bfloat16": True}, _BFLOAT16_TOLERANCE
             self._checks.append(checked)
         self._compiled: dict[str, Function | None] = {}
+
+    def __str__(self) -> str:
+        precision = "bfloat16" if self._bfloat16 else "float32"
+        return f"{_NAMES[self.kind]} in {precision}"
+
+    @property
+    def left_to_keras(self) -> bool:
+        """Whether it has left a function to Keras."""
+        return None in self._compiled.values()
 
     def compiled(
         self, function: Function, name: str, network: Network
@@ -131,9 +154,6 @@ class Runtime:
         self, function: Function, name: str, network: Network
     ) -> Function:
         run = self._runner(function, name, network)
-        if self._falls_back and not self._compiled:
-            kind = "float32" if len(self._checks) == 1 else "bfloat16"
-            log(f"{self._folder}: computed by OpenVINO in {kind}.")
         names = list(run.shapes)
         inputs = [feature.name for feature in ENCODER_INPUTS]
 
@@ -155,9 +175,7 @@ class Runtime:
 
     def _runner(self, function: Function, name: str, network: Network) -> Any:
         """Opens the file of a function, which is written if there is none."""
-        module: Any = importlib.import_module(
-            f"bert_tf.runtimes.{self.kind}_file"
-        )
+        module = _module(self.kind)
         length = network.max_seq_length if module.PADDED else None
         digest = _digest([self.kind, name, length], network)
 
@@ -222,28 +240,118 @@ class Runtime:
                     )
 
 
-def open_runtime(
-    kind: str, folder: pathlib.Path, precision: str, cores: int
-) -> Runtime | None:
-    """Returns a runtime by name, see `Runtime`; None for Keras.
+class ExportedRuntime(Runtime):
+    """A file of tools.export_saved_model that computes the model it is of.
 
-    That is also what auto is without OpenVINO, or with a GPU or TPU.
+    Args:
+      exported: the folder that has the file, in ONNX or LiteRT, float32 or
+        int8, and its description.
+      folder: the folder of the model.
+      cores: see `Runtime`.
 
     Raises:
-      UserError: see `Runtime`; or the precision is mixed_float16.
+      UserError: it is no such folder, or its library is missing.
     """
-    check_choice("`runtime`", kind, RUNTIMES)
+
+    def __init__(
+        self, exported: pathlib.Path, folder: pathlib.Path, cores: int = 0
+    ):
+        described = exported / MODEL_FILE
+        self._description = read_json_object(described, missing_ok=True)
+        kind = self._description.get("format")
+        if kind not in ("onnx", "litert"):
+            raise UserError(
+                f"`runtime`={exported}: is neither one of "
+                f"{', '.join(RUNTIMES)}, nor a folder of "
+                "tools.export_saved_model --format=onnx or litert, whose "
+                f"{MODEL_FILE} states its format."
+            )
+        super().__init__(kind, folder, cores=cores)
+        self._exported = exported
+
+    def __str__(self) -> str:
+        int8 = self._description.get("int8")
+        if int8 is None:
+            return f"{super().__str__()}, {self._exported}"
+        before, after = int8["scores"]
+        return (
+            f"{_NAMES[self.kind]} in int8, {self._exported}, whose "
+            f"{int8['metric']} on {int8['split']} is {after:.4f} "
+            f"({before:.4f} in float32)"
+        )
+
+    def _runner(self, function: Function, name: str, network: Network) -> Any:
+        place = f"`runtime`={self._exported}"
+        if name != ROW_OUTPUTS:
+            raise UserError(
+                f"{place}: has the answers of a fine-tuned model, and vectors "
+                f"of {self._folder} are asked for; give {OPENVINO} or {KERAS}."
+            )
+        if self._description.get("digest") != network.digest():
+            raise UserError(
+                f"{place}: is not of the weights in {self._folder}; export "
+                "that model, or give the one it is of."
+            )
+        module = _module(self.kind)
+        path = self._exported / module.FILE
+        if not path.is_file():
+            raise UserError(f"{place}: has no {module.FILE}; export it again.")
+        try:
+            run = module.Runner(path, self._cores)
+        except Exception as error:
+            # The errors of the runtimes have no type in common.
+            raise UserError(
+                f"{path}: cannot be opened ({error}); export it again."
+            ) from None
+        if module.PADDED and run.length < network.max_seq_length:
+            raise UserError(
+                f"{place}: takes rows of {run.length} tokens, and the model "
+                f"{network.max_seq_length}; give `max_seq_length`="
+                f"{run.length}, or export it again."
+            )
+        if "int8" not in self._description:
+            self._check(run, function, network, _TOLERANCE)
+        return run
+
+
+def open_runtime(
+    kind: str, folder: pathlib.Path, precision: str, cores: int
+) -> tuple[Runtime | None, str]:
+    """Opens a runtime.
+
+    Args:
+      kind: openvino, onnx or litert; keras; auto, which is Keras without
+        OpenVINO and with a GPU or TPU; or a folder, see `ExportedRuntime`.
+      folder: the folder of the model.
+      precision: the precision in which the network is computed.
+      cores: the cores of a batch; 0 takes all.
+
+    Returns:
+      The runtime, None for Keras, and the precision of the Keras model, which
+      is compared with other runtimes in float32.
+
+    Raises:
+      UserError: see `Runtime`; or the runtime does not have the precision.
+    """
     # OpenVINO computes on the CPU here.
     if kind == AUTO and (missing_libraries(OPENVINO) or has_accelerator()):
         kind = KERAS
     if kind == KERAS:
-        return None
+        return None, precision
     if precision == "mixed_float16":
         raise UserError(
             f"`precision`={precision}: `runtime`={kind} computes on a CPU, in "
             f"float32 or mixed_bfloat16; give one, or {KERAS}."
         )
-    return Runtime(kind, folder, precision == "mixed_bfloat16", cores)
+    bfloat16 = precision == "mixed_bfloat16"
+    if kind in RUNTIMES:
+        return Runtime(kind, folder, bfloat16, cores), "float32"
+    if bfloat16:
+        raise UserError(
+            f"`precision`={precision}: the file in `runtime`={kind} has its "
+            "own; leave it out."
+        )
+    return ExportedRuntime(pathlib.Path(kind), folder, cores), "float32"
 
 
 def sample_rows(
@@ -290,13 +398,13 @@ def of_tokens(
     return values
 
 
+def _module(kind: str) -> Any:
+    return importlib.import_module(f"bert_tf.runtimes.{kind}_file")
+
+
 def _digest(stated: list[Any], network: Network) -> str:
     """Identifies a function, the code that converts it and its weights."""
-    digest = hashlib.sha256()
-    values = [*stated, network.config.to_dict()]
-    digest.update(json.dumps(values).encode())
+    digest = hashlib.sha256(json.dumps([*stated, network.digest()]).encode())
     for path in sorted(pathlib.Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
-    for weight in network.weights:
-        digest.update(np.ascontiguousarray(weight.numpy()).data)
     return digest.hexdigest()

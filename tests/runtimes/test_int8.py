@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import bert_tf
 from bert_tf.inference.export_file import Quantization, export_file
 from bert_tf.inference.quantization import Comparison, DevSplit, check_drop
 from bert_tf.inference.served_folder import served_model
@@ -53,7 +54,19 @@ def test_int8_is_scored_beside_float32(module, trained, tmp_path, capsys):
         "segment_ids": np.zeros((1, 4), np.int32),
     }
     exact = module.Runner(tmp_path / "float32" / module.FILE)(inputs)
-    for name, values in module.Runner(path)(inputs).items():
+    found = module.Runner(path)(inputs)
+    # A model that the folder computes answers as the file does.
+    model = bert_tf.load(folder, runtime=str(path.parent))
+    score = f"{metric} on dev is {measured['scores'][1]:.4f} ("
+    assert f" in int8, {path.parent}, whose {score}" in repr(model)
+    given = inputs
+    if model.served.token_axes == 3:
+        given = {name: values[:, np.newaxis] for name, values in inputs.items()}
+    answered = model.served.answer_tokens(given)
+    for name, values in found.items():
+        np.testing.assert_allclose(
+            np.reshape(answered[name], values.shape), values, atol=1e-6
+        )
         # LiteRT leaves kernels below 1,024 numbers as they are; larger ones
         # are in test_litert_export.py.
         if module is onnx_file:

@@ -5,6 +5,7 @@ import pytest
 import safetensors.numpy
 
 import bert_tf
+from bert_tf.families.usage_options import UsageOptions
 from bert_tf.inference.export_file import Quantization, export_file
 from bert_tf.runtimes import openvino_file, runtime
 from tests.fine_tuned_models import TEXTS, write_folder
@@ -126,15 +127,19 @@ def test_a_file_for_programs_that_use_openvino(tmp_path):
 
 
 def test_auto_leaves_accelerators_to_keras(tmp_path, monkeypatch):
-    assert runtime.open_runtime("auto", tmp_path, "float32", 0) is not None
+    found, of_keras = runtime.open_runtime(
+        "auto", tmp_path, "mixed_bfloat16", 0
+    )
+    assert (str(found), of_keras) == ("OpenVINO in bfloat16", "float32")
     monkeypatch.setattr(runtime, "has_accelerator", lambda: True)
-    assert runtime.open_runtime("auto", tmp_path, "float32", 0) is None
+    found = runtime.open_runtime("auto", tmp_path, "mixed_bfloat16", 0)
+    assert found == (None, "mixed_bfloat16")
 
 
 def test_mistakes(tmp_path, monkeypatch):
     folder = write_folder(tmp_path, CLASSIFIER)
     line = error_of(bert_tf.load, folder, runtime="tvm")
-    assert "`runtime`='tvm': takes one of keras, auto, openvino, onnx" in line
+    assert "`runtime`=tvm: is neither one of keras, auto, openvino, on" in line
     line = error_of(bert_tf.load, folder, 32, "mixed_bfloat16", runtime="onnx")
     assert "`runtime`=onnx computes in float32" in line
     line = error_of(bert_tf.load, folder, 32, "mixed_float16", runtime="auto")
@@ -144,4 +149,47 @@ def test_mistakes(tmp_path, monkeypatch):
     )
     line = error_of(bert_tf.load, folder, runtime="openvino")
     assert line.endswith('run pip install "bert_tf[openvino]"')
-    assert runtime.open_runtime("auto", folder, "float32", 0) is None
+    assert runtime.open_runtime("auto", folder, "float32", 0)[0] is None
+
+
+def test_the_folder_of_an_export_is_a_runtime(tmp_path):
+    folder = write_folder(tmp_path / "model", CLASSIFIER)
+    wanted = probabilities(bert_tf.load(folder))
+    for name in ("onnx", "litert"):
+        export_file(folder, tmp_path / name, name)
+        model = bert_tf.load(folder, runtime=str(tmp_path / name))
+        for row, right in zip(probabilities(model), wanted, strict=True):
+            assert row == pytest.approx(right, abs=2e-5)
+        assert f"in float32, {tmp_path / name}>" in repr(model)
+    assert not (folder / ".runtimes").exists()
+
+
+def test_folders_of_other_exports(tmp_path):
+    folder = write_folder(tmp_path / "model", CLASSIFIER)
+    exported = export_file(folder, tmp_path / "onnx", "onnx").parent
+
+    def line(model=folder, load=bert_tf.load, **settings):
+        settings = {"runtime": str(exported), **settings}
+        found = error_of(load, model, **settings)
+        assert found.startswith("`")
+        return found
+
+    assert "nor a folder of tools.export_saved_model" in line(runtime=str(folder))
+    assert "has its own" in line(precision="mixed_bfloat16")
+    export_file(folder, tmp_path / "ov", "openvino")
+    assert "whose model.json states its format" in line(runtime=str(tmp_path / "ov"))
+    other = write_folder(tmp_path / "other", "RobertaForSequenceClassification")
+    assert f"is not of the weights in {other}" in line(other)
+    assert "vectors of" in line(load=bert_tf.embed, texts=["a"])
+    (exported / "model.onnx").write_bytes(b"no model")
+    assert "model.onnx: cannot be opened (" in error_of(
+        bert_tf.load, folder, runtime=str(exported)
+    )
+    (exported / "model.onnx").unlink()
+    assert "has no model.onnx; export it again" in line()
+    litert = export_file(
+        folder, tmp_path / "s", "litert", options=UsageOptions(None, None, 8)
+    )
+    assert "takes rows of 8 tokens, and the model" in line(
+        runtime=str(litert.parent)
+    )
