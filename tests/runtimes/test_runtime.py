@@ -174,11 +174,18 @@ def test_folders_of_other_exports(tmp_path):
         assert found.startswith("`")
         return found
 
-    assert "nor a folder of tools.export_saved_model" in line(runtime=str(folder))
+    assert "nor a folder of tools.export_saved_model" in line(
+        runtime=str(folder)
+    )
     assert "has its own" in line(precision="mixed_bfloat16")
-    export_file(folder, tmp_path / "ov", "openvino")
-    assert "whose model.json states its format" in line(runtime=str(tmp_path / "ov"))
-    other = write_folder(tmp_path / "other", "RobertaForSequenceClassification")
+    (tmp_path / "model.json").write_text('{"format": "openvino"}')
+    assert "whose model.json states its format" in line(runtime=str(tmp_path))
+    other = write_folder(tmp_path / "other", CLASSIFIER)
+    arrays = safetensors.numpy.load_file(other / "model.safetensors")
+    arrays["classifier.bias"] += 1
+    safetensors.numpy.save_file(
+        arrays, other / "model.safetensors", {"format": "pt"}
+    )
     assert f"is not of the weights in {other}" in line(other)
     assert "vectors of" in line(load=bert_tf.embed, texts=["a"])
     (exported / "model.onnx").write_bytes(b"no model")
