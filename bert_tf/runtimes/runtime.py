@@ -27,7 +27,7 @@ from bert_tf.recipe import read_json_object
 from bert_tf.runtimes.graph import is_of_tokens
 from bert_tf.runtimes.tracing import trace
 
-# The description in a folder of tools.export_saved_model.
+# The description in the folder of an export.
 MODEL_FILE = "model.json"
 # The outputs of a model's rows, of which its exported files are.
 ROW_OUTPUTS = "row_outputs"
@@ -241,7 +241,7 @@ class Runtime:
 
 
 class ExportedRuntime(Runtime):
-    """A file of tools.export_saved_model that computes the model it is of.
+    """An exported file that computes the model it is of.
 
     Args:
       exported: the folder that has the file, in ONNX or LiteRT, float32 or
@@ -262,9 +262,8 @@ class ExportedRuntime(Runtime):
         if kind not in ("onnx", "litert"):
             raise UserError(
                 f"`runtime`={exported}: is neither one of "
-                f"{', '.join(RUNTIMES)}, nor a folder of "
-                "tools.export_saved_model --format=onnx or litert, whose "
-                f"{MODEL_FILE} states its format."
+                f"{', '.join(RUNTIMES)}, nor the folder of an export in ONNX "
+                f"or LiteRT, whose {MODEL_FILE} states its format."
             )
         super().__init__(kind, folder, cores=cores)
         self._exported = exported

@@ -174,9 +174,7 @@ def test_folders_of_other_exports(tmp_path):
         assert found.startswith("`")
         return found
 
-    assert "nor a folder of tools.export_saved_model" in line(
-        runtime=str(folder)
-    )
+    assert "nor the folder of an export" in line(runtime=str(folder))
     assert "has its own" in line(precision="mixed_bfloat16")
     (tmp_path / "model.json").write_text('{"format": "openvino"}')
     assert "whose model.json states its format" in line(runtime=str(tmp_path))
