@@ -41,7 +41,9 @@ def predict(folder, texts, name, **settings):
     return output.read_bytes()
 
 
-@pytest.mark.parametrize("runtime", ["keras", "openvino"])
+@pytest.mark.parametrize(
+    "runtime", ["keras", pytest.param("openvino", marks=pytest.mark.slow)]
+)
 def test_predictions(runtime, tmp_path, texts, monkeypatch, capfd):
     folder = write_folder(tmp_path / "model", CLASSIFIER)
     name = {"keras": "Keras", "openvino": "OpenVINO"}[runtime]
