@@ -6,7 +6,7 @@ PIP := python -m pip install --quiet --disable-pip-version-check
 TEST_PROCESSES ?= 2
 PYTEST := python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
-.PHONY: demo test test-slow test-real test-beam test-wheel docs lint environments clean
+.PHONY: commands-page demo test test-slow test-real test-beam test-wheel docs lint environments clean
 
 demo: $(BIN)/bert-tf
 	$(BIN)/bert-tf demo --output_dir=demo_output
@@ -29,6 +29,10 @@ test-wheel: .venv-wheel/.ready
 # Pages of docs/ and of the docstrings, in site/; they need no network.
 docs: .venv-docs/.ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+
+# docs/commands.md, of the help of all commands.
+commands-page: .venv/.runtime
+	$(BIN)/python -m tests.commands_page
 
 lint: .venv/.development
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Table 1: GLUE, from the model that --init_from names.
+"""Table 1: GLUE, from the model that --model names.
 
 Devlin et al. 2019, section 4.1. Ours are scores of dev, the paper's of GLUE's
 test sets, whose answers GLUE keeps.

@@ -1,4 +1,4 @@
-"""Table 2: SQuAD 1.1, from the model that --init_from names.
+"""Table 2: SQuAD 1.1, from the model that --model names.
 
 Devlin et al. 2019, section 4.2; dev, single models.
 """

@@ -1,4 +1,4 @@
-"""Table 3: SQuAD 2.0, from the model that --init_from names.
+"""Table 3: SQuAD 2.0, from the model that --model names.
 
 Devlin et al. 2019, section 4.3; dev, with the threshold of no answer tuned
 there.

@@ -1,4 +1,4 @@
-"""Table 4: SWAG, from the model that --init_from names.
+"""Table 4: SWAG, from the model that --model names.
 
 Devlin et al. 2019, section 4.4.
 """

@@ -1,6 +1,6 @@
 """Table 7: CoNLL-2003, fine-tuned and by features of a frozen encoder.
 
-Devlin et al. 2019, section 5.3, from the model that --init_from names.
+Devlin et al. 2019, section 5.3, from the model that --model names.
 """
 
 from bert_tf.experiments import Cell, Experiment, Finetuning

@@ -1,6 +1,5 @@
 """README's commands and program are real."""
 
-import functools
 import importlib
 import os
 import pathlib
@@ -12,9 +11,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from tests import commands
+from tests import commands, commands_page
 from tests.documents import blocks
-from tools import COMMANDS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -28,11 +26,6 @@ def flags_of(words: str) -> set[str]:
     """The flags in the help of a command, beside what it is given."""
     text = commands.run_line(f"bert-tf {words} --help").stdout
     return set(re.findall(r"--(?:\[no\])?(\w+)", text.partition("Flags:")[2]))
-
-
-@functools.cache
-def all_flags() -> set[str]:
-    return set().union(*map(flags_of, COMMANDS))
 
 
 @pytest.mark.parametrize(
@@ -56,9 +49,15 @@ def test_every_command_and_flag_exists(page, commands_at_least):
 def test_every_flag_named_exists(page):
     named = set(re.findall(r"`--(\w+)", page))
     assert len(named) >= 10
-    known = all_flags()
-    known = known | {f"no{name}" for name in known} | {"help"}
+    listed = re.findall(r"^- (`.*?):", commands_page.page(), re.MULTILINE)
+    known = set(re.findall(r"`--(?:\[no\])?(\w+)`", " ".join(listed)))
+    known |= {f"no{name}" for name in known} | {"help"}
     assert named <= known, named - known
+
+
+def test_the_page_of_commands_is_that_of_the_code():
+    written = commands_page.PAGE.read_text("utf-8")
+    assert written == commands_page.page(), "run make commands-page"
 
 
 def test_the_map_names_every_room_and_no_file_that_is_gone():

@@ -31,6 +31,7 @@ GROUPS = {
         "serve": "serve",
         "push": "push",
     },
+    "In a shell": {"completion": "completion"},
 }
 COMMANDS = {
     name: module for group in GROUPS.values() for name, module in group.items()

@@ -3,25 +3,23 @@
 import ast
 import difflib
 import pathlib
+import re
 import runpy
 import sys
 
 import bert_tf
 
-from . import COMMANDS, GROUPS, module_of
+from . import COMMANDS, GROUPS, command_line, module_of
 
 _HELP = ("--help", "-h", "help")
 
 
 def main() -> None:
     """Runs the command in the first argument, or lists all commands."""
-    words = sys.argv[1:]
-    if not words:
-        sys.exit(_listing())
-    if words[0] in _HELP:
-        print(_listing())
+    name, *arguments = sys.argv[1:] or ["help"]
+    if name in _HELP:
+        command_line.show(_listing())
         return
-    name, *arguments = words
     if name == "--version":
         print(f"bert-tf {bert_tf.__version__}")
         return
@@ -40,9 +38,8 @@ def main() -> None:
     )
 
 
-def _listing() -> str:
+def _listing() -> list[str]:
     lines = ["BERT on TensorFlow and Keras, from plain text to served models."]
-    lines += ["", "usage: bert-tf COMMAND --flag=value ..."]
     width = max(map(len, COMMANDS)) + 2
     for heading, commands in GROUPS.items():
         lines += ["", f"{heading}:"]
@@ -50,10 +47,12 @@ def _listing() -> str:
             path = pathlib.Path(__file__).with_name(f"{module}.py")
             # Parsed, because an import would define the flags of all commands.
             tree = ast.parse(path.read_text(encoding="utf-8"))
-            summary = (ast.get_docstring(tree) or "").partition("\n")[0]
-            lines.append(f"  {name:<{width}}{summary}")
-    lines += ["", "bert-tf COMMAND --help explains one and its flags."]
-    return "\n".join(lines)
+            text = ast.get_docstring(tree) or ""
+            typed = rf"^bert-tf {name} (?:.*\\\n)*.*"
+            (example, *_) = re.findall(typed, text, re.MULTILINE)
+            lines.append(f"  {name:<{width}}{text.partition(chr(10))[0]}")
+            lines += [f"      {each}" for each in example.splitlines()]
+    return [*lines, "", "bert-tf NAME --help explains one and its flags."]
 
 
 if __name__ == "__main__":

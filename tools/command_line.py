@@ -201,20 +201,25 @@ def _parse(arguments: list[str]) -> list[str]:
 
 def _show_help(later: Mapping[str, flags.FlagValues]) -> None:
     """Prints the docstring, the flags, and those that are defined later."""
-    lines = [(sys.modules["__main__"].__doc__ or "").strip(), "", "Flags:"]
+    lines = [(sys.modules["__main__"].__doc__ or "").strip()]
     found = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     names = {flag.name for flag in found}
-    for flag in sorted(found, key=lambda flag: flag.name not in _required):
-        lines += _flag_lines(flag)
+    groups = {"Flags": sorted(found, key=lambda f: f.name not in _required)}
     for heading, fields in later.items():
-        new = [fields[name] for name in fields if name not in names]
-        lines += ["", f"{heading}:"] if new else []
-        for flag in new:
+        groups[heading] = [fields[n] for n in fields if n not in names]
+    for heading, group in groups.items():
+        lines += ["", f"{heading}:"] if group else []
+        for flag in group:
             lines += _flag_lines(flag)
+    show(lines)
+
+
+def show(lines: list[str]) -> None:
+    """Prints help, of which `... --help | head` reads a part."""
     try:
         print("\n".join(lines), flush=True)
     except BrokenPipeError:
-        # In `... --help | head`; prevents another write when Python exits.
+        # Prevents another write when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -230,17 +235,14 @@ def _flag_lines(flag: flags.Flag) -> list[str]:
     name = f"[no]{flag.name}" if flag.boolean else flag.name
     name = f"model, --{name}" if name in _models else name
     lines = [f"  --{name}" + (f" ({'; '.join(facts)})" if facts else "")]
-    for line in _BY_ABSL.sub("", flag.help or "").splitlines():
-        indent = 6 + len(line) - len(line.lstrip())
-        lines += textwrap.wrap(
-            line.strip(),
-            flags.get_help_width(),
-            initial_indent=" " * indent,
-            subsequent_indent=" " * (indent + 4 * (indent > 6)),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    return lines
+    return lines + textwrap.wrap(
+        _BY_ABSL.sub("", flag.help or ""),
+        flags.get_help_width(),
+        initial_indent=" " * 6,
+        subsequent_indent=" " * 6,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def required(flag: flags.FlagHolder[T | None]) -> T:

@@ -13,7 +13,8 @@ bert-tf distill --data_dir=records --model=bert-base --layers=0,2,4,7,9,11 \\
 The student consists of some of the teacher's layers (--layers), is new (--size)
 or an existing model (--init_from). It is also trained without the teacher, in
 undistilled/ of the folder; distillation.html compares score, size and speed of
-all three. The same command resumes an interrupted run.
+all three. The same command resumes an interrupted run. Flags of a task are
+those of bert-tf finetune: --task=mrpc --help lists them.
 """
 
 from collections.abc import Mapping, Sequence

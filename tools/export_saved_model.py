@@ -3,7 +3,8 @@
 bert-tf export --model=out/stars --output_dir=served/stars
 
 --format=onnx, litert or openvino writes a file for ONNX Runtime, LiteRT or
-OpenVINO, whose inputs are token ids.
+OpenVINO, whose inputs are token ids. With --quantize=int8 the fields of the
+model's recipe.json are flags too, such as --data_dir of moved data.
 """
 
 import pathlib

@@ -6,9 +6,12 @@ bert-tf prune --model=out/mrpc --output_dir=out/mrpc-half --keep_heads=0.5 \\
 Keeps those with the highest importance on the task's training data (Michel et
 al. 2019). The output is a model folder for every other command; its
 pruning.json has the importances, and scores on dev, speed and size before and
-after, which are printed. To continue training: bert-tf finetune
---recipe=out/mrpc-half/recipe.json --model=out/mrpc-half
---output_dir=out/mrpc-half-tuned.
+after, which are printed. Fields of the model's recipe.json are flags too, such
+as --data_dir of moved data: --model=out/mrpc --help lists them. To continue
+training:
+
+bert-tf finetune --recipe=out/mrpc-half/recipe.json --model=out/mrpc-half \\
+    --output_dir=out/mrpc-half-tuned
 """
 
 import pathlib
@@ -16,7 +19,7 @@ import pathlib
 from absl import flags
 
 from bert_tf.errors import UserError
-from bert_tf.families.recipe import FinetuningRecipe, PruningSettings
+from bert_tf.families.recipe import PruningSettings
 
 from . import command_line
 from .recipe_flags import FieldFlags, define_fields
@@ -43,8 +46,7 @@ def _recipe_file(model: str) -> str:
 
 _RECIPE = FieldFlags(
     lambda given: task_fields(given.assignments, _recipe_file(given.model)),
-    {"Fields of the model's recipe.json, among others": FinetuningRecipe},
-    {"task": "The model's task, if it is a Python file of your own."},
+    fields={"task": "The model's task, if it is a Python file of your own."},
 )
 
 

@@ -60,7 +60,7 @@ def _define(
         else:
             takes = ""
         # Capitalised, unless it begins with a value or name.
-        first = re.match("([a-z]+)[ ,:]", text)
+        first = re.match("([a-z-]+)[ ,:]", text)
         if first and first[1] not in limits.choices:
             text = text[0].upper() + text[1:]
         default = defaults.get(name, declared[name].default)

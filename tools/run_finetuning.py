@@ -8,6 +8,18 @@ Your own file (CSV, TSV or JSON lines) needs no code:
 bert-tf finetune --task=sentence --train_file=reviews.csv \\
     --text_columns=review --label_column=stars --model=MODEL \\
     --output_dir=DIR
+
+Own files of questions, choices and tagged words are --task=questions, choice
+and tagging. --task=NAME --help lists the flags of a task.
+
+Before training, the data doctor examines the rows; --mode=check does only that.
+The output is a model folder with the best weights (the last are in last/),
+report.html and a model card, README.md; predict writes the file that
+gluebenchmark.com takes. --model may be fine-tuned already: its head is reused
+if its labels have the same names, in any order, or none. --seeds=5 gives mean,
+median and spread of each score, and the best model. With --lora_rank=8 the
+folder holds an adapter in peft's files, which other commands merge with its
+base, and bert-tf export --beside serves many on one base.
 """
 
 from absl import flags

@@ -2,13 +2,14 @@
 
 bert-tf score --task=mrpc --references=glue/MRPC/dev.tsv \\
     --predictions=out/predictions_dev.tsv
+
+Fields of the task's recipe that describe the references are flags too, such as
+--label_column: --task=sentence --help lists them.
 """
 
 import json
 
 from absl import flags
-
-from bert_tf.families.recipe import FinetuningRecipe
 
 from . import command_line
 from .recipe_flags import FieldFlags
@@ -35,10 +36,7 @@ _NULL_ODDS = flags.DEFINE_string(
     "squad_v2: null_odds.json with the odds of no answer; adds the best "
     "thresholds.",
 )
-_RECIPE = FieldFlags(
-    lambda given: task_fields(given.assignments),
-    {"Fields of the task's recipe, among others": FinetuningRecipe},
-)
+_RECIPE = FieldFlags(lambda given: task_fields(given.assignments))
 
 
 def main() -> None:

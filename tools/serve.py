@@ -79,8 +79,9 @@ _CORS = flags.DEFINE_bool(
 )
 _THREADS = flags.DEFINE_integer(
     "rest_api_num_threads",
-    4 * (os.cpu_count() or 1),
-    "Number of parallel requests, including gRPC, without batching.",
+    None,
+    "Number of parallel requests, including gRPC, without batching; by "
+    "default four per processor.",
     lower_bound=1,
 )
 _CLIENT_TIMEOUT = flags.DEFINE_integer(
@@ -396,7 +397,7 @@ def _config():
         rest_port=_REST_API_PORT.value or None,
         grpc_port=_PORT.value or None,
         batching=_batching(),
-        threads=_THREADS.value,
+        threads=_THREADS.value or 4 * (os.cpu_count() or 1),
         request_timeout=_REST_API_TIMEOUT.value / 1000,
         client_timeout=_CLIENT_TIMEOUT.value / 1000,
         max_request_bytes=_MAX_REQUEST_BYTES.value,

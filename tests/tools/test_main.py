@@ -34,10 +34,43 @@ def test_every_command_is_listed_with_its_first_line():
     assert done.stdout == f"bert-tf {bert_tf.__version__}\n"
     done = commands.run("tools.__main__", "--help")
     assert (done.returncode, done.stderr) == (0, "")
+    assert commands.run("tools.__main__").stdout == done.stdout
     lines = done.stdout.splitlines()
     for name, module in COMMANDS.items():
-        (line,) = (line for line in lines if line.startswith(f"  {name} "))
-        assert line.split(maxsplit=1)[1] == docstring(module).partition("\n")[0]
+        (at,) = (n for n, x in enumerate(lines) if x.startswith(f"  {name} "))
+        text = docstring(module)
+        assert lines[at].split(maxsplit=1)[1] == text.partition("\n")[0]
+        assert lines[at + 1].strip().startswith(f"bert-tf {name} ")
+        assert lines[at + 1].strip() in text
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("bert-tf fi", "finetune fill-mask"),
+        ("bert-tf score --pre", "--predictions="),
+        ("bert-tf score --task=sentence --drop", "--drop_duplicates"),
+        ("bert-tf score --task=cola --drop", ""),
+    ],
+)
+def test_completion_in_bash(typed, completed):
+    script = commands.run_line("bert-tf completion bash").stdout
+    script += f"""
+        bert-tf() {{ {sys.executable} -m tools "$@"; }}
+        COMP_LINE='{typed}' COMP_POINT={len(typed)} COMP_WORDS=({typed})
+        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        compopt() {{ :; }}
+        _bert_tf
+        echo "${{COMPREPLY[@]}}"
+    """
+    printed = subprocess.check_output(
+        ["bash", "-c", script], cwd=TOOLS.parent, text=True
+    )
+    assert printed == f"{completed}\n"
+    for shell in ("zsh", "fish"):
+        script = commands.run_line(f"bert-tf completion {shell}").stdout
+        assert "finetune" in script
+        assert "--help" in script
 
 
 def test_make_writes_the_program_of_a_checkout(tmp_path):
@@ -72,7 +105,7 @@ def test_make_writes_the_program_of_a_checkout(tmp_path):
         (["serv"], "error: serv: no such command. Did you mean serve? "),
         (["finetuning"], "error: finetuning: no such command. Did you mean"),
         (["convert"], "error: --model is needed"),
-        ([], "BERT on TensorFlow and Keras"),
+        (["completion", "csh"], "error: name one shell: bash, zsh, fish."),
     ],
 )
 def test_what_does_not_run(words, error):
@@ -86,10 +119,13 @@ def test_help(module):
     done = help_of(module)
     assert (done.returncode, done.stderr) == (0, "")
     # The examples line by line, as they can be copied.
-    assert done.stdout.startswith(docstring(module) + "\n\nFlags:\n")
-    assert max(map(len, docstring(module).splitlines())) <= 80
-    flags = done.stdout.partition("\nFlags:\n")[2].splitlines()
-    assert flags[0].startswith("  --")
+    text = docstring(module)
+    flags = done.stdout.removeprefix(text)
+    if module == "completion":
+        assert flags == "\n"
+    else:
+        assert flags.startswith("\n\nFlags:\n  --")
+    assert max(map(len, text.splitlines())) <= 80
     assert str(TOOLS) not in done.stdout
 
 
