@@ -65,7 +65,9 @@ _BATCH_SIZE = flags.DEFINE_integer(
     "Texts per batch; fewer if they are longer than 128 tokens.",
 )
 _PRECISION = flags.DEFINE_string("precision", AUTO, f"{PRECISION_HELP}.")
-_RUNTIME = flags.DEFINE_string("runtime", AUTO, f"{RUNTIME_HELP.capitalize()}.")
+_RUNTIME = flags.DEFINE_string(
+    "runtime", AUTO, f"{RUNTIME_HELP[0].upper()}{RUNTIME_HELP[1:]}."
+)
 _TEXT_COLUMNS = flags.DEFINE_list(
     "text_columns",
     "text",
