@@ -27,13 +27,15 @@ from bert_tf.recipe import Settings, read_json_object
 from bert_tf.teacher_settings import StudentSettings
 
 from . import command_line
-from .recipe_flags import Given, RecipeFlags, define_fields
+from .recipe_flags import RecipeFlags, define_fields
 from .task_files import task_and_recipe, task_fields, task_names
 
 
-def _fields(given: Given) -> tuple[type[Settings], Mapping[str, Any]]:
-    if _is_of_task(given.assignments, given.recipe):
-        return task_fields(given.assignments, given.recipe)
+def _fields(
+    known: flags.FlagValues,
+) -> tuple[type[Settings], Mapping[str, Any]]:
+    if known.task or _is_of_task(known.set, known.recipe):
+        return task_fields(known)
     return PretrainingRecipe, {"objective": "masked_lm"}
 
 
@@ -48,8 +50,7 @@ def _is_of_task(assignments: Sequence[str], recipe_file: str) -> bool:
 _STUDENT = define_fields(StudentSettings)
 _FLAGS = RecipeFlags(
     _fields,
-    {},
-    {
+    fields={
         "task": f"One of {', '.join(task_names())}, or the path of your own "
         "task file; without it the student is trained on text.",
         "teacher": "Teacher model; for a task, an output folder of "

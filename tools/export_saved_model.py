@@ -20,7 +20,7 @@ from bert_tf.libraries import import_tensorflow
 from bert_tf.recipe import Settings, read_json_object
 
 from . import command_line
-from .recipe_flags import FieldFlags, Given
+from .recipe_flags import FieldFlags
 from .task_files import task_and_recipe, task_fields
 from .usage_flags import UsageFlags
 
@@ -73,11 +73,14 @@ _MAX_SCORE_DROP = flags.DEFINE_float(
 _USAGE = UsageFlags()
 
 
-def _fields(given: Given) -> tuple[type[Settings], Mapping[str, Any]]:
+def _fields(
+    known: flags.FlagValues,
+) -> tuple[type[Settings], Mapping[str, Any]]:
     """The fields that --quantize=int8 reads, such as data_dir of moved data."""
     try:
         # The flag --task is the use of a head, not a training's task.
-        return task_fields(given.set, f"{given.model}/recipe.json")
+        known["task"].value = ""
+        return task_fields(known, f"{known.model}/recipe.json")
     except UserError:
         return Settings, {}
 

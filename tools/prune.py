@@ -45,7 +45,7 @@ def _recipe_file(model: str) -> str:
 
 
 _RECIPE = FieldFlags(
-    lambda given: task_fields(given.assignments, _recipe_file(given.model)),
+    lambda known: task_fields(known, _recipe_file(known.model)),
     fields={"task": "The model's task, if it is a Python file of your own."},
 )
 

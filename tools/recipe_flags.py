@@ -1,8 +1,7 @@
 """Flags derived from settings: one for every field of a recipe."""
 
-import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from absl import flags
@@ -70,44 +69,27 @@ def _define(
     return defined
 
 
-@dataclasses.dataclass(frozen=True)
-class Given:
-    """The flags that decide on the type of a recipe.
-
-    Attributes:
-      task: the value of --task; empty for none.
-      set: key=value of each --set.
-      recipe: the value of --recipe; empty for none.
-      model: the value of --model; empty for none.
-    """
-
-    task: str
-    set: Sequence[str]
-    recipe: str
-    model: str
-
-    @property
-    def assignments(self) -> list[str]:
-        """Returns key=value of --task and of each --set."""
-        return [*([f"task={self.task}"] if self.task else []), *self.set]
+# Returns the type of a recipe, and defaults that differ from the type's, from
+# --task, --recipe, --model and --set, which are read before all other flags.
+Find = Callable[[flags.FlagValues], tuple[type[Settings], Mapping[str, Any]]]
+Kinds = Callable[[], Mapping[str, type[Settings]]]
 
 
 class FieldFlags:
     """Defines --set, and later a flag for every field of the recipe.
 
     Args:
-      find: returns the type of the recipe, and defaults that differ from the
-        type's.
-      kinds: what to show in the help while the type is not known: headings, and
-        types of which only the first is shown with inherited fields.
+      find: returns the type of the recipe.
+      kinds: returns what to show in the help while the type is not known:
+        headings, and types without inherited fields but for the first.
       fields: the help of fields that are defined at once, as strings.
       model: the field that --model is another name of.
     """
 
     def __init__(
         self,
-        find: Callable[[Given], tuple[type[Settings], Mapping[str, Any]]],
-        kinds: Mapping[str, type[Settings]] = {},
+        find: Find,
+        kinds: Kinds = dict,
         fields: Mapping[str, str] = {},
         model: str = "",
     ):
@@ -130,14 +112,13 @@ class FieldFlags:
             flags.DEFINE_string(name, "", "", flag_values=known)
         flags.DEFINE_multi_string("set", [], "", flag_values=known)
         known(arguments, known_only=True)
-        given = Given(known.task, known.set, known.recipe, known.model)
         try:
-            recipe, defaults = self._find(given)
+            recipe, defaults = self._find(known)
         except UserError:
             if not for_help:
                 raise
             shown = {}
-            for number, (heading, kind) in enumerate(self._kinds.items()):
+            for number, (heading, kind) in enumerate(self._kinds().items()):
                 shown[heading] = flags.FlagValues()
                 _define(kind, shown[heading], inherited=not number)
             return shown
@@ -166,8 +147,8 @@ class RecipeFlags(FieldFlags):
 
     def __init__(
         self,
-        find: Callable[[Given], tuple[type[Settings], Mapping[str, Any]]],
-        kinds: Mapping[str, type[Settings]] = {},
+        find: Find,
+        kinds: Kinds = dict,
         fields: Mapping[str, str] = {},
         model: str = "init_from",
     ):

@@ -24,50 +24,10 @@ base, and bert-tf export --beside serves many on one base.
 
 from absl import flags
 
-from bert_tf.families.recipe import (
-    DevSplitRecipe,
-    FeatureRecipe,
-    FilesRecipe,
-    FinetuningRecipe,
-    MultiLabelRecipe,
-    SentenceRecipe,
-    SpanRecipe,
-    TableRecipe,
-    TagRecipe,
-    UserChoiceRecipe,
-    UserFilesRecipe,
-    UserQuestionRecipe,
-    UserTableRecipe,
-    UserTagRecipe,
-)
-
 from . import command_line
 from .recipe_flags import RecipeFlags
-from .task_files import task_and_recipe, task_fields, task_names
+from .task_files import recipe_kinds, task_and_recipe, task_fields, task_names
 
-# Kinds of tasks, each with the settings that it adds.
-_KINDS = {
-    "All tasks": FinetuningRecipe,
-    "Tasks on the rows of tables, besides": TableRecipe,
-    "Tasks on a sentence or a pair, besides": SentenceRecipe,
-    "Tasks with several labels a row, besides": MultiLabelRecipe,
-    "Tasks on files that are named (own files, swag, squad), besides": (
-        FilesRecipe
-    ),
-    "Own files, from which dev can be split off, besides": DevSplitRecipe,
-    "Own tables and files of choices (--task=swag), besides": UserFilesRecipe,
-    "Your own file (--task=sentence), besides all of these": UserTableRecipe,
-    "Your own choices (--task=choice), besides those of tables": (
-        UserChoiceRecipe
-    ),
-    "Questions (--task=squad_v1, squad_v2), besides those of all": SpanRecipe,
-    "Your own questions (--task=questions), besides those of tables too": (
-        UserQuestionRecipe
-    ),
-    "Tasks that tag words, besides those of all": TagRecipe,
-    "Your own tagged words (--task=tagging), besides": UserTagRecipe,
-    "Taggers on a frozen encoder, besides those of tags": FeatureRecipe,
-}
 _MODE = flags.DEFINE_string(
     "mode",
     "train,eval",
@@ -75,8 +35,8 @@ _MODE = flags.DEFINE_string(
     "comma-separated.",
 )
 _FLAGS = RecipeFlags(
-    lambda given: task_fields(given.assignments, given.recipe),
-    _KINDS,
+    task_fields,
+    recipe_kinds,
     {
         "task": f"One of {', '.join(task_names())}, or the path of your own "
         "task file.",

@@ -10,7 +10,7 @@ from bert_tf.pretraining.recipe import PretrainingRecipe
 from . import command_line
 from .recipe_flags import RecipeFlags
 
-_FLAGS = RecipeFlags(lambda given: (PretrainingRecipe, {}))
+_FLAGS = RecipeFlags(lambda _: (PretrainingRecipe, {}))
 
 
 def main() -> None:

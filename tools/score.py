@@ -36,7 +36,7 @@ _NULL_ODDS = flags.DEFINE_string(
     "squad_v2: null_odds.json with the odds of no answer; adds the best "
     "thresholds.",
 )
-_RECIPE = FieldFlags(lambda given: task_fields(given.assignments))
+_RECIPE = FieldFlags(task_fields)
 
 
 def main() -> None:

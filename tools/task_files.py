@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from absl import flags
+
 from bert_tf.errors import UserError
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import TaskTemplate
@@ -97,8 +99,30 @@ def task_and_recipe(
 
 
 def task_fields(
-    assignments: Sequence[str], recipe_file: str = ""
+    known: flags.FlagValues, recipe_file: str = ""
 ) -> tuple[type[FinetuningRecipe], Mapping[str, Any]]:
-    """Returns the type of a task's recipe, and the task's defaults."""
-    task = load_task(task_named(assignments, recipe_file))
+    """Returns the type of a task's recipe, and the task's defaults.
+
+    Args:
+      known: the values of --task, --recipe and --set.
+      recipe_file: instead of --recipe.
+    """
+    given = [*([f"task={known.task}"] if known.task else []), *known.set]
+    task = load_task(task_named(given, recipe_file or known.recipe))
     return task.recipe_type, task.defaults
+
+
+def recipe_kinds() -> dict[str, type[FinetuningRecipe]]:
+    """Returns the types that recipes are composed of, and what each is of."""
+    tasks: dict[type[FinetuningRecipe], list[str]] = {FinetuningRecipe: []}
+    for name in task_names():
+        for kind in reversed(load_task(name).recipe_type.__mro__):
+            if kind is not FinetuningRecipe and issubclass(
+                kind, FinetuningRecipe
+            ):
+                tasks.setdefault(kind, []).append(name)
+    return {
+        (kind.__doc__ or "").partition("\n")[0].rstrip(".")
+        + (f" (--task={', '.join(names)})" if names else ""): kind
+        for kind, names in tasks.items()
+    }

@@ -152,9 +152,9 @@ def test_recipe_repeats_a_run_below_the_flags(whole, flags, tmp_path):
 def test_help_groups_the_settings_by_kind():
     """Each setting stands under the kind that adds it."""
     done = run("--helpshort")
-    groups = ("All tasks:", "Tasks on a sentence", "Your own file (-")
-    names = ("num_train_epochs (a n", "doc_stride (an int", "label_column\n")
-    places = [done.stdout.index(f"\n{x}") for x in groups]
+    kinds = ("tasks whose ex", "tasks on texts or", "a task on a user's")
+    names = ("empty_text", "doc_stride (an int", "label_column\n")
+    places = [done.stdout.index(f"\nSettings of {x}") for x in kinds]
     found = [done.stdout.index(f"\n  --{x}") for x in names]
     assert places[0] < found[0] < places[1] < found[1] < places[2] < found[2]
     # What a kind has in common with others is told once.
