@@ -199,7 +199,7 @@ HOSTILE = {
     "a Keras file": (
         keras_lambda,
         lambda folder: error_of(bert_tf.load, folder / "model.keras"),
-        r"model.keras: .* keras\.models\.load_model\('/.*model.keras'\)",
+        r"model.keras: .* `keras\.models\.load_model\('/.*model.keras'\)",
     ),
     "a graph": (saved_graph, fails(bert_tf.load), "."),
     "another file": (

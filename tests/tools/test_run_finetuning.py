@@ -153,7 +153,7 @@ def test_help_groups_the_settings_by_kind():
     """Each setting stands under the kind that adds it."""
     done = run("--helpshort")
     kinds = ("tasks whose ex", "tasks on texts or", "a task on a user's")
-    names = ("empty_text", "doc_stride (an int", "label_column\n")
+    names = ("empty_text", "doc_stride (an int", "text_columns\n")
     places = [done.stdout.index(f"\nSettings of {x}") for x in kinds]
     found = [done.stdout.index(f"\n  --{x}") for x in names]
     assert places[0] < found[0] < places[1] < found[1] < places[2] < found[2]
