@@ -74,7 +74,8 @@ def prose(text: str) -> str:
     """Marks flags, commands and pages, and escapes what Markdown reads."""
     text = re.sub(r"[*<\[]", r"\\\g<0>", text).replace("\\<", "&lt;")
     text = re.sub(r"docs/(\w+\.md)", r"[\1](\1)", text)
-    code = r"(?<![`\w-])(?:bert-tf [a-z-]+|--\w+(?:=[^\s,;)]*[^\s,;).:])?)"
+    flag = r"--\w+(?:=[^\s,;)]*[^\s,;).:])?"
+    code = rf"(?<![`\w-])(?:bert-tf [a-z-]+|{flag})(?: {flag})*"
     return re.sub(code, r"`\g<0>`", text)
 
 
