@@ -52,6 +52,9 @@ ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 # What gets low-rank updates: the kernels of query and value, or all of a block.
 QUERY_VALUE, ALL_DENSE = LORA_ON = ("query_value", "all_dense")
 
+# What the pooler of a classifier reads: the first token or the mean of all.
+CLS, MEAN = POOLINGS = ("cls", "mean")
+
 _LORA = ("lora_rank", "lora_alpha", "lora_on")
 
 # Protects against damaged files.
@@ -85,6 +88,8 @@ class BertConfig(Settings):
     has_shifts: ClassVar[bool] = True
     # The row of the position table for the first token.
     first_position: ClassVar[int] = 0
+    # Whether the architecture's files state the pooling.
+    states_pooling: ClassVar[bool] = False
     # Layers and hidden size by name.
     sizes: ClassVar[Mapping[str, tuple[int, int]]] = SIZES
 
@@ -142,6 +147,12 @@ class BertConfig(Settings):
         False,
         "a bidirectional LSTM, half as wide in each direction, reads the last "
         "block's output; pooler and heads read its output",
+    )
+    classifier_pooling: str = setting(
+        CLS,
+        "what the pooler reads: cls, the first token of a sequence, or mean, "
+        "the mean of its tokens",
+        choices=POOLINGS,
     )
     lora_rank: int = setting(
         0,
@@ -241,8 +252,9 @@ class BertConfig(Settings):
     def to_dict(self) -> dict[str, Any]:
         """The fields by name.
 
-        Those of a BiLSTM, of LoRA and of the heads' width are omitted if
-        unused, so that files and fingerprints of other models do not change.
+        Those of a BiLSTM, of LoRA, of the heads' width and of the pooling are
+        omitted if unused, so that files and fingerprints of other models do not
+        change.
         """
         values = super().to_dict()
         if self.model_type != BertConfig.model_type:
@@ -251,6 +263,8 @@ class BertConfig(Settings):
             del values["attention_head_size"]
         if not self.bilstm:
             del values["bilstm"]
+        if self.classifier_pooling == CLS and not self.states_pooling:
+            del values["classifier_pooling"]
         if not self.lora_rank:
             for name in _LORA:
                 del values[name]

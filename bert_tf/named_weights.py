@@ -8,6 +8,7 @@ import numpy as np
 from bert_tf.architectures.parts import Part
 from bert_tf.checkpoints import (
     BILSTM,
+    CLASSIFIER,
     LORA,
     MASKED_LM,
     POOLER,
@@ -117,7 +118,11 @@ def assign_arrays(
 
 
 def _computation(
-    config: BertConfig, masked_lm: bool, bilstm: bool, lora: bool
+    config: BertConfig,
+    masked_lm: bool,
+    bilstm: bool,
+    lora: bool,
+    classifier: bool,
 ) -> dict[str, Any]:
     values = {key: getattr(config, key) for key in _COMPUTATION}
     if bilstm:
@@ -125,6 +130,8 @@ def _computation(
     if lora:
         values["lora_rank"] = config.lora_rank
         values["lora_alpha"] = config.lora_alpha
+    if classifier:
+        values["classifier_pooling"] = config.classifier_pooling
     if masked_lm:
         head = config.of_masked_lm_head()
         values["masked_lm_act"] = head.hidden_act
@@ -167,7 +174,11 @@ def restore_weights(
     )
     masked_lm = bool(heads[MASKED_LM]) and MASKED_LM not in initialized
     # An initialized head may be added to a checkpoint without one.
-    assigned = masked_lm, BILSTM not in initialized, LORA not in initialized
+    assigned = (
+        masked_lm,
+        *(head not in initialized for head in (BILSTM, LORA)),
+        bool(heads[CLASSIFIER]) and CLASSIFIER not in initialized,
+    )
     ours = _computation(config, *assigned)
     for key, theirs in _computation(checkpoint.config, *assigned).items():
         if theirs != ours[key]:

@@ -141,6 +141,7 @@ def setting(
     *,
     may_be_code: bool = False,
     may_change: bool = False,
+    chosen_by_run: bool = False,
     **limits: Any,
 ) -> Any:
     """Declares a dataclass field with help text and `Limits`.
@@ -151,6 +152,8 @@ def setting(
       may_be_code: whether the value may be the path of a Python file, which is
         only run if the user names it, never because a recipe's file does.
       may_change: whether a run may be resumed with another value.
+      chosen_by_run: whether the default is no value, but leaves the choice to
+        the run, which records it.
       **limits: the attributes of `Limits`.
     """
     declared = Limits(**limits)
@@ -159,6 +162,7 @@ def setting(
         "limits": declared,
         "may_be_code": may_be_code,
         "may_change": may_change,
+        "chosen_by_run": chosen_by_run,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -169,12 +173,13 @@ def like(recipe: "type[Settings]", name: str, **changes: Any) -> Any:
     Args:
       recipe: the settings that declare the field.
       name: the name of the field.
-      **changes: a different `default`, `help_text` or limits.
+      **changes: a different `default`, `help_text`, `chosen_by_run` or limits.
     """
     field = recipe.__dataclass_fields__[name]
     metadata = dict(field.metadata)
     default = changes.pop("default", field.default)
     metadata["help"] = changes.pop("help_text", metadata["help"])
+    metadata["chosen_by_run"] = changes.pop("chosen_by_run", False)
     metadata["limits"] = dataclasses.replace(metadata["limits"], **changes)
     return dataclasses.field(default=default, metadata=metadata)
 

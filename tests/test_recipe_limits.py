@@ -44,6 +44,7 @@ LIMITS = {
         **dict.fromkeys(("max_predictions_per_seq", "data_streams"), -1),
         **dict.fromkeys(("final_phase_batch_size", "keep_model_steps"), -1),
         **dict.fromkeys(("train_batch_size", "mask_token_rate"), -1),
+        **dict.fromkeys(("learning_rate", "num_train_epochs"), -0.1),
     },
     "1 or more": dict.fromkeys(
         (
@@ -109,6 +110,8 @@ LIMITS = {
     "one of strict, replace": {"encoding_errors": "ignore"},
     "one of keras, auto, openvino, onnx, litert": {"runtime": "tvm"},
     "one of query_value, all_dense": {"lora_on": "key"},
+    "one of cls, mean": {"classifier_pooling": "max"},
+    "one of given, fitted": {"head_start": "zeros"},
     "one of error, skip": {"bad_rows": "drop"},
     "one of error, keep, drop": {"empty_text": "skip"},
     "one of tsv, csv, jsonl": {"format": "xlsx"},

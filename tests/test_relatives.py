@@ -99,16 +99,19 @@ def test_what_is_refused():
     )
 
 
+@pytest.mark.parametrize("case", ["bert", "electra", "modernbert"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("unpadded", [False, True])
-def test_a_modernbert_pools_sequences_of_packed_rows(pooling, unpadded):
-    config = CASES["modernbert"].config(classifier_pooling=pooling)
+def test_sequences_of_packed_rows_are_pooled(case, pooling, unpadded):
+    config = CASES[case].config(classifier_pooling=pooling)
     encoder = fill(encoder_class(config)(config))
     sequences = np.array([[1] * 4 + [2] * 3 + [0], [1] * 6 + [0] * 2], "int32")
     mask = np.minimum(sequences, 1)
-    ids = np.random.default_rng(3).integers(5, 90, mask.shape) * mask
+    random = np.random.default_rng(3)
+    ids = random.integers(5, config.vocab_size, mask.shape) * mask
     row = {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * mask}
-    packed = {**row, "sequence_ids": sequences}
+    places = np.array([[*range(4), *range(3), 0], [*range(6), 0, 0]], "int32")
+    packed = {**row, "sequence_ids": sequences, "position_ids": places}
 
     def pooled(rows, **more):
         return np.asarray(

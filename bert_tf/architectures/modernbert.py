@@ -29,8 +29,6 @@ from bert_tf.errors import UserError
 from bert_tf.recipe import setting
 from bert_tf.text.byte_bpe import ByteLevelBpe
 
-CLS, MEAN = POOLINGS = ("cls", "mean")
-
 
 @dataclasses.dataclass(frozen=True)
 class ModernBertConfig(
@@ -59,6 +57,7 @@ class ModernBertConfig(
     has_pooler: ClassVar[bool] = False
     has_biases: ClassVar[bool] = False
     has_shifts: ClassVar[bool] = False
+    states_pooling: ClassVar[bool] = True
     sizes: ClassVar[Mapping[str, tuple[int, int]]] = {
         "base": (22, 768),
         "large": (28, 1024),
@@ -90,11 +89,6 @@ class ModernBertConfig(
     )
     classifier_dropout: float = setting(
         0.0, "dropout before the last layer of heads", at_least=0, below=1
-    )
-    classifier_pooling: str = setting(
-        CLS,
-        "pooling: cls takes the first token, mean averages all",
-        choices=POOLINGS,
     )
 
     def rotations(self, layer: int) -> tuple[float, int | None]:

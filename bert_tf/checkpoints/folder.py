@@ -26,6 +26,7 @@ from bert_tf.checkpoints.recognition import (
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.checkpoints.task_file import with_task
 from bert_tf.checkpoints.tokenizers import tokenizer_kind
+from bert_tf.config import MEAN
 from bert_tf.errors import UserError, check_choice
 from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
@@ -190,6 +191,13 @@ def save_checkpoint(
                 "is true); write bert_tf."
             )
         config = checkpoint.config
+        if config.classifier_pooling == MEAN and not config.states_pooling:
+            raise UserError(
+                f"{checkpoint.source}: the pooler of {to} reads the first "
+                "token, and that of this model the mean of all "
+                "(classifier_pooling); write bert_tf, or fine-tune with "
+                "classifier_pooling=cls."
+            )
         if config.attention_size != config.hidden_size:
             raise UserError(
                 f"{checkpoint.source}: {to} has no place for "

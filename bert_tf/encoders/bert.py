@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
+from keras import ops
 
 from bert_tf.checkpoints import (
     BILSTM,
@@ -17,7 +18,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.checkpoints.layout import encoder_parts, names_of
 from bert_tf.compat import symbolic_outputs
-from bert_tf.config import BertConfig
+from bert_tf.config import MEAN, BertConfig
 from bert_tf.encoders.inputs import check_inputs, check_options
 from bert_tf.errors import UserError
 from bert_tf.layers import (
@@ -30,7 +31,11 @@ from bert_tf.layers import (
 )
 from bert_tf.layers.attention import AttentionMask
 from bert_tf.layers.base import ConfiguredLayer
-from bert_tf.layers.heads import at_positions, last_positions
+from bert_tf.layers.heads import (
+    at_positions,
+    last_positions,
+    sequence_means,
+)
 from bert_tf.layers.rematerialization import rematerialized
 from bert_tf.layers.unpadding import TokenIndices
 from bert_tf.named_weights import (
@@ -69,6 +74,10 @@ class BertEncoder(keras.Model):
     sequence_output is its output and pooled_output is computed from the final
     states of both directions. all_encoder_layers are the blocks' outputs, and
     pooled_only computes all positions. Rows hold one sequence each.
+
+    With classifier_pooling "mean" in the configuration, the pooler reads the
+    mean of a sequence's tokens instead of its first token, and pooled_only
+    computes all positions.
 
     With `lora_rank` in the configuration (Hu et al. 2021), kernels have
     low-rank updates, the only trainable weights of embeddings and blocks. They
@@ -186,7 +195,7 @@ class BertEncoder(keras.Model):
     @property
     def pools_all(self) -> bool:
         """Whether the pooler reads all tokens, not only the first."""
-        return False
+        return self.config.classifier_pooling == MEAN
 
     def __repr__(self) -> str:
         size = self.config.in_words(weight.shape for weight in self.weights)
@@ -397,7 +406,15 @@ class BertEncoder(keras.Model):
         `last` are the pooled positions of a causal model, int32 [B, K].
         """
         starts = inputs.get("cls_positions")
-        if last is not None and starts is None:
+        if self.pools_all:
+            hidden = sequence_means(
+                hidden, inputs["input_mask"], inputs.get("sequence_ids"), starts
+            )
+            last = None
+            if starts is not None:
+                numbers = ops.arange(ops.shape(starts)[1], dtype=starts.dtype)
+                last = ops.broadcast_to(numbers[None], ops.shape(starts))
+        elif last is not None and starts is None:
             hidden, last = at_positions(hidden, last), None
         elif last is None:
             last = starts

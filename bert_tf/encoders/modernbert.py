@@ -1,13 +1,12 @@
 """ModernBERT (Warner et al. 2024): pre-norm, gated, with rotary positions."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
-from bert_tf.architectures.modernbert import MEAN, ModernBertConfig
+from bert_tf.architectures.modernbert import ModernBertConfig
 from bert_tf.encoders.bert import BertEncoder
 from bert_tf.layers import (
     Dense,
@@ -17,7 +16,7 @@ from bert_tf.layers import (
     TransformerBlock,
 )
 from bert_tf.layers.base import ConfiguredLayer
-from bert_tf.layers.heads import first_tokens, sequence_means
+from bert_tf.layers.heads import first_tokens
 from bert_tf.layers.part_weights import PartWeights
 from bert_tf.layers.products import activate
 
@@ -227,26 +226,3 @@ class ModernBertEncoder(BertEncoder):
         return LayerNorm(
             self.config, name="final_layer_norm", dtype=self.dtype_policy
         )
-
-    @property
-    def pools_all(self) -> bool:
-        """Whether the pooler reads all tokens."""
-        return self.config.classifier_pooling == MEAN
-
-    def pool(
-        self,
-        hidden: Any,
-        inputs: Mapping[str, Any],
-        last: Any,
-        training: bool | None,
-    ) -> Any:
-        """See `BertEncoder.pool`."""
-        if not self.pools_all:
-            return super().pool(hidden, inputs, last, training)
-        starts = inputs.get("cls_positions")
-        means = sequence_means(
-            hidden, inputs["input_mask"], inputs.get("sequence_ids"), starts
-        )
-        if starts is None:
-            means = means[:, 0]
-        return self.pooler.transform(means, training=training)

@@ -258,6 +258,26 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     def objective(self) -> Any:
         """Returns the objective; see `bert_tf.training.step.Objective`."""
 
+    def complete(
+        self,
+        recipe: Any,
+        examples: Examples,
+        config: Config,
+        initial: Checkpoint,
+        new_head: bool,
+    ) -> Any:
+        """Returns the recipe with the values that the run chooses.
+
+        Args:
+          recipe: the recipe of the run.
+          examples: the examples to train on.
+          config: the config of the model.
+          initial: the model to start from.
+          new_head: whether the head is not read from `initial`.
+        """
+        del examples, config, initial, new_head
+        return recipe
+
     def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:
         """Returns the objective of a training on examples."""
         return self.objective()

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -14,6 +14,7 @@ from bert_tf.families.rows import ExampleRows, Outputs, Rows
 from bert_tf.families.task import Answered, Split, Task
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.progress import Progress
+from bert_tf.report.render import score_scale
 from bert_tf.side_by_side import side_by_side
 from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.training.history import write_numbers
@@ -181,6 +182,7 @@ def write_scores(
     write_numbers(folder / f"eval_{split}.json", values)
 
 
-def summarize(scores: dict[str, float]) -> str:
-    """Returns a line of the scores times 100."""
-    return ", ".join(f"{k} {100 * v:.2f}" for k, v in scores.items())
+def summarize(scores: Mapping[str, float], costs: Collection[str]) -> str:
+    """Returns a line of the scores, times 100 by their `score_scale`."""
+    scaled = {k: v * score_scale([v], k in costs) for k, v in scores.items()}
+    return ", ".join(f"{k} {v:.2f}" for k, v in scaled.items())

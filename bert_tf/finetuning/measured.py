@@ -14,7 +14,7 @@ from bert_tf.families.rows import Rows
 from bert_tf.files import written_beside
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.report import figures
-from bert_tf.report.render import plain, words, write_page
+from bert_tf.report.render import plain, score_scale, words, write_page
 
 # Batches to measure the speed with, spread evenly over the lengths.
 _TIMED_BATCHES = 10
@@ -32,6 +32,7 @@ class Measured:
       bytes: size of the weights on disk.
       spread: standard deviations of the scores over several seeds; empty for
         one seed.
+      costs: the scores that are better if they are lower.
     """
 
     scores: Mapping[str, float]
@@ -39,18 +40,20 @@ class Measured:
     parameters: int
     bytes: int
     spread: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    costs: Sequence[str] = ()
 
     def shown(self, name: str) -> str:
-        """Formats a score times 100, or a perplexity, with its spread."""
-        scale = _scale(name)
+        """Formats a score by its `scale`, with its spread."""
+        scale = self.scale(name)
         text = f"{scale * self.scores[name]:,.2f}"
         if name in self.spread:
             text += f" ± {scale * self.spread[name]:.2f}"
         return text
 
-
-def _scale(name: str) -> int:
-    return 1 if name.endswith("perplexity") else 100
+    def scale(self, name: str) -> int:
+        """What a score is shown times; see `score_scale`."""
+        is_cost = name in self.costs or name.endswith("perplexity")
+        return score_scale([self.scores.get(name)], is_cost)
 
 
 def write_measured_page(
@@ -72,7 +75,8 @@ def write_measured_page(
       links: relative addresses of further reports.
     """
     values = {name: dataclasses.asdict(each) for name, each in models.items()}
-    svg = figures.measured(values, metric)
+    scale = next(iter(models.values())).scale(metric)
+    svg = figures.measured(values, metric, scale)
     with written_beside(path.with_suffix(".svg")) as beside:
         beside.write_bytes(svg)
     names = list(next(iter(models.values())).scores)
@@ -83,9 +87,9 @@ def write_measured_page(
         if name in spread:
             columns.append(f"SD of {words(name)}")
 
-    def scaled(numbers: Mapping[str, float], name: str) -> str:
+    def scaled(model: Measured, numbers: Mapping[str, float], name: str) -> str:
         value = numbers.get(name)
-        return plain(None if value is None else _scale(name) * value, 2)
+        return plain(None if value is None else model.scale(name) * value, 2)
 
     write_page(
         path,
@@ -96,7 +100,7 @@ def write_measured_page(
         rows={
             label: [
                 *(
-                    scaled(numbers, name)
+                    scaled(model, numbers, name)
                     for name in names
                     for numbers in (model.scores, model.spread)
                     if numbers is model.scores or name in spread

@@ -148,7 +148,11 @@ def prune(
             split,
             *(
                 Measured(
-                    found.scores, speed, model.count_params(), bytes_of(place)
+                    found.scores,
+                    speed,
+                    model.count_params(),
+                    bytes_of(place),
+                    costs=task.lower_is_better,
                 )
                 for found, speed, model, place in zip(
                     scored, speeds, models, (folder, beside), strict=True

@@ -20,7 +20,12 @@ from bert_tf.files import write_text
 from bert_tf.finetuning.evaluation import DEV_PREDICTIONS
 from bert_tf.foreign_files import demand_regular
 from bert_tf.recipe import Settings, read_json_object
-from bert_tf.report.render import REPORT_FILE, model_words, write_page
+from bert_tf.report.render import (
+    REPORT_FILE,
+    model_words,
+    score_scale,
+    write_page,
+)
 from bert_tf.report.statistics import curve_points, setting_rows
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.training.history import (
@@ -172,6 +177,17 @@ def run_statistics(
             for name, value in metrics.items()
         ],
         "paper_note": results.get("paper_note"),
+        "scales": {
+            name: score_scale(
+                (
+                    *(values[name] for values in results["dev"].values()),
+                    *(v.get(name) for v in results["majority"].values()),
+                    *(seed["dev"].get(name) for seed in seeds),
+                ),
+                name in results.get("lower_is_better", ()),
+            )
+            for name in next(iter(results["dev"].values()))
+        },
         "curves": {
             name: curve_points(histories, key)
             for name, key in {
@@ -184,8 +200,12 @@ def run_statistics(
         "seeds": seeds,
         "summary": results.get("summary", {}),
         "facts": {x: results[x] for x in _FACTS if results.get(x) is not None},
-        # Only tasks with such scores have this key.
-        **{x: results[x] for x in ("lower_is_better",) if x in results},
+        # Only tasks with such scores, and degenerate runs, have these keys.
+        **{
+            name: results[name]
+            for name in ("lower_is_better", "reasons")
+            if name in results
+        },
     }
 
 

@@ -32,6 +32,7 @@ from bert_tf.finetuning.setup import (
     prepare_training,
 )
 from bert_tf.finetuning.training import train_once
+from bert_tf.report.render import score_scale
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.history import LEARNING_CURVE, write_numbers
@@ -129,7 +130,7 @@ def _run(
         )
         if "check" in modes:
             done["check"] = data.doctor
-        done["train"] = train_seeds(data, recipe, run_dirs, strategy)
+        done["train"] = train_seeds(data, data.recipe, run_dirs, strategy)
         # Imported here to keep the start of a run short.
         from bert_tf.finetuning.report_files import write_reports
 
@@ -174,7 +175,8 @@ def _use_finished(
         found = scorer.score(encode(name, examples))
         write_scores(output_dir, name, found, len(examples))
         path = task.write_predictions(output_dir, name, found.answered)
-        line = f"{name}: {summarize(found.scores)}; answers in {path}"
+        shown = summarize(found.scores, task.lower_is_better)
+        line = f"{name}: {shown}; answers in {path}"
         print(line, flush=True)
         scores[name] = found.scores
     for name, examples in tests.items():
@@ -290,8 +292,11 @@ def train_seeds(
         )
         for row in rows:
             row["best"] = row is best
+        # The reasons of a degenerate seed, also if it is not the best.
+        reasons = [run["reasons"] for run in runs.values() if "reasons" in run]
         results = {
             **runs[best["folder"]],
+            **({"reasons": reasons[0]} if reasons else {}),
             "recipe": recipe.to_dict(),
             "seeds": rows,
             "summary": summary([row["dev"] for row in rows]),
@@ -322,21 +327,13 @@ def _row(
     results: Mapping[str, Any], seed: int, folder: str = "."
 ) -> dict[str, Any]:
     """Returns a run's entry in results.json, from its first dev split."""
-    metric = results["main_metric"]
-    scores = next(iter(results["dev"].values()))
-    majority = next(iter(results["majority"].values()))
-    if metric in results.get("lower_is_better", ()):
-        is_better = not scores[metric] >= majority[metric]
-    else:
-        # The correlation with a constant baseline is NaN, and counts as 0.
-        is_better = scores[metric] > np.nan_to_num(majority[metric])
     return {
         "seed": seed,
         "folder": folder,
-        "dev": scores,
+        "dev": next(iter(results["dev"].values())),
         "best_step": results["best_step"],
         "examples_per_second": results["examples_per_second"],
-        "degenerate": math.isnan(scores[metric]) or not is_better,
+        "degenerate": "reasons" in results,
     }
 
 
@@ -379,12 +376,24 @@ def _print_table(
     rows: Sequence[Mapping[str, Any]],
     output_dir: pathlib.Path,
 ) -> None:
-    """Prints scores of each run, their statistics, baseline and the paper's."""
+    """Prints scores of each run, their statistics, baseline and the paper's.
+
+    If runs are no better than the baseline, the likely reasons follow.
+    """
     names = list(rows[0]["dev"])
+    majority = next(iter(results["majority"].values()))
+    costs = results.get("lower_is_better", ())
+    scales = {
+        name: score_scale(
+            [*(row["dev"][name] for row in rows), majority.get(name)],
+            name in costs,
+        )
+        for name in names
+    }
     lines = [["", *names]]
 
     def add(title: str, values: Mapping[str, float], *remarks: str) -> None:
-        cells = [_percent(values.get(name)) for name in names]
+        cells = [_cell(values.get(name), scales[name]) for name in names]
         lines.append([title, *cells, *remarks])
 
     for row in rows:
@@ -395,7 +404,7 @@ def _print_table(
         for statistic in ("mean", "median", "standard_deviation"):
             values = {k: v[statistic] for k, v in results["summary"].items()}
             add(statistic.replace("_", " "), values)
-    add("without a model", next(iter(results["majority"].values())))
+    add("without a model", majority)
     papers = {model for paper in results["paper"].values() for model in paper}
     for model in sorted(papers):
         paper = results["paper"].items()
@@ -405,7 +414,10 @@ def _print_table(
     for first, *cells in lines:
         print(f"{first:20}" + "".join(f"{cell:>{width}}" for cell in cells))
     print(f"the best model is in {output_dir}", flush=True)
+    if reasons := results.get("reasons"):
+        print("no better than without a model, likely because:")
+        print(*(f"  {reason}" for reason in reasons), sep="\n", flush=True)
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None or math.isnan(value) else f"{100 * value:.2f}"
+def _cell(value: float | None, scale: int) -> str:
+    return "-" if value is None or math.isnan(value) else f"{scale * value:.2f}"

@@ -23,7 +23,7 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, whole_number
 from bert_tf.families.config import check_segments
 from bert_tf.families.model_folder import load_model, task_of
-from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.recipe import FinetuningRecipe, SentenceRecipe
 from bert_tf.families.task import RunSplit, Split, Task
 from bert_tf.families.task_model import TaskModel
 from bert_tf.progress import log
@@ -40,6 +40,7 @@ class TrainingData:
 
     Attributes:
       task: the resolved task.
+      recipe: the settings, completed by the task.
       initial: the initial weights.
       tokenizer: the tokenizer of `initial`.
       config: task configuration of the trained model.
@@ -51,6 +52,7 @@ class TrainingData:
     """
 
     task: Task
+    recipe: Any
     initial: Checkpoint
     tokenizer: Tokenizer
     config: Any
@@ -143,8 +145,12 @@ def prepare_training(
     source = f"`init_from`={recipe.init_from}"
     packing = tokenizer.packing
     check_segments(source, initial.config, packing, config.texts_per_row)
-    objective = task.loss(recipe, by_split[task.train_split], config)
+    train = by_split[task.train_split]
+    objective = task.loss(recipe, train, config)
     initial, fresh = _place_head(task, recipe, initial, config)
+    new_head = task.head in fresh or task.head not in initial.heads
+    recipe = task.complete(recipe, train, config, initial, new_head)
+    initial = _with_pooling(initial, recipe)
     splits = {}
     for name, examples in by_split.items():
         labelled = name == task.train_split
@@ -153,6 +159,7 @@ def prepare_training(
         splits[name] = Split(examples, rows)
     return TrainingData(
         task,
+        recipe,
         initial,
         tokenizer,
         config,
@@ -162,6 +169,16 @@ def prepare_training(
         fresh,
         numbers,
     )
+
+
+def _with_pooling(initial: Checkpoint, recipe: FinetuningRecipe) -> Checkpoint:
+    """The initial model with the pooling that the recipe names, if any."""
+    if not isinstance(recipe, SentenceRecipe) or not recipe.classifier_pooling:
+        return initial
+    config = dataclasses.replace(
+        initial.config, classifier_pooling=recipe.classifier_pooling
+    )
+    return dataclasses.replace(initial, config=config)
 
 
 def _place_head(

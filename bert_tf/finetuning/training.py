@@ -16,7 +16,7 @@ import tensorflow as tf
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import RESULTS_FILE, save_model
-from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.recipe import FITTED, FinetuningRecipe, SentenceRecipe
 from bert_tf.families.task_model import TaskModel
 from bert_tf.files import locked, write_text
 from bert_tf.finetuning.batches import num_steps, training_batches
@@ -28,6 +28,8 @@ from bert_tf.finetuning.evaluation import (
     summarize,
     write_scores,
 )
+from bert_tf.finetuning.head_start import fit_head
+from bert_tf.finetuning.reasons import is_degenerate, likely_reasons
 from bert_tf.finetuning.setup import (
     TrainingData,
     fingerprint,
@@ -91,6 +93,15 @@ def train_once(
             encoder, data.config, unpadded=not needs_static_shapes(strategy)
         )
         model.restore(data.initial, data.fresh)
+        if isinstance(recipe, SentenceRecipe) and recipe.head_start == FITTED:
+            fit_head(
+                model,
+                task.head,
+                data.train.rows,
+                data.objective,
+                recipe.eval_batch_size,
+                needs_static_shapes(strategy),
+            )
         step = _step(data, recipe, model, phase, strategy)
     predictor = Predictor([model], strategy, recipe.eval_batch_size)
     scorer = Scorer(task, data.config, data.tokenizer, predictor)
@@ -262,7 +273,8 @@ def _write_results(
     task, first = data.task, data.main_split
     for name, found in scored.items():
         write_scores(output_dir, name, found, len(data.dev[name].examples))
-        print(f"{task.name}, {name}: {summarize(found.scores)}")
+        shown = summarize(found.scores, task.lower_is_better)
+        print(f"{task.name}, {name}: {shown}")
     lines = task.prediction_lines(scored[first].answered)
     text = "\n".join(map(json.dumps, lines))
     write_text(output_dir / DEV_PREDICTIONS, text + "\n")
@@ -299,6 +311,8 @@ def _write_results(
     }
     if task.lower_is_better:
         results["lower_is_better"] = list(task.lower_is_better)
+    if is_degenerate(results):
+        results["reasons"] = likely_reasons(results, history.rows, data.initial)
     write_numbers(output_dir / RESULTS_FILE, results)
     with errors_become_warnings("the learning curve", output_dir):
         # Imported here to keep the start of a run short.

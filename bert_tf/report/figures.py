@@ -606,36 +606,40 @@ def seeds(
     degenerate: Sequence[bool],
     levels: Mapping[str, float],
     metric: str,
+    scale: int = 100,
 ) -> bytes:
-    """The score of each training times 100, and levels to compare it with."""
+    """The score of each training times `scale`, and levels to compare with."""
     panel = Bars(
         [f"seed {name}" for name in names],
-        [None if value is None else 100 * value for value in values],
-        f"{metric}, x 100",
-        levels={label: 100 * value for label, value in levels.items()},
+        [None if value is None else scale * value for value in values],
+        f"{metric}, x 100" if scale == 100 else metric,
+        levels={label: scale * value for label, value in levels.items()},
         flagged=degenerate,
     )
     return bars([panel])
 
 
-def measured(models: Mapping[str, Mapping[str, Any]], metric: str) -> bytes:
+def measured(
+    models: Mapping[str, Mapping[str, Any]], metric: str, scale: int = 100
+) -> bytes:
     """Score, speed and size of models side by side.
 
     Args:
       models: name to the fields of a `Measured`.
       metric: the score that is drawn.
+      scale: what it is multiplied by.
     """
     labels = list(models)
     each = list(models.values())
     scored = [model["scores"].get(metric) for model in each]
-    shown = []
+    shown, name = [], in_words(metric)
     if any(score is not None for score in scored):
         shown.append(
             Bars(
                 labels,
-                [None if x is None else 100 * x for x in scored],
-                f"{in_words(metric)}, x 100",
-                spreads=[100 * m["spread"].get(metric, 0.0) for m in each],
+                [None if x is None else scale * x for x in scored],
+                f"{name}, x 100" if scale == 100 else name,
+                spreads=[scale * m["spread"].get(metric, 0.0) for m in each],
                 color=None,
             )
         )

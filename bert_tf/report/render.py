@@ -11,7 +11,7 @@ import json
 import math
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,7 @@ def environment() -> "Environment":
             model_words,
             number,
             percent,
+            score,
         ),
         *(plain, texts.shortened, words),
     )
@@ -164,6 +165,23 @@ def percent(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return ""
     return f"{100 * value:.1f}"
+
+
+def score_scale(values: Iterable[float | None], is_cost: bool) -> int:
+    """What scores are shown times: 100, or 1 for costs and others than shares.
+
+    Args:
+      values: all values of one score that are shown together; those that are
+        missing or not finite do not count.
+      is_cost: whether lower values are better.
+    """
+    finite = [v for v in values if v is not None and math.isfinite(v)]
+    return 1 if is_cost or any(abs(v) > 1 for v in finite) else 100
+
+
+def score(value: float | None, scale: int) -> str:
+    """A score by its `score_scale`: `percent`, or a `number`."""
+    return percent(value) if scale == 100 else number(value)
 
 
 def plain(value: float | None, decimals: int) -> str:

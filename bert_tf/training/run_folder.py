@@ -125,7 +125,12 @@ def refuse_other_folders(
         different = [
             f"{f.name} was {before[f.name]!r} and is now {now[f.name]!r}"
             for f in dataclasses.fields(recipe)
-            if before[f.name] != now[f.name] and not f.metadata["may_change"]
+            if before[f.name] != now[f.name]
+            and not f.metadata["may_change"]
+            and not (
+                f.metadata["chosen_by_run"]
+                and f.default in (before[f.name], now[f.name])
+            )
         ]
         if different:
             raise UserError(

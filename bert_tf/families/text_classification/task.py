@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from bert_tf.checkpoints import Checkpoint
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.delimited import Cell, listed
@@ -33,6 +34,7 @@ from bert_tf.families.text_classification.config import (
     REGRESSION,
     TextClassificationConfig,
 )
+from bert_tf.families.text_classification.few_rows import complete
 from bert_tf.files import write_text
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -178,6 +180,18 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         return TextRows(
             encode(examples, tokenizer, length, config.long_inputs, stride)
         )
+
+    def complete(
+        self,
+        recipe: SentenceRecipe,
+        examples: list[Example],
+        config: TextClassificationConfig,
+        initial: Checkpoint,
+        new_head: bool,
+    ) -> SentenceRecipe:
+        """See the function `complete` of few_rows.py."""
+        del config
+        return complete(recipe, examples, initial, new_head)
 
     def loss(
         self,
