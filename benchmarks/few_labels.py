@@ -31,6 +31,9 @@ from absl import flags
 import bert_tf
 from tools import command_line
 
+PEER = "benchmarks.few_labels_setfit"
+OURS, PAPER = "ours", "paper's settings"
+
 _MODEL = flags.DEFINE_string("model", None, "Folder of a sentence model.")
 _GLUE = flags.DEFINE_string("glue", None, "Folder of GLUE's files.")
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder of the results.")
@@ -40,16 +43,15 @@ _PEER_PYTHON = flags.DEFINE_string(
 _ROWS = flags.DEFINE_list("rows", ["8", "16", "64"], "Rows of a class.")
 _SEEDS = flags.DEFINE_list("seeds", ["1", "2", "3"], "Seeds of all methods.")
 _TASKS = flags.DEFINE_list("tasks", ["sst2", "mrpc", "three"], "The tasks.")
+_OURS = flags.DEFINE_list("ours", [OURS, PAPER], "Our methods.")
 _TEST_ROWS = flags.DEFINE_integer("test_rows", 300, "The most test rows.")
 _SETFIT_ROWS = flags.DEFINE_integer(
     "setfit_pair_rows", 64, "The most rows of a class of pairs for SetFit."
 )
 
-PEER = "benchmarks.few_labels_setfit"
 HERE = pathlib.Path(__file__).parent
 EXAMPLES = HERE.parent / "examples" / "reviews.csv"
 NEUTRAL = HERE / "few_labels_neutral.csv"
-OURS, PAPER = "ours", "paper's settings"
 _PAPER_SETTINGS = {
     "num_train_epochs": 3.0,
     "learning_rate": 5e-5,
@@ -278,7 +280,7 @@ def main() -> None:
         peers(folders, jobs)
     for folder, (_, _, seed) in zip(folders, jobs, strict=True):
         if not (folder / "ours.json").exists():
-            found = {each: ours(folder, seed, each) for each in (OURS, PAPER)}
+            found = {each: ours(folder, seed, each) for each in _OURS.value}
             (folder / "ours.json").write_text(json.dumps(found))
     means: dict[tuple[str, int], dict[str, list[float]]] = {}
     for folder, (task, count, _) in sorted(

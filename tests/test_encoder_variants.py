@@ -33,7 +33,7 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.inference.embed import embed
 from bert_tf.layers import BiLSTM
-from bert_tf.models import bert_classifier, restore
+from bert_tf.models import bert_classifier, model_arrays, restore
 from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.run_folder import digest
@@ -58,6 +58,7 @@ def checkpoint_of(config: BertConfig, **arguments) -> Checkpoint:
     "changes",
     [
         {"bilstm": True},
+        {"classifier_pooling": "mean"},
         {
             "num_attention_heads": 2,
             "attention_head_size": 8,
@@ -65,7 +66,7 @@ def checkpoint_of(config: BertConfig, **arguments) -> Checkpoint:
             "lora_on": "all_dense",
         },
     ],
-    ids=["bilstm", "narrow heads with LoRA"],
+    ids=["bilstm", "mean", "narrow heads with LoRA"],
 )
 def test_gradients_in_every_form(changes) -> None:
     found = gradients_in_every_form(small_config(**changes))
@@ -126,7 +127,11 @@ def test_models_of_the_usual_form_are_written_as_ever(tmp_path) -> None:
     config.save(tmp_path / "bert_config.json")
     text = (tmp_path / "bert_config.json").read_text()
     assert text.endswith('"causal": false\n}\n')
-    for changes in ({"bilstm": True}, {"attention_head_size": 64}):
+    for changes in (
+        {"bilstm": True},
+        {"attention_head_size": 64},
+        {"classifier_pooling": "mean"},
+    ):
         variant = dataclasses.replace(config, **changes)
         assert variant.to_dict() == config.to_dict() | changes
         variant.save(tmp_path / "variant.json")
@@ -174,6 +179,37 @@ def test_folders_of_a_bilstm(tmp_path, capfd) -> None:
     path.write_text(json.dumps(values))
     line = error_of(load_checkpoint, tmp_path / "model")
     assert "unexpected: bert/bilstm/backward/" in line
+
+
+def test_the_mean_of_the_tokens_is_pooled(tmp_path) -> None:
+    config = small_config(classifier_pooling="mean")
+    encoder = fill(BertEncoder(config))
+    first = BertEncoder(small_config())
+    first.load_arrays(encoder.to_arrays())
+    inputs = encoder_inputs(config)
+    inputs["input_mask"][0, 7:] = 0
+    hidden = numpy(first(inputs)["sequence_output"])
+    mask = inputs["input_mask"][:, :, None]
+    means = (hidden * mask).sum(axis=1) / mask.sum(axis=1)
+    expected = numpy(encoder.pooler(means[:, None]))
+    for how in ({}, {"pooled_only": True}, {"unpadded": True}):
+        found = numpy(encoder(inputs, **how)["pooled_output"])
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    # Encoders exchange weights, classifiers only with the same pooling.
+    model = bert_classifier(encoder, 2)
+    checkpoint = Checkpoint(config, model_arrays(model))
+    save_checkpoint(tmp_path / "model", checkpoint)
+    loaded = load_checkpoint(tmp_path / "model")
+    assert loaded.config.classifier_pooling == "mean"
+    assert not restore(model, loaded)
+    other = bert_classifier(first, 2)
+    line = error_of(restore, other, loaded)
+    assert "classifier_pooling is 'mean', and 'cls' in the model" in line
+    assert restore(other, loaded, fresh=[CLASSIFIER]) == (CLASSIFIER,)
+    for to in ("google_tf1", "hugging_face"):
+        line = error_of(save_checkpoint, tmp_path / to, checkpoint, to)
+        assert f"the pooler of {to} reads the first token" in line
+        assert not (tmp_path / to).exists()
 
 
 def test_the_conversion_of_a_bilstm_is_proved(tmp_path) -> None:

@@ -114,6 +114,7 @@ def small_model_folder(tmp_path) -> pathlib.Path:
 def test_the_first_program(small_model_folder, tmp_path, monkeypatch, capsys):
     """The program as printed, and that its model can be loaded again."""
     (program,) = blocks("README.md", "python")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     exec(program, {})
     *_, scores, answers = capsys.readouterr().out.splitlines()

@@ -104,7 +104,8 @@ def finetuning_work(
     recipe: FinetuningRecipe, config: BertConfig, train: float, *devs: float
 ) -> float:
     """The work of a fine-tuning with all seeds, from tokens of its splits."""
-    epochs = recipe.num_train_epochs
+    # 0 leaves them to the run; more than 3 are for rows too few to matter.
+    epochs = recipe.num_train_epochs or FinetuningRecipe.num_train_epochs
     # An evaluation is a forward pass, a third of a step; there is one per epoch
     # and one of the best model.
     evaluations = (math.ceil(epochs) + 1) / 3
