@@ -45,8 +45,8 @@ _SEEDS = flags.DEFINE_list("seeds", ["1", "2", "3"], "Seeds of all methods.")
 _TASKS = flags.DEFINE_list("tasks", ["sst2", "mrpc", "three"], "The tasks.")
 _OURS = flags.DEFINE_list("ours", [OURS, PAPER], "Our methods.")
 _TEST_ROWS = flags.DEFINE_integer("test_rows", 300, "The most test rows.")
-_SETFIT_ROWS = flags.DEFINE_integer(
-    "setfit_pair_rows", 64, "The most rows of a class of pairs for SetFit."
+_PEERS = flags.DEFINE_list(
+    "peers", ["logistic", "setfit"], "Methods of the peers."
 )
 
 HERE = pathlib.Path(__file__).parent
@@ -160,20 +160,18 @@ def ours(folder: pathlib.Path, seed: int, method: str) -> float:
 
 
 def peers(folders: Sequence[pathlib.Path], jobs: Sequence[Any]) -> None:
-    """Starts the peers on what is not finished."""
-    lines = []
-    for folder, (task, count, seed) in zip(folders, jobs, strict=True):
-        if (folder / "peers.json").exists():
-            continue
-        lines.append(
-            {
-                **{k: str(folder / f"{k}.jsonl") for k in ("train", "test")},
-                "features": str(folder / "features.npz"),
-                "answers": str(folder / "peers.json"),
-                "seed": seed,
-                "setfit": task != "mrpc" or count <= _SETFIT_ROWS.value,
-            }
-        )
+    """Runs the methods of the peers that are not finished."""
+    lines = [
+        {
+            "folder": str(folder),
+            "method": method,
+            "answers": str(folder / f"{method}.json"),
+            "seed": seed,
+        }
+        for method in _PEERS.value
+        for folder, (_, _, seed) in zip(folders, jobs, strict=True)
+        if not (folder / f"{method}.json").exists()
+    ]
     subprocess.run(
         [_PEER_PYTHON.value, "-m", PEER, _MODEL.value],
         input="\n".join(map(json.dumps, lines)),
@@ -186,9 +184,10 @@ def peers(folders: Sequence[pathlib.Path], jobs: Sequence[Any]) -> None:
 def accuracies(folder: pathlib.Path) -> dict[str, float]:
     """The accuracy of each method of a job that is finished."""
     found = json.loads((folder / "ours.json").read_text())
-    if (folder / "peers.json").exists():
-        _, labels = read(folder / "test.jsonl")
-        answers = json.loads((folder / "peers.json").read_text())["answers"]
+    _, labels = read(folder / "test.jsonl")
+    for method in _PEERS.value:
+        path = folder / f"{method}.json"
+        answers = json.loads(path.read_text()) if path.exists() else {}
         for name, given in answers.items():
             right = [a == b for a, b in zip(given, labels, strict=True)]
             found[name] = statistics.fmean(right)

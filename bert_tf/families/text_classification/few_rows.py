@@ -54,11 +54,11 @@ def complete(
     if few:
         wider = max(_WIDTH / own.hidden_size, 1.0)
         values["learning_rate"] = float(f"{_LEARNING_RATE * wider:.1g}")
-    # What is 0 or empty is left to the run.
     chosen: dict[str, Any] = {
-        name: value
-        for name, value in values.items()
-        if not getattr(recipe, name)
+        field.name: values[field.name]
+        for field in dataclasses.fields(recipe)
+        if field.metadata["chosen_by_run"]
+        and getattr(recipe, field.name) == field.default
     }
     if few and chosen:
         shown = ", ".join(f"{name}={value}" for name, value in chosen.items())
