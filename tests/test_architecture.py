@@ -75,6 +75,8 @@ PARTS = {
     "finetuning": {
         "batches": 1,
         "importance": 2,
+        "head_start": 2,
+        "reasons": 2,
         "measured": 2,
         "evaluation": 4,
         "report_files": 5,

@@ -413,10 +413,10 @@ def _print_table(
     width = 2 + max(map(len, [*names, "degenerate"]))
     for first, *cells in lines:
         print(f"{first:20}" + "".join(f"{cell:>{width}}" for cell in cells))
-    print(f"the best model is in {output_dir}", flush=True)
     if reasons := results.get("reasons"):
         print("no better than without a model, likely because:")
-        print(*(f"  {reason}" for reason in reasons), sep="\n", flush=True)
+        print(*(f"  {reason}" for reason in reasons), sep="\n")
+    print(f"the best model is in {output_dir}", flush=True)
 
 
 def _cell(value: float | None, scale: int) -> str:

@@ -54,11 +54,12 @@ def complete(
     if few:
         wider = max(_WIDTH / own.hidden_size, 1.0)
         values["learning_rate"] = float(f"{_LEARNING_RATE * wider:.1g}")
+    fields = {field.name: field for field in dataclasses.fields(recipe)}
     chosen: dict[str, Any] = {
-        field.name: values[field.name]
-        for field in dataclasses.fields(recipe)
-        if field.metadata["chosen_by_run"]
-        and getattr(recipe, field.name) == field.default
+        name: value
+        for name, value in values.items()
+        if fields[name].metadata["chosen_by_run"]
+        and getattr(recipe, name) == fields[name].default
     }
     if few and chosen:
         shown = ", ".join(f"{name}={value}" for name, value in chosen.items())
