@@ -101,6 +101,9 @@ LIMITS = {
     "1 to 10": {"masked_ngram_length": 11},
     "at least one character": {"label_separator": "", "text_field": ""},
     "one of float32, mixed_bfloat16, mixed_float16": {"precision": "int8"},
+    "one of auto, float32, mixed_bfloat16, mixed_float16": {
+        "precision": "int8",
+    },
     "one of adamw, adamw_no_bias_correction, lamb, stable_adamw": {
         "optimizer": "sgd"
     },
