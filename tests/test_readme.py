@@ -119,7 +119,7 @@ def test_the_first_program(small_model_folder, tmp_path, monkeypatch, capsys):
     exec(program, {})
     *_, scores, answers = capsys.readouterr().out.splitlines()
     assert scores.endswith("out/films/report.html")
-    asked = ["A moving film.", "Dull and empty."]
+    asked = ["A lovely and moving film.", "Dull and empty."]
     assert answers == str(bert_tf.load("out/films")(asked))
 
 
