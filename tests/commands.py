@@ -82,18 +82,21 @@ class Command:
 
 
 def run(
-    module: str, *arguments: object, standard_input: str = ""
+    module: str,
+    *arguments: object,
+    standard_input: str = "",
+    folder: pathlib.Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
     """Runs `python -m module arguments` inside this process.
 
-    The working directory is the root of the repository. Flags, streams,
-    `sys.argv`, the environment and the wording of messages are restored
-    afterwards. An error that the command does not handle is raised.
+    Flags, streams, `sys.argv`, the environment and the wording of messages are
+    restored afterwards. An error that the command does not handle is raised.
 
     Args:
       module: tools.something.
       *arguments: its arguments.
       standard_input: text that it reads.
+      folder: the working directory.
 
     Returns:
       Exit code and output, as `subprocess.run` does.
@@ -132,7 +135,7 @@ def run(
             (flags.FLAGS.__dict__, _flags_of_absl()),
         ):
             stack.enter_context(mock.patch.dict(values, changes))
-        stack.enter_context(contextlib.chdir(ROOT))
+        stack.enter_context(contextlib.chdir(folder))
         stack.enter_context(warnings.catch_warnings())
         # Tests import functions of some commands.
         if imported := sys.modules.pop(module, None):
@@ -149,11 +152,13 @@ def run(
     )
 
 
-def run_line(line: str) -> subprocess.CompletedProcess[str]:
+def run_line(
+    line: str, folder: pathlib.Path = ROOT
+) -> subprocess.CompletedProcess[str]:
     """Runs a line of a page, `bert-tf NAME --flag=value ...`, as `run`."""
     program, name, *arguments = shlex.split(line)
     assert program == "bert-tf", line
-    return run(f"tools.{module_of(name)}", *arguments)
+    return run(f"tools.{module_of(name)}", *arguments, folder=folder)
 
 
 def run_as_process(

@@ -1,0 +1,298 @@
+"""The pages' commands and programs run as printed, on small models.
+
+Those of pages that are not here run in tests of what they are about; every
+command of every page is one that exists, with flags that it has.
+"""
+
+import csv
+import functools
+import json
+import pathlib
+import re
+import shutil
+
+import pytest
+
+import bert_tf
+from tests import commands
+from tests.documents import PAGES, ROOT, blocks, files, text_of
+from tests.documents import commands as commands_of
+from tests.model_helpers import fill
+from tests.records_corpus import text
+from tools import COMMANDS
+from tools.task_files import task_names
+
+# Pages without a command or a program.
+WITHOUT = {"docs/api.md", "docs/design.md", "docs/speed.md", "docs/upstream.md"}
+LETTERS = [chr(code) for code in range(ord("!"), ord("~") + 1)]
+TOKENS = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *(letter for letter in LETTERS if not letter.isupper()),
+    *(f"##{letter}" for letter in LETTERS if letter.islower()),
+]
+# What the pages say, and what is enough here.
+SMALLER = {
+    r"--size=(base|mini|small)\b": "--size=1/8/2",
+    r"--size=4/312/12": "--size=1/8/2",
+    r"max_seq_length=(128|512)": "max_seq_length=48",
+    r"max_predictions_per_seq=77": "max_predictions_per_seq=7",
+    r"train_batch_size=\d+": "train_batch_size=4",
+    r"num_train_steps=\d+": "num_train_steps=2",
+    r"num_train_epochs=\d+": "num_train_epochs=1",
+    r"seeds=\d+": "seeds=1",
+    r"vocab_size=16384": "vocab_size=100",
+}
+
+
+def flags_of(words: str) -> set[str]:
+    """The flags in the help of a command, beside what it is given."""
+    shown = commands.run_line(f"bert-tf {words} --help").stdout
+    return set(re.findall(r"--(?:\[no\])?(\w+)", shown.partition("Flags:")[2]))
+
+
+@functools.cache
+def all_flags() -> set[str]:
+    known = set().union(*map(flags_of, COMMANDS))
+    return known | {f"no{name}" for name in known} | {"help"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_and_flag_exists(page):
+    found = re.findall(
+        r"(?:^ *|`)bert-tf ([a-z][a-z-]*)((?:[^\n`]*\\\n)*[^\n`]*)",
+        text_of(page),
+        re.MULTILINE,
+    )
+    for name, arguments in found:
+        assert name in COMMANDS or name.replace("-", "_") in COMMANDS.values()
+        typed = set(re.findall(r" --(\w+)", arguments))
+        assert typed <= all_flags(), (name, arguments)
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`make ([\w-]+)|^make ([\w-]+)", text_of(page)):
+        assert re.search(rf"^{''.join(target)}:", makefile, re.MULTILINE)
+
+
+def test_every_page_with_a_command_is_run():
+    """A page is named by the test that runs it."""
+    tests = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "tests").rglob("test_*.py")
+    )
+    tests = re.sub(r"\bWITHOUT = .*", "", tests)
+    for page in PAGES:
+        has_some = bool(blocks(page, "sh") or blocks(page, "python"))
+        assert has_some != (page in WITHOUT), page
+        name = page.removeprefix("docs/")
+        assert not has_some or f'{name}"' in tests, f"{page} is not tested"
+
+
+def test_the_menu_has_every_page():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = re.findall(r": (\w+\.md)$", text, re.MULTILINE)
+    assert sorted(f"docs/{name}" for name in named) == sorted(PAGES[1:])
+    # No page loads anything from elsewhere.
+    assert "http" not in text
+
+
+class Reader:
+    """A folder in which pages are followed.
+
+    Attributes:
+      folder: the folder, with the model of the demo, examples and a corpus.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        shutil.copytree(ROOT / "examples", folder / "examples")
+        (folder / "corpus").mkdir()
+        (folder / "corpus" / "a.txt").write_text(text(60, 1))
+        (folder / "lines.txt").write_text("a cat.\nso dull.\n")
+        self.model("demo_output/model", 2)
+
+    def model(self, name: str, layers: int) -> pathlib.Path:
+        """Makes a pre-trained model with a token for each letter."""
+        config = bert_tf.BertConfig.from_size(f"{layers}/16/2", len(TOKENS))
+        model = fill(bert_tf.BertPretrainer(config))
+        checkpoint = bert_tf.Checkpoint(
+            config, model.to_arrays(), bert_tf.Vocabulary(TOKENS), True
+        )
+        bert_tf.save_checkpoint(self.folder / name, checkpoint)
+        return self.folder / name
+
+    def write(self, page: str) -> None:
+        """Writes the files that a page shows."""
+        for name, content in files(page).items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+
+    def run(self, block: str, extra: str = "") -> str:
+        """Runs the commands of a block; returns what the last one printed."""
+        printed = ""
+        for line in commands_of(block):
+            if line.startswith("bert-tf ") and " serve " not in line:
+                for said, enough in SMALLER.items():
+                    line = re.sub(said, enough, line)
+                done = commands.run_line(f"{line} {extra}", self.folder)
+                printed = done.stdout + done.stderr
+                assert done.returncode == 0, (line, printed)
+        return printed
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch) -> Reader:
+    monkeypatch.chdir(tmp_path)
+    return Reader(tmp_path)
+
+
+# Keras 3.15 says so of every data set that is fitted with its defaults.
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
+def test_first_steps_in_python(reader, capsys):
+    first, later, memory, metric, strings, untrained = blocks(
+        "docs/first_steps_python.md", "python"
+    )
+    names: dict = {}
+    exec(first, names)
+    answers = eval(capsys.readouterr().out.splitlines()[-1])
+    for answer in answers:
+        assert sorted(answer["probabilities"]) == ["bad", "good"]
+    exec(later, names)
+    assert capsys.readouterr().out.splitlines()[0] in ("bad", "good")
+    exec(memory, names)
+    exec(metric, names)
+    assert 0 <= names["run"].scores["dev"]["cost"] <= 1000
+    exec(strings, names)
+    assert (reader.folder / "films.keras").exists()
+    assert len(names["model"].history.history["loss"]) == 2
+    exec(untrained, names)
+    assert "(4, 16)" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_first_steps_in_the_shell(reader):
+    train, ask, serve, smaller, own, vectors, convert = blocks(
+        "docs/first_steps_shell.md", "sh"
+    )
+    folder = reader.folder
+    reader.run(train, "--num_train_epochs=1")
+    assert (folder / "out" / "reviews" / "report.html").exists()
+    reader.run(ask)
+    with open(folder / "examples" / "new_reviews.csv", newline="") as file:
+        texts = [row["text"] for row in csv.DictReader(file)]
+    # As the command, which takes the fastest runtime that is installed.
+    asked = bert_tf.load(folder / "out" / "reviews", runtime="auto")(texts)
+    written = (folder / "answers.jsonl").read_text().splitlines()
+    for line, answer in zip(written, asked, strict=True):
+        assert json.loads(line)["probabilities"] == answer["probabilities"]
+    assert "moving" in (folder / "why.html").read_text(encoding="utf-8")
+    reader.run(serve)
+    assert (folder / "served" / "reviews" / "1" / "saved_model.pb").exists()
+    reader.run(smaller)
+    assert (folder / "small" / "model.onnx").exists()
+    assert "[MASK]" not in reader.run(own)
+    reader.run(vectors)
+    assert (folder / "out" / "features.npz").exists()
+    reader.run(convert)
+    assert (folder / "out" / "converted" / "config.json").exists()
+
+
+@pytest.mark.slow
+def test_tasks_and_data_formats(reader):
+    page, folder = "docs/tasks.md", reader.folder
+    reader.write(page)
+    # dev files have the columns of the training files.
+    for train, dev in (
+        *(
+            ("glue/*/train.tsv", name)
+            for name in ("dev.tsv", "dev_matched.tsv")
+        ),
+        ("glue/MNLI/train.tsv", "dev_mismatched.tsv"),
+        ("squad/train-v1.1.json", "dev-v1.1.json"),
+        ("squad/train-v2.0.json", "dev-v2.0.json"),
+        *(("conll2003/eng.train", name) for name in ("eng.testa", "eng.testb")),
+        ("swag/train.csv", "val.csv"),
+    ):
+        for path in folder.glob(train):
+            shutil.copy(path, path.with_name(dev))
+    shown = "\n".join(blocks(page, "sh"))
+    lines = [line for line in commands_of(shown) if "--data_dir=" not in line]
+    assert len(lines) >= 6
+    for line in lines:
+        assert "  train: " in reader.run(line)
+    official = [line for line in commands_of(shown) if line not in lines]
+    tasks = {re.search(r"--task=(\w+)", line)[1] for line in lines}
+    for task in {*task_names()} - tasks - {"example_user_file"}:
+        assert f"`{task}`" in text_of(page), task
+        kind = "squad" if "squad" in task else "glue"
+        kind = task.partition("_")[0] if task[:4] in ("swag", "conl") else kind
+        (line,) = [each for each in official if f"--data_dir={kind}" in each]
+        line = re.sub(r"--task=\w+", f"--task={task}", line)
+        assert "  train: " in reader.run(line), task
+
+
+@pytest.mark.slow
+def test_models_of_other_programs(reader, monkeypatch):
+    first, pairs = blocks("docs/hub_models.md", "python")
+    heads = {
+        "films": lambda encoder: bert_tf.bert_classifier(encoder, 2),
+        "nli": lambda encoder: bert_tf.bert_classifier(encoder, 2),
+        "tagger": lambda encoder: bert_tf.bert_token_classifier(encoder, 3),
+    }
+    labels = {"films": ("bad", "good"), "nli": ("no", "yes")}
+    config = bert_tf.BertConfig.from_size("2/16/2", len(TOKENS))
+    for name, head in heads.items():
+        model = fill(head(bert_tf.BertEncoder(config)))
+        checkpoint = bert_tf.Checkpoint(
+            *(config, bert_tf.model_arrays(model), bert_tf.Vocabulary(TOKENS)),
+            lower_case=True,
+            labels=labels.get(name, ("O", "B-LOC", "I-LOC")),
+        )
+        bert_tf.save_checkpoint(
+            reader.folder / "hub" / name, checkpoint, to="hugging_face"
+        )
+    names: dict = {}
+    exec(first, names)
+    exec(pairs, names)
+    (reader.folder / "new.txt").write_text("Ada lives in London.\n")
+    reader.run(*blocks("docs/hub_models.md", "sh"))
+    assert json.loads((reader.folder / "tags.jsonl").read_text())
+    assert (reader.folder / "small" / "model.onnx").exists()
+
+
+@pytest.mark.slow
+def test_rows_without_padding_on_two_devices(reader):
+    records, train, *_ = blocks("docs/training.md", "sh")
+    reader.model("vocabulary", 1)
+    shutil.copy(reader.folder / "vocabulary" / "vocab.txt", reader.folder)
+    reader.run(records)
+    reader.run(train, "--logical_cpus=2 --num_train_steps=2")
+    assert (reader.folder / "run" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_distillation(reader):
+    """The students of docs/relatives.md."""
+    on_task, on_text, tiny, *_ = blocks("docs/relatives.md", "sh")
+    folder = reader.folder
+    reader.write("docs/tasks.md")
+    mrpc = folder / "glue" / "MRPC"
+    shutil.copy(mrpc / "train.tsv", mrpc / "dev.tsv")
+    reader.model("six", 6)
+    reader.run(
+        "bert-tf finetune --task=mrpc --data_dir=glue --model=six "
+        "--output_dir=out/mrpc --num_train_epochs=1"
+    )
+    reader.run(on_task, "--num_train_epochs=1")
+    assert (folder / "out" / "mrpc-small" / "distillation.html").exists()
+    reader.run(tiny, "--num_train_epochs=1")
+    assert (folder / "out" / "tinybert" / "report.html").exists()
+    reader.model("bert", 12)
+    reader.run(on_text)
+    student = bert_tf.load_checkpoint(folder / "out" / "distilbert")
+    assert student.config.model_type == "distilbert"
+
+
+def test_what_fits_into_memory(reader):
+    plan, _ = blocks("docs/memory.md", "sh")
+    assert "fit" in reader.run(plan)
