@@ -11,48 +11,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from tests import commands, commands_page
+from tests import commands_page
 from tests.documents import blocks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-HUB_MODELS = (ROOT / "docs" / "hub_models.md").read_text(encoding="utf-8")
-RELATIVES = (ROOT / "docs" / "relatives.md").read_text(encoding="utf-8")
 POSITIVE = ["a good film.", "good and fine.", "what a fine film"]
 NEGATIVE = ["a bad film.", "bad and dull.", "what a dull film"]
-
-
-def flags_of(words: str) -> set[str]:
-    """The flags in the help of a command, beside what it is given."""
-    text = commands.run_line(f"bert-tf {words} --help").stdout
-    return set(re.findall(r"--(?:\[no\])?(\w+)", text.partition("Flags:")[2]))
-
-
-@pytest.mark.parametrize(
-    ("page", "commands_at_least"),
-    [(README, 8), (RELATIVES, 7), (HUB_MODELS, 4)],
-)
-def test_every_command_and_flag_exists(page, commands_at_least):
-    printed = re.findall(
-        r"^ *bert-tf ([a-z][a-z-]*)((?:[^\n]*\\\n)*[^\n]*)", page, re.MULTILINE
-    )
-    assert len(printed) >= commands_at_least
-    for name, arguments in printed:
-        typed = set(re.findall(r"--(\w+)", arguments))
-        assert typed <= flags_of(f"{name} {arguments}"), (name, arguments)
-    for target in re.findall(r"make ([\w-]+)", page):
-        makefile = (ROOT / "Makefile").read_text()
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
-
-
-@pytest.mark.parametrize("page", [README, RELATIVES])
-def test_every_flag_named_exists(page):
-    named = set(re.findall(r"`--(\w+)", page))
-    assert len(named) >= 10
-    listed = re.findall(r"^- (`.*?):", commands_page.page(), re.MULTILINE)
-    known = set(re.findall(r"`--(?:\[no\])?(\w+)`", " ".join(listed)))
-    known |= {f"no{name}" for name in known} | {"help"}
-    assert named <= known, named - known
 
 
 def test_the_page_of_commands_is_that_of_the_code():
@@ -123,24 +87,12 @@ def test_the_first_program(small_model_folder, tmp_path, monkeypatch, capsys):
     assert answers == str(bert_tf.load("out/films")(asked))
 
 
-@pytest.mark.slow
-def test_the_program_on_strings(small_model_folder, tmp_path, monkeypatch):
-    program, _ = blocks("docs/keras.md", "python")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    exec(program, names)
-    model = keras.saving.load_model("films.keras")
-    text = ["A moving film."]
-    expected = names["model"].predict(text)
-    np.testing.assert_allclose(model.predict(text), expected, atol=1e-6)
-
-
 # Keras 3.15 says so of every data set that is fitted with its defaults.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
 def test_the_keras_program(small_model_folder, tmp_path, monkeypatch):
     """The program as printed, on rows of our own and at a higher rate."""
-    _, program = blocks("docs/keras.md", "python")
+    (program,) = blocks("docs/keras.md", "python")
     assert len(program.strip().splitlines()) <= 32
     texts = tf.constant((POSITIVE + NEGATIVE) * 128)
     labels = tf.constant([1] * 3 + [0] * 3, tf.int64)
