@@ -2,8 +2,8 @@
 
     .venv/bin/python -m tests.pictures --model=demo_output/model
 
-fine-tunes it on examples/reviews.csv as README does, unless that is
-done, and takes pictures of the report and of the server's page. It needs Chromium.
+fine-tunes it on examples/reviews.csv as README does, unless that is done, and
+takes pictures of the report and of the server's page. It needs Chromium.
 """
 
 import base64
