@@ -92,7 +92,7 @@ export BERT_TF
 
 # The wheel with its requirements and nothing else. build/ would keep files that
 # are gone.
-PACKAGED := $(shell find bert_tf tools tasks experiments -type f ! -name '*.pyc')
+PACKAGED := $(shell find bert_tf tools tasks experiments examples -type f ! -name '*.pyc')
 .venv-wheel/.ready: pyproject.toml setup.py $(PACKAGED)
 	rm -rf build dist .venv-wheel
 	$(PYTHON) -m venv .venv-wheel

@@ -1,10 +1,11 @@
 """A progress bar on a terminal or in Jupyter, periodic lines elsewhere."""
 
+import contextlib
 import functools
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -54,6 +55,25 @@ def _bar_type() -> type[tqdm.tqdm] | None:
     return tqdm.tqdm if sys.stderr.isatty() else None
 
 
+_following = 0.0
+
+
+@contextlib.contextmanager
+def followed_by(work: float) -> Iterator[None]:
+    """Adds the time of other work to that which progress says is left.
+
+    Args:
+      work: the time of what follows, as a multiple of the time of what is done
+        within the context.
+    """
+    global _following
+    _following = work
+    try:
+        yield
+    finally:
+        _following = 0.0
+
+
 class Progress:
     """Shows the progress of long work on standard error.
 
@@ -80,7 +100,7 @@ class Progress:
         self._prints_lines = shown and bar is None
         self._prints_last = not passing
         self._unprinted = False
-        self._last_line = time.monotonic()
+        self._last_line = self._started = time.monotonic()
         # Without a bar it only counts, and `update` prints it.
         self._bar = (bar if shown and bar else tqdm.tqdm)(
             desc=title,
@@ -96,11 +116,23 @@ class Progress:
 
     def update(self, units: int, note: str = "") -> None:
         """Adds completed units of work, and shows a note after the bar."""
+        if _following:
+            note = f"{self._left_in_all(units)} left in all, {note}"
         self._bar.set_postfix_str(note, refresh=False)
         self._bar.update(units)
         self._unprinted = True
         if time.monotonic() - self._last_line > _SECONDS_BETWEEN_LINES:
             self._print_line()
+
+    def _left_in_all(self, units: int) -> str:
+        """The time left after these units, with the work that follows."""
+        done = self._bar.n + units - self._bar.initial
+        seconds = (time.monotonic() - self._started) / max(done, 1)
+        left = seconds * (self._bar.total - self._bar.n - units)
+        all_units = self._bar.total - self._bar.initial
+        return tqdm.tqdm.format_interval(
+            left + _following * seconds * all_units
+        )
 
     def _print_line(self) -> None:
         if self._prints_lines:

@@ -58,6 +58,24 @@ def test_a_log_gets_a_line_now_and_then(
     assert "all well" in lines[-1]
 
 
+def test_the_time_left_is_that_of_the_work_that_follows_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with progress.followed_by(0.5), Progress("training", 9, 1, " steps") as bar:
+        for _ in range(2):
+            now[0] += 80.0
+            bar.update(2, "all well")
+    lines = capsys.readouterr().err.splitlines()
+    # 40 seconds a step: 6 steps and half of 8, then 4 steps and half of 8.
+    assert "06:40 left in all, all well" in lines[0]
+    assert "05:20 left in all, all well" in lines[1]
+    with Progress("training", 9, 1, " steps") as bar:
+        bar.update(2, "all well")
+    assert "in all" not in capsys.readouterr().err
+
+
 def test_short_work_leaves_a_last_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -1,7 +1,8 @@
-"""Pre-trains a BERT in a few minutes, on Python's language reference.
+"""Pre-trains a BERT, fine-tunes it and asks both, in two and a half minutes.
 
-Trains a vocabulary, builds records, pre-trains a small BERT and fills masks.
-The text is `pydoc_data.topics` of every Python installation.
+Trains a vocabulary, builds records, pre-trains a small BERT, fills masks, and
+fine-tunes the model on 200 reviews. The text is `pydoc_data.topics` of every
+Python installation.
 
 bert-tf demo --output_dir=demo_output
 """
@@ -17,22 +18,36 @@ from .language_reference import reference_documents
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", "demo_output", "Folder of all outputs."
 )
+_REVIEWS = pathlib.Path(__file__).parents[1] / "examples" / "reviews.csv"
 _VOCAB_SIZE = 2048
 _SEQ_LENGTH = 64
-_STEPS = 2000
+_STEPS = 1600
 _SENTENCES = (
     "If the list is [MASK], an IndexError is raised.",
     "A class definition is an executable [MASK].",
     "The return value of the [MASK] is ignored.",
     "The following is an [MASK] of a function call.",
 )
+_TEXTS = (
+    "My new boots are light, warm and comfortable.",
+    "The train was late, dirty and cold.",
+)
+# The parts, and the seconds that each takes on two cores.
+_PARTS = {
+    "Text": 3,
+    "Vocabulary": 1,
+    "Records": 2,
+    "Pre-training": 110,
+    "Masks": 2,
+    "Fine-tuning": 15,
+}
 _NEXT = """
-These were all steps: text -> vocabulary -> records -> a pre-trained BERT.
-See {output}/model/learning_curve.png, or watch the curves during training with
-  tensorboard --logdir={output}/model/tensorboard
+Ask it about other texts, on a page at http://127.0.0.1:8501/ until Ctrl-C:
+{activate}\
+  bert-tf serve --model={output}/reviews
+How the trainings went: {output}/model/report.html, {output}/reviews/report.html
 
 On your own text (one sentence per line, a blank line between documents):
-{activate}\
   bert-tf train-vocab --input='corpus/*.txt' --vocab_size=16384 \\
       --output=out/vocab.txt
   bert-tf create-pretraining-data --input='corpus/*.txt' \\
@@ -43,38 +58,70 @@ On your own text (one sentence per line, a blank line between documents):
 Repeat a command to resume an interrupted run."""
 
 
+class _Clock:
+    """Announces the parts, with the time left of all of them."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._begun: list[str] = []
+
+    def begin(self, part: str, text: str) -> None:
+        """Announces a part; the time left is at the pace until now."""
+        left = self.following(part) + _PARTS[part]
+        planned = sum(_PARTS[name] for name in self._begun)
+        # Until the pre-training, most is the import of TensorFlow.
+        if "Pre-training" in self._begun:
+            left *= self.seconds() / planned
+        self._begun.append(part)
+        number, all_parts = len(self._begun), len(_PARTS)
+        print(
+            f"\n{number} of {all_parts}. {part}: {text} (about "
+            f"{round(left):,} seconds left in all)",
+            flush=True,
+        )
+
+    def following(self, part: str) -> float:
+        """The planned seconds of the parts after one."""
+        names = list(_PARTS)
+        return sum(_PARTS[name] for name in names[names.index(part) + 1 :])
+
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._started
+
+
 def main() -> None:
-    """Runs the four steps."""
+    """Runs the parts."""
     from bert_tf.corpora.vocabulary import train_vocab
     from bert_tf.files import write_text
-    from bert_tf.inference.fill_mask import MaskFiller
+    from bert_tf.progress import followed_by
 
-    started = time.monotonic()
+    clock = _Clock()
     output = pathlib.Path(_OUTPUT_DIR.value)
+    corpus, vocab_file = output / "corpus.txt", output / "vocab.txt"
     documents = reference_documents()
-    corpus = output / "corpus.txt"
-    text = "\n\n".join("\n".join(document) for document in documents)
-    if not corpus.exists() or corpus.read_text("utf-8") != text + "\n":
-        # Records depend on the modification time of their text.
-        write_text(corpus, text + "\n")
-    print(
-        f"1. Text: {len(documents)} topics of Python's language reference, "
+    text = "\n\n".join("\n".join(document) for document in documents) + "\n"
+    clock.begin(
+        "Text",
+        f"{len(documents)} topics of Python's language reference, "
         f"{len(text) / 1e3:,.0f} kB in {corpus}",
-        flush=True,
     )
-    vocab_file = output / "vocab.txt"
-    print(f"\n2. Vocabulary: {_VOCAB_SIZE} WordPiece tokens", flush=True)
+    if not corpus.exists() or corpus.read_text("utf-8") != text:
+        # Records depend on the modification time of their text.
+        write_text(corpus, text)
+    clock.begin("Vocabulary", f"{_VOCAB_SIZE} WordPiece tokens")
     train_vocab([corpus], _VOCAB_SIZE).save(vocab_file)
+    clock.begin("Records", f"sequences of {_SEQ_LENGTH} tokens")
     _make_records(corpus, vocab_file, output / "records")
-    _pretrain(output / "records", output / "model")
-    print("\n5. What the model puts in place of [MASK]:", flush=True)
-    filler = MaskFiller.from_checkpoint(output / "model")
-    for sentence in _SENTENCES:
-        best = "  ".join(
-            f"{c.token} {c.probability:.0%}" for c in filler(sentence)[0]
-        )
-        print(f"   {sentence}\n      {best}")
-    print(f"\nThe demo took {time.monotonic() - started:,.0f} seconds.")
+    clock.begin("Pre-training", "masked LM and next sentence")
+    part = _PARTS["Pre-training"]
+    with followed_by(clock.following("Pre-training") / part):
+        _pretrain(output / "records", output / "model")
+    clock.begin("Masks", "what the model puts in place of [MASK]")
+    _fill_masks(output / "model")
+    clock.begin("Fine-tuning", f"good or bad, by {_REVIEWS.name}")
+    _finetune(output / "model", output / "reviews")
+    print(f"\nThe demo took {clock.seconds():,.0f} seconds.")
     activate = "  . .venv/bin/activate\n" if __package__ == "tools" else ""
     print(_NEXT.format(output=output, activate=activate))
 
@@ -85,7 +132,6 @@ def _make_records(
     from bert_tf.records.build import create_records
     from bert_tf.records.recipe import RecordsRecipe
 
-    print(f"\n3. Records: sequences of {_SEQ_LENGTH} tokens", flush=True)
     recipe = RecordsRecipe(
         max_seq_length=_SEQ_LENGTH,
         max_predictions_per_seq=10,
@@ -101,17 +147,43 @@ def _pretrain(records: pathlib.Path, model: pathlib.Path) -> None:
     from bert_tf.pretraining.recipe import PretrainingRecipe
     from bert_tf.pretraining.run import run_pretraining
 
-    print("\n4. Pre-training: masked LM and next sentence", flush=True)
     recipe = PretrainingRecipe(
         data_dir=str(records),
         size="tiny",
         train_batch_size=64,
         num_train_steps=_STEPS,
         learning_rate=2e-3,
-        eval_steps=_STEPS // 8,
+        eval_steps=_STEPS // 4,
         save_checkpoints_steps=_STEPS // 4,
     )
     run_pretraining(recipe, model)
+
+
+def _fill_masks(model: pathlib.Path) -> None:
+    from bert_tf.inference.fill_mask import MaskFiller
+
+    filler = MaskFiller.from_checkpoint(model)
+    for sentence in _SENTENCES:
+        best = "  ".join(
+            f"{c.token} {c.probability:.0%}" for c in filler(sentence)[0]
+        )
+        print(f"   {sentence}\n      {best}")
+
+
+def _finetune(model: pathlib.Path, output: pathlib.Path) -> None:
+    from bert_tf.finetuned import finetune
+
+    run = finetune(
+        model,
+        train=str(_REVIEWS),
+        text_columns="text",
+        label_column="label",
+        output_dir=output,
+    )
+    print()
+    for text, answer in zip(_TEXTS, run.model(list(_TEXTS)), strict=True):
+        label = answer["label"]
+        print(f"   {text}\n      {label} {answer['probabilities'][label]:.0%}")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ INSIDE = {
     "tools": "tools",
     "tasks": "tasks",
     "experiments": "paper_experiments",
+    "examples": "examples",
 }
 pytestmark = pytest.mark.wheel
 
