@@ -26,12 +26,13 @@ from tools.task_files import task_names
 # Pages without a command or a program.
 WITHOUT = {
     *("docs/api.md", "docs/design.md", "docs/index.md", "docs/measured.md"),
-    *("docs/speed.md", "docs/upstream.md"),
+    *("docs/cpu.md", "docs/few_labels.md", "docs/speed.md"),
+    "docs/upstream.md",
 }
 # Pages with flags of other programs too.
 OF_OTHERS = {
-    *("docs/beam.md", "docs/commands.md", "docs/measured.md"),
-    "docs/small_machines.md",
+    *("docs/beam.md", "docs/commands.md", "docs/cpu.md"),
+    *("docs/measured.md", "docs/small_machines.md"),
 }
 LETTERS = [chr(code) for code in range(ord("!"), ord("~") + 1)]
 TOKENS = [
@@ -161,6 +162,27 @@ def reader(tmp_path, monkeypatch) -> Reader:
     return Reader(tmp_path)
 
 
+@pytest.mark.slow
+def test_the_readme(reader, capsys):
+    page, folder = "README.md", reader.folder
+    assert len(text_of(page).splitlines()) <= 120
+    (program,) = blocks(page, "python")
+    _, train, ask = blocks(page, "sh")
+    exec(program, {})
+    printed = capsys.readouterr().out.splitlines()[-2:]
+    shown = blocks(page, "text")[0].splitlines()
+    model = bert_tf.load(folder / "out" / "films")
+    for line, expected in zip(printed, shown, strict=True):
+        text = expected.rpartition(".")[0].rpartition(".")[0] + "."
+        answer = model(text)
+        probability = round(answer["probability"], 4)
+        assert line == f"{text} {answer['label']} {probability}"
+    reader.run(train, "--num_train_epochs=1")
+    reader.run(ask)
+    assert (folder / "out" / "answers.jsonl").read_text().count("\n") == 6
+    assert "Dull" in (folder / "out" / "why.html").read_text(encoding="utf-8")
+
+
 # Keras 3.15 says so of every data set that is fitted with its defaults.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
@@ -274,6 +296,16 @@ def test_models_of_other_programs(reader, monkeypatch):
     reader.run(*blocks("docs/hub_models.md", "sh"))
     assert json.loads((reader.folder / "tags.jsonl").read_text())
     assert (reader.folder / "small" / "model.onnx").exists()
+
+
+@pytest.mark.slow
+def test_checkpoints_of_other_programs(reader):
+    folder = "uncased_L-12_H-768_A-12"
+    ours = bert_tf.load_checkpoint(reader.model("ours", 2))
+    bert_tf.save_checkpoint(reader.folder / folder, ours, to="google_tf1")
+    (convert,) = blocks("docs/checkpoints.md", "sh")
+    assert "largest difference" in reader.run(convert)
+    assert (reader.folder / "out" / "bert" / "config.json").exists()
 
 
 @pytest.mark.slow

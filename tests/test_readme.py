@@ -74,19 +74,6 @@ def small_model_folder(tmp_path) -> pathlib.Path:
     return folder
 
 
-@pytest.mark.slow
-def test_the_first_program(small_model_folder, tmp_path, monkeypatch, capsys):
-    """The program as printed, and that its model can be loaded again."""
-    (program,) = blocks("README.md", "python")
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    exec(program, {})
-    *_, scores, answers = capsys.readouterr().out.splitlines()
-    assert scores.endswith("out/films/report.html")
-    asked = ["A lovely and moving film.", "Dull and empty."]
-    assert answers == str(bert_tf.load("out/films")(asked))
-
-
 # Keras 3.15 says so of every data set that is fitted with its defaults.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
