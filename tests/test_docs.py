@@ -169,9 +169,10 @@ def test_the_readme(reader, capsys):
     (program,) = blocks(page, "python")
     _, train, ask = blocks(page, "sh")
     exec(program, {})
-    printed = capsys.readouterr().out.splitlines()[-2:]
-    shown = blocks(page, "text")[0].splitlines()
-    model = bert_tf.load(folder / "out" / "films")
+    report, *printed = capsys.readouterr().out.splitlines()[-3:]
+    expected_report, *shown = blocks(page, "text")[0].splitlines()
+    assert report == expected_report
+    model = bert_tf.load(folder / "finetuned")
     for line, expected in zip(printed, shown, strict=True):
         text = expected.rpartition(".")[0].rpartition(".")[0] + "."
         answer = model(text)
