@@ -27,7 +27,7 @@ OUTPUT_DIR = flags.DEFINE_string(
 )
 TEXT = flags.DEFINE_string(
     "text",
-    "The first half is moving, but the end is dull and far too long.",
+    "The waiter was friendly and the food was excellent.",
     "the text that the page shows",
 )
 WIDTH = 1000
@@ -37,7 +37,11 @@ EXPLAINED = "document.querySelector('#explained mark') !== null"
 def picture(browser: Browser, name: str, height: int) -> None:
     """Writes the top of the page that is open as docs/NAME.png."""
     clip = {"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1}
-    shot = browser.ask("Page.captureScreenshot", clip=clip)
+    browser.value("scrollTo(0, 0)")
+    browser.ask("Emulation.setScrollbarsHidden", hidden=True)
+    shot = browser.ask(
+        "Page.captureScreenshot", clip=clip, captureBeyondViewport=True
+    )
     path = ROOT / "docs" / f"{name}.png"
     path.write_bytes(base64.b64decode(shot["data"]))
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB")
@@ -75,7 +79,7 @@ def main(_: list[str]) -> None:
             )
             browser.open(run.report.resolve().as_uri())
             browser.until("document.readyState == 'complete'")
-            picture(browser, "report", 690)
+            picture(browser, "report", 860)
             while "ready" not in (line := server.stderr.readline()):
                 assert line, "the server has ended"
             browser.open(f"http://127.0.0.1:{port}/")
@@ -84,7 +88,7 @@ def main(_: list[str]) -> None:
             answer(browser)
             browser.value("document.querySelector('#explained button').click()")
             browser.until(EXPLAINED)
-            picture(browser, "page", 620)
+            picture(browser, "page", 860)
         finally:
             browser.close()
             server.terminate()
