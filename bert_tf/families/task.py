@@ -8,6 +8,7 @@ never calls the run.
 
 import abc
 import dataclasses
+import math
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import (
@@ -48,6 +49,18 @@ class Score:
 
     values: dict[str, float]
     loss: float | None = None
+
+
+def score_scale(values: Iterable[float | None], is_cost: bool) -> int:
+    """What scores are shown times: 100, or 1 for costs and others than shares.
+
+    Args:
+      values: all values of one score that are shown together; those that are
+        missing or not finite do not count.
+      is_cost: whether lower values are better.
+    """
+    finite = [v for v in values if v is not None and math.isfinite(v)]
+    return 1 if is_cost or any(abs(v) > 1 for v in finite) else 100
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,10 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.families.rows import ExampleRows, Outputs, Rows
-from bert_tf.families.task import Answered, Split, Task
+from bert_tf.families.task import Answered, Split, Task, score_scale
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.progress import Progress
-from bert_tf.report.render import score_scale
 from bert_tf.side_by_side import side_by_side
 from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.training.history import write_numbers

@@ -11,10 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.families.rows import Rows
+from bert_tf.families.task import score_scale
 from bert_tf.files import written_beside
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.report import figures
-from bert_tf.report.render import plain, score_scale, words, write_page
+from bert_tf.report.render import plain, words, write_page
 
 # Batches to measure the speed with, spread evenly over the lengths.
 _TIMED_BATCHES = 10

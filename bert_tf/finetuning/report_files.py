@@ -15,7 +15,7 @@ from bert_tf.errors import UserError
 from bert_tf.families import part_of
 from bert_tf.families.config import TaskConfig
 from bert_tf.families.model_folder import RESULTS_FILE
-from bert_tf.families.task import Task
+from bert_tf.families.task import Task, score_scale
 from bert_tf.files import write_text
 from bert_tf.finetuning.evaluation import DEV_PREDICTIONS
 from bert_tf.foreign_files import demand_regular
@@ -23,7 +23,6 @@ from bert_tf.recipe import Settings, read_json_object
 from bert_tf.report.render import (
     REPORT_FILE,
     model_words,
-    score_scale,
     write_page,
 )
 from bert_tf.report.statistics import curve_points, setting_rows

@@ -16,7 +16,13 @@ from bert_tf.checkpoints.checkpoint import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import RESULTS_FILE, TASK_FILE, load_model
 from bert_tf.families.recipe import FinetuningRecipe
-from bert_tf.families.task import RunSplit, Split, Task, TaskTemplate
+from bert_tf.families.task import (
+    RunSplit,
+    Split,
+    Task,
+    TaskTemplate,
+    score_scale,
+)
 from bert_tf.files import locked, written_beside
 from bert_tf.finetuning.evaluation import (
     DEV_PREDICTIONS,
@@ -32,7 +38,6 @@ from bert_tf.finetuning.setup import (
     prepare_training,
 )
 from bert_tf.finetuning.training import train_once
-from bert_tf.report.render import score_scale
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.history import LEARNING_CURVE, write_numbers

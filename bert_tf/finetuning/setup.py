@@ -175,6 +175,13 @@ def _with_pooling(initial: Checkpoint, recipe: FinetuningRecipe) -> Checkpoint:
     """The initial model with the pooling that the recipe names, if any."""
     if not isinstance(recipe, SentenceRecipe) or not recipe.classifier_pooling:
         return initial
+    pooling = initial.config.classifier_pooling
+    if recipe.lora_rank and recipe.classifier_pooling != pooling:
+        raise UserError(
+            f"`classifier_pooling`={recipe.classifier_pooling}: an adapter "
+            f"reads what its base reads, {pooling}; leave it or `lora_rank` "
+            "out."
+        )
     config = dataclasses.replace(
         initial.config, classifier_pooling=recipe.classifier_pooling
     )

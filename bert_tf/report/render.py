@@ -11,7 +11,7 @@ import json
 import math
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -165,18 +165,6 @@ def percent(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return ""
     return f"{100 * value:.1f}"
-
-
-def score_scale(values: Iterable[float | None], is_cost: bool) -> int:
-    """What scores are shown times: 100, or 1 for costs and others than shares.
-
-    Args:
-      values: all values of one score that are shown together; those that are
-        missing or not finite do not count.
-      is_cost: whether lower values are better.
-    """
-    finite = [v for v in values if v is not None and math.isfinite(v)]
-    return 1 if is_cost or any(abs(v) > 1 for v in finite) else 100
 
 
 def score(value: float | None, scale: int) -> str:

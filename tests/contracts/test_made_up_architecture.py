@@ -136,6 +136,8 @@ def test_an_architecture_costs_two_files_and_a_line(start, tmp_path):
             "max_seq_length": 64,
             "text_columns": "text",
             "label_column": "label",
+            "classifier_pooling": "cls",
+            "head_start": "given",
         }
     )
     run = tmp_path / "run"

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from bert_tf.checkpoints import load_checkpoint
+from bert_tf.families.task import score_scale
 from bert_tf.finetuning.evaluation import summarize
 from bert_tf.finetuning.reasons import is_degenerate, likely_reasons
-from bert_tf.report.render import score, score_scale
+from bert_tf.report.render import score
 from tests.finetuning.sentence_runs import model_folder
 
 

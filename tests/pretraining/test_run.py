@@ -533,7 +533,7 @@ def test_init_from_another_vocabulary(finished, recipe, tmp_path):
     tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
     (other / "vocab.txt").write_text("\n".join(tokens) + "\n")
     with pytest.raises(
-        UserError, match="`init_from`.*another vocabulary.*convert_checkpoint"
+        UserError, match="`init_from`.*another vocabulary.*bert-tf convert"
     ):
         run_pretraining(
             recipe.override([f"init_from={other}"]), tmp_path / "new"

@@ -58,7 +58,7 @@ def test_a_table_and_a_file(folder, tmp_path):
     ("flags", "message"),
     [
         (["--text=a", "--question=b"], "error: --question: this model"),
-        (["--text=a", "--method=x"], "error: flag --method=x"),
+        (["--text=a", "--method=x"], "error: --method=x"),
         (["--text=a", "--output=x.pdf"], "error: --output=x.pdf: the name"),
         (["--text=a", "--task=tagging"], "error: --task=tagging: unknown."),
         (["--text=a", "--labels=b,a"], "error: --labels=b,a: "),

@@ -35,7 +35,7 @@ def cluster_of(monkeypatch, text):
 
 def test_kubernetes(stubs, monkeypatch):
     """Each pod makes TF_CONFIG of its index."""
-    path = stubs(python='echo "$TF_CONFIG"; echo "$@" >&2')
+    path = stubs(**{"bert-tf": 'echo "$TF_CONFIG"; echo "$@" >&2'})
     service, job = yaml.safe_load_all(
         (ROOT / "production" / "training.yaml").read_text()
     )
@@ -72,7 +72,7 @@ def test_slurm(stubs, monkeypatch, tmp_path, code, requeued):
     path = stubs(
         scontrol=f'[ "$1" = show ] && printf "n1\\nn2\\n" || echo "$@" >{log}',
         srun='SLURM_PROCID=1 exec "$@"',
-        python=f'echo "$TF_CONFIG"; exit {code}',
+        **{"bert-tf": f'echo "$TF_CONFIG"; exit {code}'},
     )
     done = subprocess.run(
         ["bash", "-c", script],

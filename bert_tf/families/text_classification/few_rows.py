@@ -42,8 +42,10 @@ def complete(
     rows, own = len(examples), initial.config
     epochs = min(_ROWS_SEEN / rows, _MOST_EPOCHS)
     few = epochs > _EPOCHS
-    # The outputs of a BiLSTM mean nothing before it is trained.
-    fits = few and new_head and not own.bilstm and not recipe.teacher
+    # The outputs of a BiLSTM mean nothing before it is trained, and an adapter
+    # does not say what the head reads.
+    given = own.bilstm or recipe.teacher or recipe.lora_rank
+    fits = few and new_head and not given
     values = {
         "num_train_epochs": max(round(epochs, 1), _EPOCHS),
         "train_batch_size": _FEW_BATCH_SIZE if few else _BATCH_SIZE,
