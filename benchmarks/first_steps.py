@@ -124,7 +124,7 @@ def walk_python(user: Newcomer, model: str) -> None:
     if DEMO not in program:
         sys.exit(f"README's first program does not name {DEMO}")
     said = user.run("python", "-c", program.replace(DEMO, model))
-    check(re.findall(r"'label': '(\w+)'", said))
+    check(re.findall(r"\. (good|bad) [\d.]+$", said, flags=re.M))
 
 
 def walk_production(user: Newcomer) -> None:
