@@ -43,7 +43,7 @@ def test_answers_by_openvino(tmp_path):
 
 @pytest.mark.slow
 def test_onnx(tmp_path):
-    _, command, _ = blocks(PAGE, "sh")
+    _, command, *_ = blocks(PAGE, "sh")
     _, program, _ = blocks(PAGE, "python")
     (tmp_path / "out").mkdir()
     make(tmp_path, "classes").rename(tmp_path / "out" / "stars")
@@ -56,7 +56,7 @@ def test_onnx(tmp_path):
 
 @pytest.mark.slow
 def test_litert(tmp_path):
-    _, command, _ = blocks(PAGE, "sh")
+    _, command, *_ = blocks(PAGE, "sh")
     _, _, program = blocks(PAGE, "python")
     (tmp_path / "out").mkdir()
     make(tmp_path, "classes").rename(tmp_path / "out" / "stars")
@@ -73,7 +73,7 @@ def test_litert(tmp_path):
 
 @pytest.mark.slow
 def test_int8(finish_case, tmp_path):
-    _, _, command = blocks(PAGE, "sh")
+    *_, command, ask = blocks(PAGE, "sh")
     shutil.copytree(finish_case("classes").folder, tmp_path / "out" / "mrpc")
     # What was trained on so few rows may be worth less.
     command = command.replace("--max_score_drop=0.01", "--max_score_drop=1")
@@ -82,3 +82,6 @@ def test_int8(finish_case, tmp_path):
     assert " in int8, " in printed
     about = json.loads((tmp_path / "small/mrpc/model.json").read_text())
     assert about["int8"]["metric"] in printed
+    (tmp_path / "pairs.csv").write_text("text\na good film\n")
+    run(tmp_path, "bash", "-ec", ask)
+    assert "label" in json.loads((tmp_path / "answers.jsonl").read_text())
