@@ -6,6 +6,9 @@ PIP := python -m pip install --quiet --disable-pip-version-check
 TEST_PROCESSES ?= 2
 PYTEST := python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
+# The tests start commands hundreds of times, which should be compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: commands-page demo test test-slow test-real test-beam test-wheel docs lint environments clean
 
 demo: $(BIN)/bert-tf

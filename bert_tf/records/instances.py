@@ -13,6 +13,7 @@ Otherwise sequences are filled with whole sentences (Liu et al. 2019, section
 Sentences are contiguous in memory, so texts are ranges of tokens.
 """
 
+import array
 import bisect
 import dataclasses
 import itertools
@@ -81,7 +82,8 @@ class _PairMaker:
         self.random_next_prob = recipe.random_next_prob
         self.swaps = recipe.sequences == SENTENCE_ORDER
         self.rng = random.Random(seed)
-        self.pairs: list[tuple[int, int, int, int, bool]] = []
+        # Of one pair after the other: start and end of A and of B, label.
+        self.pairs = array.array("q")
         self.tokens_cut = 0
 
     def _below(self, bound: int) -> int:
@@ -117,7 +119,7 @@ class _PairMaker:
             a_start, a_end = a_start + front_a, a_end - drop_a + front_a
             b_start, b_end = b_start + front_b, b_end - drop_b + front_b
             self.tokens_cut += drop_a + drop_b
-        self.pairs.append((a_start, a_end, b_start, b_end, label))
+        self.pairs.extend((a_start, a_end, b_start, b_end, label))
 
     def _add_divided(self, start: int, end: int) -> None:
         """Adds the tokens of one sentence as texts A and B."""
@@ -261,10 +263,10 @@ def make_instances(
     for _ in range(recipe.dupe_factor):
         for document in used.tolist():
             maker.add_document(document)
-    maker.rng.shuffle(maker.pairs)
-    numbers = itertools.chain.from_iterable(maker.pairs)
-    columns = np.fromiter(numbers, np.int64, 5 * len(maker.pairs))
-    a_start, a_end, b_start, b_end, labels = columns.reshape(-1, 5).T
+    pairs = np.frombuffer(maker.pairs, np.int64).reshape(-1, 5)
+    order = list(range(len(pairs)))
+    maker.rng.shuffle(order)
+    a_start, a_end, b_start, b_end, labels = pairs[order].T
     return Instances(
         *(a_start, a_end, b_start, b_end, labels.astype(np.int8)),
         *(documents.ids, packing, maker.tokens_cut),

@@ -6,8 +6,11 @@ the vocabulary is a trie over UTF-16, in which all positions of the text advance
 in step until no token matches.
 """
 
+import bisect
+import itertools
+import operator
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -27,6 +30,11 @@ _SPACE, _LINE_FEED = ord(" "), ord("\n")
 _SPARE_BITS = 1
 # The second halves of characters above U+FFFF.
 _LOW_SURROGATES = 0xDC00, 0xDFFF
+_IDEOGRAPH_BOUNDS = [
+    bound
+    for first, last in unicode_tables.IDEOGRAPHS
+    for bound in (first, last + 1)
+]
 
 
 class _Replacements(dict[int, str]):
@@ -38,6 +46,12 @@ class _Replacements(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         return self.setdefault(code, self._replace(chr(code)))
+
+    def keep_others(self, codes: Sequence[int], changed: Iterable[int]) -> None:
+        """States that all code points but those of `changed` are kept."""
+        self.update(zip(codes, map(chr, codes), strict=True))
+        for code in changed:
+            self.pop(code, None)
 
 
 def _clean(char: str) -> str:
@@ -51,9 +65,8 @@ def _clean(char: str) -> str:
 
 def _clean_and_isolate(char: str) -> str:
     """`_clean_text` and `_tokenize_chinese_chars` of tokenization.py."""
-    if any(
-        first <= ord(char) <= last for first, last in unicode_tables.IDEOGRAPHS
-    ):
+    # An odd number of the blocks' bounds lie at or before an ideograph.
+    if bisect.bisect_right(_IDEOGRAPH_BOUNDS, ord(char)) % 2:
         return f" {char} "
     return _clean(char)
 
@@ -89,13 +102,25 @@ class PlainNormalizer:
         )
         codes = [*range(_LINE_FEED), *range(_LINE_FEED + 1, 1 << 16)]
         codes = [c for c in codes if c not in unicode_tables.SURROGATES]
-        results = self("\n".join(map(chr, codes))).split("\n")
+        chars = list(map(chr, codes))
+        # To state that most are kept is faster than to compute it.
+        isolated = itertools.chain.from_iterable(
+            range(first, last + 1) for first, last in unicode_tables.IDEOGRAPHS
+        )
+        spaces = (ord(char) for char in chars if char.isspace())
+        self._clean.keep_others(
+            codes, itertools.chain(unicode_tables.dropped(), spaces, isolated)
+        )
+        self._split.keep_others(
+            codes, unicode_tables.accents() | unicode_tables.punctuation()
+        )
+        results = self("\n".join(chars)).split("\n")
         self.keeps, self.parts, self.blank = np.zeros((3, 1 << 16), bool)
-        for code, result in zip(codes, results, strict=True):
-            ordered = not unicodedata.combining(chr(code))
-            self.keeps[code] = result == chr(code) and ordered
-            self.parts[code] = result[:1] == result[-1:] == " " and ordered
-            self.blank[code] = result == " "
+        ordered = np.array(list(map(unicodedata.combining, chars))) == 0
+        parted = [text[:1] == " " == text[-1:] for text in results]
+        self.keeps[codes] = list(map(operator.eq, results, chars)) & ordered
+        self.parts[codes] = parted & ordered
+        self.blank[codes] = [text == " " for text in results]
         for flags in (self.keeps, self.parts, self.blank):
             flags[_LINE_FEED] = True
         # With so many characters the tables take 20 MB.

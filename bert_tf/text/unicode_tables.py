@@ -18,6 +18,8 @@ import numpy as np
 CODE_POINTS = 0x110000
 SURROGATES = range(0xD800, 0xE000)
 NONCHARACTERS = range(0xFDD0, 0xFDF0)
+# Planes with characters; the others are unassigned or for private use.
+ASSIGNED_PLANES = (range(0x40000), range(0xE0000, 0xF0000))
 PRIVATE_USE = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)
 CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA = 0x3A3, 0x3C2, 0x3C3
@@ -40,8 +42,17 @@ ASCII_PUNCTUATION = ((33, 47), (58, 64), (91, 96), (123, 126))
 @functools.cache
 def categories() -> np.ndarray:
     """The general category of every code point, two letters each, bytes."""
-    kinds = "".join(map(unicodedata.category, map(chr, range(CODE_POINTS))))
-    return np.frombuffer(kinds.encode("ascii"), "S2")
+    kinds = np.full(CODE_POINTS, b"Cn", "S2")
+    for codes in PRIVATE_USE:
+        kinds[codes.start : codes.stop] = b"Co"
+    # To ask for each of the other planes too would take four times as long.
+    for codes in ASSIGNED_PLANES:
+        found = "".join(map(unicodedata.category, map(chr, codes)))
+        kinds[codes.start : codes.stop] = np.frombuffer(
+            found.encode("ascii"), "S2"
+        )
+    kinds.setflags(write=False)
+    return kinds
 
 
 def _of_categories(*kinds: bytes) -> np.ndarray:

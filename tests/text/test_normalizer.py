@@ -18,6 +18,11 @@ ASSIGNED = [
 ]
 
 
+def test_the_category_of_every_code_point() -> None:
+    expected = [unicodedata.category(chr(code)) for code in range(0x110000)]
+    assert unicode_tables.categories().astype(str).tolist() == expected
+
+
 @pytest.mark.parametrize(
     ("codes", "lower_case", "strip_accents"),
     [
