@@ -241,12 +241,22 @@ class PretrainingObjective(MaskedLanguageModeling):
         Args:
           outputs: also next_sentence_logits [B, 2], for packed rows [B, K, 2].
           batch: also next_sentence_labels, see `loss_weights`.
+
+        Raises:
+          UserError: there is not one label for each sequence.
         """
         losses, metrics = super().__call__(outputs, batch)
+        logits = outputs["next_sentence_logits"]
+        labels = batch["next_sentence_labels"]
+        if len(labels.shape) != len(logits.shape) - 1:
+            # They would be broadcast.
+            raise UserError(
+                f"next_sentence_labels: has the shape {tuple(labels.shape)}; "
+                "give one label for each sequence, in the shape "
+                f"{tuple(logits.shape[:-1])}."
+            )
         loss, accuracy = _weighted_sums(
-            outputs["next_sentence_logits"],
-            ops.maximum(batch["next_sentence_labels"], 0),
-            _sequence_weights(batch),
+            logits, ops.maximum(labels, 0), _sequence_weights(batch)
         )
         return (
             losses | {f"{self.pair_task}_loss": loss},

@@ -123,6 +123,16 @@ def test_fit_reports_the_weighted_accuracy() -> None:
         )
 
 
+def test_labels_of_another_shape() -> None:
+    model, batch = (
+        fill(BertPretrainer(small_config())),
+        pretraining_batch(small_config()),
+    )
+    batch["next_sentence_labels"] = batch["next_sentence_labels"][:, None]
+    with pytest.raises(UserError, match=r"next_sentence_labels: .* \(\d, 1\)"):
+        PretrainingObjective()(model(batch), batch)
+
+
 def test_an_objective_that_does_not_fit() -> None:
     config = small_config()
     with pytest.raises(UserError, match="LeftToRight.* causal=True"):
