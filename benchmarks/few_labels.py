@@ -18,6 +18,7 @@ printed, and written to DIR with a picture.
 
 import csv
 import json
+import math
 import pathlib
 import random
 import statistics
@@ -29,6 +30,7 @@ import numpy as np
 from absl import flags
 
 import bert_tf
+from bert_tf.inference.embed import Embedder
 from tools import command_line
 
 PEER = "benchmarks.few_labels_setfit"
@@ -57,6 +59,7 @@ _PAPER_SETTINGS = {
     "learning_rate": 5e-5,
     "train_batch_size": 32,
 }
+TITLES = {"mrpc": "MRPC", "sst2": "SST-2", "three": "three classes"}
 Row = tuple[tuple[str, ...], str]
 
 
@@ -108,7 +111,9 @@ def draw(task: str, count: int, seed: int) -> tuple[list[Row], list[Row]]:
     return train, test or drawn
 
 
-def write_job(folder: pathlib.Path, task: str, count: int, seed: int) -> None:
+def write_job(
+    folder: pathlib.Path, task: str, count: int, seed: int, embed: Embedder
+) -> None:
     """Writes the rows and the vectors of a job."""
     folder.mkdir(parents=True, exist_ok=True)
     splits = dict(zip(("train", "test"), draw(task, count, seed), strict=True))
@@ -116,14 +121,9 @@ def write_job(folder: pathlib.Path, task: str, count: int, seed: int) -> None:
     for name, rows in splits.items():
         lines = [json.dumps({"texts": a, "label": b}) for a, b in rows]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-        features[f"joined/{name}"] = np.asarray(
-            bert_tf.embed(_MODEL.value, [" ".join(texts) for texts, _ in rows])
-        )
+        features[f"joined/{name}"] = embed(" ".join(texts) for texts, _ in rows)
         if len(rows[0][0]) == 2:
-            first, second = (
-                np.asarray(bert_tf.embed(_MODEL.value, [t[i] for t, _ in rows]))
-                for i in (0, 1)
-            )
+            first, second = (embed(t[i] for t, _ in rows) for i in (0, 1))
             features[f"compared/{name}"] = np.concatenate(
                 [np.abs(first - second), first * second], axis=1
             )
@@ -209,17 +209,15 @@ def table(
             if len(values) > 1:
                 cell += f" ± {statistics.stdev(values):.1f}"
             cells.append(cell)
-        yield f"| {task} | {count} | " + " | ".join(cells) + " |"
-    shown = [name for name in names if all(name in r for r in means.values())]
-    each = [
-        statistics.fmean(statistics.fmean(row[name]) for row in means.values())
-        for name in shown
-    ]
-    by_name = dict(zip(shown, each, strict=True))
-    cells = [
-        f"{100 * by_name[name]:.1f}" if name in by_name else "–"
-        for name in names
-    ]
+        yield f"| {TITLES[task]} | {count} | " + " | ".join(cells) + " |"
+    cells = []
+    for name in names:
+        rows = [
+            statistics.fmean(row.get(name, [math.nan]))
+            for row in means.values()
+        ]
+        mean = 100 * statistics.fmean(rows)
+        cells.append("–" if math.isnan(mean) else f"{mean:.1f}")
     yield "| mean | | " + " | ".join(cells) + " |"
 
 
@@ -231,6 +229,7 @@ def draw_picture(
     from matplotlib import pyplot
 
     tasks = list(dict.fromkeys(task for task, _ in means))
+    names = list(dict.fromkeys(name for row in means.values() for name in row))
     figure, panels = pyplot.subplots(
         1, len(tasks), figsize=(3.2 * len(tasks), 3), layout="constrained"
     )
@@ -242,18 +241,24 @@ def draw_picture(
                 by_name.setdefault(name, []).append(point)
         for name, points in by_name.items():
             width = 2.5 if name == OURS else 1.2
-            axes.plot(*zip(*points, strict=True), "o-", label=name, lw=width)
-        axes.set(title=task, xlabel="rows a class", xscale="log")
+            axes.plot(
+                *zip(*points, strict=True),
+                f"C{names.index(name)}o-",
+                label=name,
+                lw=width,
+            )
+        axes.set(title=TITLES[task], xlabel="rows a class", xscale="log")
         counts = sorted({count for own, count in means if own == task})
         axes.set_xticks(counts, map(str, counts))
         axes.minorticks_off()
     np.atleast_1d(panels)[0].set_ylabel("accuracy, %")
+    lines: dict[str, Any] = {}
+    for axes in np.atleast_1d(panels):
+        handles, labels = axes.get_legend_handles_labels()
+        lines |= dict(zip(labels, handles, strict=True))
     figure.legend(
-        *np.atleast_1d(panels)[-1].get_legend_handles_labels()
-        if len(tasks) == 1
-        else np.atleast_1d(panels)[
-            tasks.index("mrpc")
-        ].get_legend_handles_labels(),
+        [lines[name] for name in names],
+        names,
         loc="outside lower center",
         ncols=5,
         fontsize="small",
@@ -272,9 +277,10 @@ def main() -> None:
         for task in _TASKS.value
     ]
     folders = [output / f"{task}-{n}-{seed}" for task, n, seed in jobs]
+    embed = Embedder(_MODEL.value)
     for folder, job in zip(folders, jobs, strict=True):
         if not (folder / "features.npz").exists():
-            write_job(folder, *job)
+            write_job(folder, *job, embed)
     if _PEER_PYTHON.value:
         peers(folders, jobs)
     for folder, (_, _, seed) in zip(folders, jobs, strict=True):
