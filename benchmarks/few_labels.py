@@ -17,6 +17,7 @@ printed, and written to DIR with a picture.
 """
 
 import csv
+import functools
 import json
 import math
 import pathlib
@@ -111,10 +112,15 @@ def draw(task: str, count: int, seed: int) -> tuple[list[Row], list[Row]]:
     return train, test or drawn
 
 
-def write_job(
-    folder: pathlib.Path, task: str, count: int, seed: int, embed: Embedder
-) -> None:
+@functools.cache
+def embedder() -> Embedder:
+    """The sentence model, loaded once."""
+    return Embedder(_MODEL.value)
+
+
+def write_job(folder: pathlib.Path, task: str, count: int, seed: int) -> None:
     """Writes the rows and the vectors of a job."""
+    embed = embedder()
     folder.mkdir(parents=True, exist_ok=True)
     splits = dict(zip(("train", "test"), draw(task, count, seed), strict=True))
     features: dict[str, np.ndarray] = {}
@@ -194,11 +200,16 @@ def accuracies(folder: pathlib.Path) -> dict[str, float]:
     return found
 
 
+def methods(means: Mapping[Any, Mapping[str, Any]]) -> list[str]:
+    """The names of all methods, in the order of the table and the legend."""
+    return list(dict.fromkeys(name for row in means.values() for name in row))
+
+
 def table(
     means: Mapping[tuple[str, int], Mapping[str, Sequence[float]]],
 ) -> Iterator[str]:
     """The lines of the table in Markdown."""
-    names = list(dict.fromkeys(name for row in means.values() for name in row))
+    names = methods(means)
     yield "| task | rows a class | " + " | ".join(names) + " |"
     yield "|---|--:|" + "--:|" * len(names)
     for (task, count), row in means.items():
@@ -229,7 +240,7 @@ def draw_picture(
     from matplotlib import pyplot
 
     tasks = list(dict.fromkeys(task for task, _ in means))
-    names = list(dict.fromkeys(name for row in means.values() for name in row))
+    names = methods(means)
     figure, panels = pyplot.subplots(
         1, len(tasks), figsize=(3.2 * len(tasks), 3), layout="constrained"
     )
@@ -277,10 +288,9 @@ def main() -> None:
         for task in _TASKS.value
     ]
     folders = [output / f"{task}-{n}-{seed}" for task, n, seed in jobs]
-    embed = Embedder(_MODEL.value)
     for folder, job in zip(folders, jobs, strict=True):
         if not (folder / "features.npz").exists():
-            write_job(folder, *job, embed)
+            write_job(folder, *job)
     if _PEER_PYTHON.value:
         peers(folders, jobs)
     for folder, (_, _, seed) in zip(folders, jobs, strict=True):

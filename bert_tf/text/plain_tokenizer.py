@@ -7,10 +7,9 @@ in step until no token matches.
 """
 
 import bisect
-import itertools
 import operator
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -46,12 +45,6 @@ class _Replacements(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         return self.setdefault(code, self._replace(chr(code)))
-
-    def keep_others(self, codes: Sequence[int], changed: Iterable[int]) -> None:
-        """States that all code points but those of `changed` are kept."""
-        self.update(zip(codes, map(chr, codes), strict=True))
-        for code in changed:
-            self.pop(code, None)
 
 
 def _clean(char: str) -> str:
@@ -103,17 +96,6 @@ class PlainNormalizer:
         codes = [*range(_LINE_FEED), *range(_LINE_FEED + 1, 1 << 16)]
         codes = [c for c in codes if c not in unicode_tables.SURROGATES]
         chars = list(map(chr, codes))
-        # To state that most are kept is faster than to compute it.
-        isolated = itertools.chain.from_iterable(
-            range(first, last + 1) for first, last in unicode_tables.IDEOGRAPHS
-        )
-        spaces = (ord(char) for char in chars if char.isspace())
-        self._clean.keep_others(
-            codes, itertools.chain(unicode_tables.dropped(), spaces, isolated)
-        )
-        self._split.keep_others(
-            codes, unicode_tables.accents() | unicode_tables.punctuation()
-        )
         results = self("\n".join(chars)).split("\n")
         self.keeps, self.parts, self.blank = np.zeros((3, 1 << 16), bool)
         ordered = np.array(list(map(unicodedata.combining, chars))) == 0

@@ -124,10 +124,8 @@ def test_fit_reports_the_weighted_accuracy() -> None:
 
 
 def test_labels_of_another_shape() -> None:
-    model, batch = (
-        fill(BertPretrainer(small_config())),
-        pretraining_batch(small_config()),
-    )
+    config = small_config()
+    model, batch = fill(BertPretrainer(config)), pretraining_batch(config)
     batch["next_sentence_labels"] = batch["next_sentence_labels"][:, None]
     with pytest.raises(UserError, match=r"next_sentence_labels: .* \(\d, 1\)"):
         PretrainingObjective()(model(batch), batch)
