@@ -43,6 +43,12 @@ def write_model(path: pathlib.Path, graph: Graph, source: str) -> None:
     openvino.save_model(model, path, compress_to_fp16=False)
 
 
+def has_bfloat16() -> bool:
+    """Whether OpenVINO computes in bfloat16 here; elsewhere it ignores that."""
+    kinds = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return "BF16" in kinds
+
+
 class Runner:
     """Runs a file with OpenVINO on the CPU, from any number of threads.
 

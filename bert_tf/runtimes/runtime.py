@@ -78,8 +78,8 @@ class Runtime:
       cores: the cores of a batch; 0 takes all.
 
     Raises:
-      UserError: there is no such runtime, its library is missing, or it has no
-        bfloat16.
+      UserError: there is no such runtime, its library is missing, or it does
+        not compute in bfloat16 on this processor.
     """
 
     def __init__(
@@ -97,6 +97,11 @@ class Runtime:
             raise UserError(
                 f"`precision`=mixed_bfloat16: `runtime`={kind} computes in "
                 "float32; leave it out."
+            )
+        if bfloat16 and not _module(OPENVINO).has_bfloat16():
+            raise UserError(
+                "`precision`=mixed_bfloat16: OpenVINO computes in float32 on "
+                f"this processor; leave it out, or give `runtime`={KERAS}."
             )
         self._folder, self._cores = folder, cores
         self._bfloat16 = bfloat16
@@ -320,7 +325,8 @@ def open_runtime(
 
     Args:
       kind: openvino, onnx or litert; keras; auto, which is Keras without
-        OpenVINO and with a GPU or TPU; or a folder, see `ExportedRuntime`.
+        OpenVINO, with a GPU or TPU, and in bfloat16 on a processor without it;
+        or a folder, see `ExportedRuntime`.
       folder: the folder of the model.
       precision: the precision in which the network is computed.
       cores: the cores of a batch; 0 takes all.
@@ -332,8 +338,13 @@ def open_runtime(
     Raises:
       UserError: see `Runtime`; or the runtime does not have the precision.
     """
+    bfloat16 = precision == "mixed_bfloat16"
     # OpenVINO computes on the CPU here.
-    if kind == AUTO and (missing_libraries(OPENVINO) or has_accelerator()):
+    if kind == AUTO and (
+        missing_libraries(OPENVINO)
+        or has_accelerator()
+        or (bfloat16 and not _module(OPENVINO).has_bfloat16())
+    ):
         kind = KERAS
     if kind == KERAS:
         return None, precision
@@ -342,7 +353,6 @@ def open_runtime(
             f"`precision`={precision}: `runtime`={kind} computes on a CPU, in "
             f"float32 or mixed_bfloat16; give one, or {KERAS}."
         )
-    bfloat16 = precision == "mixed_bfloat16"
     if kind in RUNTIMES:
         return Runtime(kind, folder, bfloat16, cores), "float32"
     if bfloat16:

@@ -152,7 +152,9 @@ def test_sequences_of_a_row_get_what_they_get_under_a_mask(causal):
             one, other = (
                 np.array(tf.convert_to_tensor(x)) for x in (one, other)
             )
-            np.testing.assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+            # The order of a sum's terms depends on the processor.
+            largest = np.abs(one).max()
+            np.testing.assert_allclose(one, other, rtol=0, atol=3e-6 * largest)
     # Without cls_positions a row has one pooled output.
     del inputs["cls_positions"]
     for given in ({}, {"pooled_only": True}):

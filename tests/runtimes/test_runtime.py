@@ -64,14 +64,20 @@ def test_vectors(name, tmp_path):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5)
 
 
-def test_bfloat16_rounds_products(tmp_path):
+def test_bfloat16_rounds_products_or_is_refused(tmp_path):
     folder = write_folder(tmp_path, CLASSIFIER)
     wanted = np.array(
         [[*row.values()] for row in probabilities(bert_tf.load(folder))]
     )
-    model = bert_tf.load(folder, precision="mixed_bfloat16", runtime="openvino")
+    given = {"precision": "mixed_bfloat16", "runtime": "openvino"}
+    if not openvino_file.has_bfloat16():
+        line = error_of(bert_tf.load, folder, **given)
+        assert "OpenVINO computes in float32 on this processor" in line
+        return
+    model = bert_tf.load(folder, **given)
     found = np.array([[*row.values()] for row in probabilities(model)])
     np.testing.assert_allclose(found, wanted, rtol=0, atol=0.1)
+    assert np.abs(found - wanted).max() > 1e-4
 
 
 class Wrong(openvino_file.Runner):
@@ -126,14 +132,22 @@ def test_a_file_for_programs_that_use_openvino(tmp_path):
     assert not (tmp_path / "int8").exists()
 
 
-def test_auto_leaves_accelerators_to_keras(tmp_path, monkeypatch):
-    found, of_keras = runtime.open_runtime(
-        "auto", tmp_path, "mixed_bfloat16", 0
-    )
+def test_what_auto_leaves_to_keras(tmp_path, monkeypatch):
+    def opened():
+        return runtime.open_runtime("auto", tmp_path, "mixed_bfloat16", 0)
+
+    monkeypatch.setattr(openvino_file, "has_bfloat16", lambda: True)
+    found, of_keras = opened()
     assert (str(found), of_keras) == ("OpenVINO in bfloat16", "float32")
+    monkeypatch.setattr(openvino_file, "has_bfloat16", lambda: False)
+    assert opened() == (None, "mixed_bfloat16")
+    line = error_of(
+        runtime.open_runtime, "openvino", tmp_path, "mixed_bfloat16", 0
+    )
+    assert line.endswith("leave it out, or give `runtime`=keras.")
+    monkeypatch.setattr(openvino_file, "has_bfloat16", lambda: True)
     monkeypatch.setattr(runtime, "has_accelerator", lambda: True)
-    found = runtime.open_runtime("auto", tmp_path, "mixed_bfloat16", 0)
-    assert found == (None, "mixed_bfloat16")
+    assert opened() == (None, "mixed_bfloat16")
 
 
 def test_mistakes(tmp_path, monkeypatch):
