@@ -62,20 +62,13 @@ export CHECK_PYTHON
 	$(BIN)/$(PIP) --require-hashes -r requirements.txt
 	touch $@
 
-# `bert-tf` of an environment runs tools/ of this folder, wherever it is called.
-define BERT_TF
-#!/bin/sh
-self=$$0
-[ ! -L "$$self" ] || self=$$(readlink -f "$$self")
-bin=$$(cd "$$(dirname "$$self")" && pwd)
-export PYTHONPATH="$${bin%/*/*}$${PYTHONPATH:+:$$PYTHONPATH}" PYTHONSAFEPATH=1
-exec "$$bin/python" -m tools "$$@"
-endef
-export BERT_TF
+# `import bert_tf` and `bert-tf` of an environment are of this folder, wherever
+# they are called.
 .venv/bin/bert-tf: .venv/.runtime
 .venv-beam/bin/bert-tf: .venv-beam/.ready
 %/bin/bert-tf:
-	@printf '%s\n' "$$BERT_TF" > $@
+	@echo "$(CURDIR)" > "$$($*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/bert_tf.pth"
+	@printf '#!/bin/sh\nPYTHONSAFEPATH=1 exec "%s" -m tools "$$@"\n' "$(CURDIR)/$*/bin/python" > $@
 	@chmod +x $@
 
 .venv/.development: .venv/.runtime requirements-dev.txt | $(BIN)/bert-tf

@@ -4,6 +4,8 @@ import ast
 import pathlib
 import subprocess
 import sys
+import sysconfig
+import venv
 
 import pytest
 
@@ -75,19 +77,20 @@ def test_completion_in_bash(typed, completed):
 
 def test_make_writes_the_program_of_a_checkout(tmp_path):
     """It runs the code of its own folder, wherever and however it is called."""
-    environment = tmp_path / "check out" / ".venv"
-    (environment / "bin").mkdir(parents=True)
-    python = environment / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
+    checkout = tmp_path / "check out"
+    environment = checkout / ".venv"
+    venv.create(environment, symlinks=True)
+    (libraries,) = environment.glob("lib/*/site-packages")
+    installed = sysconfig.get_path("purelib")
+    (libraries / "installed.pth").write_text(f"{installed}\n")
     for name in ("bert_tf", "tools"):
-        (tmp_path / "check out" / name).symlink_to(TOOLS.parent / name)
+        (checkout / name).symlink_to(TOOLS.parent / name)
     subprocess.run(
         [
             *("make", "--silent", f"--file={TOOLS.parent / 'Makefile'}"),
             *("--old-file=.venv/.runtime", ".venv/bin/bert-tf"),
         ],
-        cwd=environment.parent,
+        cwd=checkout,
         check=True,
     )
     (tmp_path / "tools.py").write_text("raise SystemExit('a trap')")
@@ -97,6 +100,15 @@ def test_make_writes_the_program_of_a_checkout(tmp_path):
             [program, "--version"], cwd=tmp_path, text=True
         )
         assert printed == f"bert-tf {bert_tf.__version__}\n"
+    imported = subprocess.check_output(
+        [
+            *(environment / "bin" / "python", "-c"),
+            "import bert_tf; print(bert_tf.__file__)",
+        ],
+        cwd=tmp_path,
+        text=True,
+    )
+    assert imported == f"{checkout / 'bert_tf' / '__init__.py'}\n"
 
 
 @pytest.mark.parametrize(
