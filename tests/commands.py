@@ -161,6 +161,25 @@ def run_line(
     return run(f"tools.{module_of(name)}", *arguments, folder=folder)
 
 
+def run_script(script: str, folder: pathlib.Path) -> None:
+    """Runs the `bert-tf` commands of a script one after another, as `run`.
+
+    Bash expands variables and loops before the first of them is run.
+    """
+    listed = 'bert-tf() { printf "%s\\0" "$@" ""; }\n' + script
+    printed = subprocess.run(
+        ["bash", "-ec", listed],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    ).stdout
+    for line in printed.split("\0\0")[:-1]:
+        name, *arguments = line.split("\0")
+        done = run(f"tools.{module_of(name)}", *arguments, folder=folder)
+        assert done.returncode == 0, (name, arguments, done.stderr)
+
+
 def run_as_process(
     module: str, *arguments: object, environment: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:

@@ -1,5 +1,6 @@
 """Fixtures that every room of the tests shares."""
 
+import gc
 import os
 import pathlib
 from collections.abc import Callable, Iterator
@@ -29,9 +30,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     TensorFlow allows it only before its devices are first used; everything
     that names no strategy runs on the first one, as always.
     """
+    import tensorflow  # noqa: F401
+
     from bert_tf.training.strategies import split_cpu
 
     split_cpu(2)
+    # As the commands, which exclude its modules from garbage collections.
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

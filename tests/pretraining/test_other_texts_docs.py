@@ -2,11 +2,8 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,7 +14,8 @@ from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.records.folder import Manifest
 from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
-from tests.documents import ROOT, blocks
+from tests import commands
+from tests.documents import blocks
 from tests.model_helpers import fill, small_config
 from tests.records_corpus import LETTERS, sentence, text
 from tests.relatives import UNIGRAM
@@ -91,19 +89,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def run(folder: pathlib.Path, block: str) -> None:
-    bin_folder = str(pathlib.Path(sys.executable).parent)
-    done = subprocess.run(
-        ["bash", "-ec", smaller(block)],
-        cwd=folder,
-        env=os.environ
-        | {
-            "PATH": os.pathsep.join([bin_folder, os.environ["PATH"]]),
-            "PYTHONPATH": str(ROOT),
-        },
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    commands.run_script(smaller(block), folder)
 
 
 def dev_scores(folder: pathlib.Path, name: str) -> dict[str, float]:

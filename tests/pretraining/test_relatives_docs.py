@@ -1,17 +1,15 @@
 """The pre-training commands of docs/relatives.md work, on a small corpus."""
 
 import json
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.records.folder import RecordFolder
-from tests.documents import ROOT, blocks
+from tests import commands
+from tests.documents import blocks
 from tests.records_corpus import text
 
 PAGE = "docs/relatives.md"
@@ -31,18 +29,7 @@ SMALLER = {
 def run(folder: pathlib.Path, block: str) -> None:
     for said, enough in SMALLER.items():
         block = re.sub(said, enough, block)
-    environment = os.environ | {
-        "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-    }
-    done = subprocess.run(
-        ["bash", "-ec", block],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    commands.run_script(block, folder)
 
 
 @pytest.fixture(scope="module")

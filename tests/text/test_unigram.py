@@ -188,7 +188,7 @@ def test_offsets_of_albert_span_the_characters_of_a_piece(albert):
     assert ends[-1] == len(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.text(

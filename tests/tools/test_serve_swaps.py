@@ -27,7 +27,7 @@ from tests.server.served_models import (
 )
 from tests.tools.test_serve import ROOT, free_ports
 
-SWAPS = 40
+SWAPS = 20
 # 5.6 MB of weights: what a small model weighs.
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "film"]
 TOKENS += [f"word{number}" for number in range(7_500)]
@@ -179,8 +179,7 @@ def test_swaps_under_load_and_slow_clients(tmp_path):
     print(f"answers: {counts}")
     print(
         f"resident MiB: start {used[0]:.0f}, after swap 5 {used[5]:.0f}, "
-        f"10 {used[10]:.0f}, 20 {used[20]:.0f}, 30 {used[30]:.0f}, "
-        f"40 {used[40]:.0f}"
+        f"10 {used[10]:.0f}, 20 {used[20]:.0f}"
     )
     assert ended == 0
     assert "Traceback" not in said
@@ -196,4 +195,4 @@ def test_swaps_under_load_and_slow_clients(tmp_path):
         status for kind, status in counts if kind not in ("REST", "gRPC")
     } <= {"200", "closed"}
     # By swap 10 each thread has the memory that it keeps.
-    assert used[40] < 1.03 * max(used[5:11])
+    assert used[SWAPS] < 1.03 * max(used[5:11])
