@@ -42,6 +42,7 @@ def predict(folder, texts, name, **settings):
     return output.read_bytes()
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "runtime", ["keras", pytest.param("openvino", marks=pytest.mark.slow)]
 )
@@ -83,6 +84,7 @@ def test_predictions(runtime, tmp_path, texts, monkeypatch, capfd):
     assert "resumes after 4 rows" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_what_differs_stays_in_float32(tmp_path, texts, monkeypatch, capfd):
     folder = write_folder(tmp_path / "model", CLASSIFIER)
     right = predict(folder, texts, "a", precision=FLOAT32, runtime="keras")
@@ -101,6 +103,7 @@ def test_what_differs_stays_in_float32(tmp_path, texts, monkeypatch, capfd):
     assert predict(folder, texts, "d", runtime="onnx") == right
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_vectors(tmp_path, texts, monkeypatch, capfd):
     folder = write_folder(tmp_path / "model", MASKED_LM)
     given = TEXTS * 2
