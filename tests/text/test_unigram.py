@@ -107,6 +107,16 @@ def albert(folders):
     return AlbertUnigram.read(folders / "albert")
 
 
+@pytest.fixture(scope="module")
+def xlm_roberta_graph(xlm_roberta):
+    return xlm_roberta.tokenizer()
+
+
+@pytest.fixture(scope="module")
+def albert_graph(albert):
+    return albert.tokenizer()
+
+
 def fairseq_ids(texts):
     """XLM-R's ids: those of the library, moved by one; <unk> is 3."""
     library = sentencepiece.SentencePieceProcessor(
@@ -125,17 +135,15 @@ def albert_pieces(text):
     return [library.piece_to_id(piece) for piece in pieces]
 
 
-def test_ids_of_xlm_roberta(xlm_roberta):
-    assert xlm_roberta.tokenizer().tokenize(TEXTS).to_list() == (
-        fairseq_ids(TEXTS)
-    )
+def test_ids_of_xlm_roberta(xlm_roberta, xlm_roberta_graph):
+    assert xlm_roberta_graph.tokenize(TEXTS).to_list() == (fairseq_ids(TEXTS))
     assert xlm_roberta.tokens[:4] == ("<s>", "<pad>", "</s>", "<unk>")
     assert xlm_roberta.tokens[-1] == "<mask>"
     assert xlm_roberta.packing == Packing((0,), (2, 2), (2,), 0, 1)
 
 
-def test_ids_of_albert(albert):
-    ids = albert.tokenizer().tokenize(TEXTS).to_list()
+def test_ids_of_albert(albert, albert_graph):
+    ids = albert_graph.tokenize(TEXTS).to_list()
     assert ids == [albert_pieces(text) for text in TEXTS]
     assert albert.packing == Packing((2,), (3,), (3,), 1, 0)
     comma = albert.ids[","]
@@ -158,12 +166,11 @@ def test_albert_with_case_and_accents(folders, tmp_path):
     assert line.startswith(f"{path}: do_lower_case is False")
 
 
-def test_offsets_are_those_of_sentencepiece(xlm_roberta):
+def test_offsets_are_those_of_sentencepiece(xlm_roberta_graph):
     library = sentencepiece.SentencePieceProcessor(
         model_proto=xlm_roberta_file()
     )
-    tokenizer = xlm_roberta.tokenizer()
-    _, begins, ends = tokenizer.tokenize_with_offsets(TEXTS)
+    _, begins, ends = xlm_roberta_graph.tokenize_with_offsets(TEXTS)
     for text, begin, end in zip(
         TEXTS, begins.to_list(), ends.to_list(), strict=True
     ):
@@ -171,11 +178,11 @@ def test_offsets_are_those_of_sentencepiece(xlm_roberta):
         assert list(zip(begin, end, strict=True)) == expected, text
 
 
-def test_offsets_of_albert_span_the_characters_of_a_piece(albert):
+def test_offsets_of_albert_span_the_characters_of_a_piece(albert, albert_graph):
     text = "ΟΔΟΣ Cafe\u0301 1,000 ﬁ"
     ids, begins, ends = (
         values.numpy().tolist()
-        for values in albert.tokenizer().tokenize_with_offsets(text)
+        for values in albert_graph.tokenize_with_offsets(text)
     )
     for number, begin, end in zip(ids, begins, ends, strict=True):
         source = unicodedata.normalize("NFKD", text[begin:end]).lower()
@@ -188,7 +195,7 @@ def test_offsets_of_albert_span_the_characters_of_a_piece(albert):
     assert ends[-1] == len(text)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.text(
@@ -203,11 +210,12 @@ def test_offsets_of_albert_span_the_characters_of_a_piece(albert):
         min_size=1,
     )
 )
-def test_any_text(xlm_roberta, texts):
-    tokenizer = xlm_roberta.tokenizer()
+def test_any_text(xlm_roberta, xlm_roberta_graph, texts):
     scores = np.array([piece.score for piece in xlm_roberta.proto.pieces])
     for ids, other in zip(
-        tokenizer.tokenize(texts).to_list(), fairseq_ids(texts), strict=True
+        xlm_roberta_graph.tokenize(texts).to_list(),
+        fairseq_ids(texts),
+        strict=True,
     ):
         # Equal sums may be split in another order, as "000" in "00" and "0".
         assert sorted(ids) == sorted(other)
