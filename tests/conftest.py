@@ -37,6 +37,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     split_cpu(2)
     # As the commands, which exclude its modules from garbage collections.
     gc.freeze()
+    # Full collections of what tests share take long and find little.
+    gc.set_threshold(700, 10, 100)
 
 
 @pytest.fixture(scope="session")
