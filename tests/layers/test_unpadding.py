@@ -131,7 +131,9 @@ def packed_batch() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_sequences_of_a_row_get_what_they_get_under_a_mask(causal):
-    encoder = fill(BertEncoder(config(causal=causal)), seed=4, scale=0.3)
+    # The gradients are sums, whose order depends on the processor.
+    encoder = BertEncoder(config(causal=causal), dtype="float64")
+    fill(encoder, seed=4, scale=0.3)
     inputs = packed_batch()
     real = inputs["input_mask"] == 1
     found = []
@@ -152,9 +154,7 @@ def test_sequences_of_a_row_get_what_they_get_under_a_mask(causal):
             one, other = (
                 np.array(tf.convert_to_tensor(x)) for x in (one, other)
             )
-            # The order of a sum's terms depends on the processor.
-            largest = np.abs(one).max()
-            np.testing.assert_allclose(one, other, rtol=0, atol=3e-6 * largest)
+            np.testing.assert_allclose(one, other, atol=2e-5, rtol=2e-5)
     # Without cls_positions a row has one pooled output.
     del inputs["cls_positions"]
     for given in ({}, {"pooled_only": True}):
