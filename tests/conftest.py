@@ -30,12 +30,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     TensorFlow allows it only before its devices are first used; everything
     that names no strategy runs on the first one, as always.
     """
-    import tensorflow  # noqa: F401
-
     from bert_tf.training.strategies import split_cpu
 
     split_cpu(2)
-    # As the commands, which exclude its modules from garbage collections.
+    # As the commands, which exclude TensorFlow's modules from collections.
     gc.freeze()
     # Full collections of what tests share take long and find little.
     gc.set_threshold(700, 10, 100)

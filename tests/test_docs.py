@@ -44,8 +44,7 @@ TOKENS = [
 SMALLER = {
     r"--size=(base|mini|small)\b": "--size=2/8/2",
     r"--size=4/312/12": "--size=1/8/2",
-    r"--layers=0,2,4,7,9,11": "--layers=0,2",
-    r"--layers=0,2,4\b": "--layers=0,2",
+    r"--layers=0,2,4(,7,9,11)?": "--layers=0,2",
     r"max_seq_length=(128|512)": "max_seq_length=48",
     r"max_predictions_per_seq=77": "max_predictions_per_seq=7",
     r"train_batch_size=\d+": "train_batch_size=2",

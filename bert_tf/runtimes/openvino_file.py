@@ -44,7 +44,10 @@ def write_model(path: pathlib.Path, graph: Graph, source: str) -> None:
 
 
 def has_bfloat16() -> bool:
-    """Whether OpenVINO computes in bfloat16 here; elsewhere it ignores that."""
+    """Returns whether OpenVINO can compute in bfloat16 on this processor.
+
+    Where it cannot, it computes in float32, whatever it is asked for.
+    """
     kinds = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     return "BF16" in kinds
 

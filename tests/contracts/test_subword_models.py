@@ -194,7 +194,7 @@ def served_answers(folder, output_dir, **columns):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["albert"])
+@pytest.mark.parametrize("name", ["roberta", "albert"])
 def test_entities_are_the_same_everywhere(name, run_of, tmp_path):
     _, recipe, folder, done = run_of(name, "tags")
     scores = done["train"]["dev"]["dev"]

@@ -136,7 +136,7 @@ def albert_pieces(text):
 
 
 def test_ids_of_xlm_roberta(xlm_roberta, xlm_roberta_graph):
-    assert xlm_roberta_graph.tokenize(TEXTS).to_list() == (fairseq_ids(TEXTS))
+    assert xlm_roberta_graph.tokenize(TEXTS).to_list() == fairseq_ids(TEXTS)
     assert xlm_roberta.tokens[:4] == ("<s>", "<pad>", "</s>", "<unk>")
     assert xlm_roberta.tokens[-1] == "<mask>"
     assert xlm_roberta.packing == Packing((0,), (2, 2), (2,), 0, 1)
