@@ -1,8 +1,12 @@
 """Fixtures that every room of the tests shares."""
 
 import gc
+import importlib.abc
+import importlib.util
 import os
 import pathlib
+import sys
+import types
 from collections.abc import Callable, Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -14,6 +18,17 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import hypothesis
 import pytest
 
+# Hooks of pytest.
+from tests.lanes import (  # noqa: F401
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_runtest_protocol,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
+
 # A shared machine may pause for longer than hypothesis' deadline; and what
 # guards main tries the same examples every time. Run by hand, the tests go on
 # looking for new ones.
@@ -24,19 +39,44 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "by_hand")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Splits the CPU in two, for the tests of tf.distribute.
+class _TensorFlowFinder(importlib.abc.MetaPathFinder):
+    """Prepares TensorFlow for the tests when one of them imports it."""
 
-    TensorFlow allows it only before its devices are first used; everything
-    that names no strategy runs on the first one, as always.
+    def find_spec(self, name: str, path: object, target: object = None):
+        """Finds the spec of TensorFlow; see `importlib.abc.MetaPathFinder`."""
+        if name != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        execute = spec.loader.exec_module
+
+        def exec_module(module: types.ModuleType) -> None:
+            execute(module)
+            _prepare(module.config)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def _prepare(config: types.ModuleType) -> None:
+    """Sets the options of `tf.config` that hold for all tests.
+
+    The CPU is two devices, for the tests of tf.distribute, which TensorFlow
+    allows only before its devices are first used; whatever names no strategy
+    runs on the first one. Graphs are not optimized: on tiny models that takes
+    longer than it saves.
     """
-    from bert_tf.training.strategies import split_cpu
-
-    split_cpu(2)
+    (cpu,) = config.list_physical_devices("CPU")
+    halves = [config.LogicalDeviceConfiguration()] * 2
+    config.set_logical_device_configuration(cpu, halves)
+    config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     # As the commands, which exclude TensorFlow's modules from collections.
     gc.freeze()
-    # Full collections of what tests share take long and find little.
-    gc.set_threshold(700, 10, 100)
+
+
+sys.meta_path.insert(0, _TensorFlowFinder())
+# Full collections of what tests share take long and find little.
+gc.set_threshold(700, 10, 100)
 
 
 @pytest.fixture(scope="session")
