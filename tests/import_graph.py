@@ -41,19 +41,23 @@ def changed_files(commit: str) -> list[str] | None:
     return None if done.returncode else done.stdout.splitlines()
 
 
-def affected_tests(changed: list[str], root: pathlib.Path = ROOT) -> set[str]:
+@functools.cache
+def graph() -> dict[str, set[str]]:
+    """Returns the files that each Python file depends on directly."""
+    return {
+        path: dependencies(path)
+        for folder in FOLDERS
+        for path in _paths(f"{folder}/**/*.py")
+    }
+
+
+def affected_tests(changed: list[str]) -> set[str]:
     """Returns the files of tests that depend on a changed file.
 
     Args:
-      changed: paths relative to `root`. A file that is not Python counts as a
-        change of the modules beside it, or of what names it.
-      root: the folder of the checkout.
+      changed: paths relative to the checkout. A file that is not Python counts
+        as a change of the modules beside it, or of what names it.
     """
-    graph = {
-        path: dependencies(path, root)
-        for folder in FOLDERS
-        for path in _paths(root, f"{folder}/**/*.py")
-    }
     affected = set(changed)
     for path in changed:
         if path.endswith(".py"):
@@ -61,13 +65,13 @@ def affected_tests(changed: list[str], root: pathlib.Path = ROOT) -> set[str]:
         folder = str(pathlib.PurePath(path).parent)
         affected |= {
             other
-            for other in graph
+            for other in graph()
             if str(pathlib.PurePath(other).parent) == folder
         }
     # Whatever depends on an affected file is affected.
     todo = list(affected)
     dependents: dict[str, set[str]] = {}
-    for path, needed in graph.items():
+    for path, needed in graph().items():
         for other in needed:
             dependents.setdefault(other, set()).add(path)
     while todo:
@@ -77,18 +81,18 @@ def affected_tests(changed: list[str], root: pathlib.Path = ROOT) -> set[str]:
     return {path for path in affected if re.search(r"/test_\w+\.py$", path)}
 
 
-def dependencies(path: str, root: pathlib.Path = ROOT) -> set[str]:
+def dependencies(path: str) -> set[str]:
     """Returns the files that a Python file depends on directly."""
-    text = (root / path).read_text(encoding="utf-8")
+    text = (ROOT / path).read_text(encoding="utf-8")
     found = set()
     if path == "bert_tf/__init__.py":
         return found
     for name in _names(ast.parse(text), path):
-        found |= _files(name, root)
+        found |= _files(name)
     if path.startswith("tests/"):
         folder = pathlib.PurePath(path).parent
         while folder.name != "tests":
-            found |= _existing(f"{folder}/conftest.py", root)
+            found |= _existing(f"{folder}/conftest.py")
             folder = folder.parent
         if path != "tests/conftest.py":
             for fixture, home in FIXTURES.items():
@@ -131,11 +135,11 @@ def _names_in_text(text: str, path: str) -> Iterator[str]:
                 yield f"{room}/{word.replace('-', '_').lower()}.py"
 
 
-def _files(name: str, root: pathlib.Path) -> set[str]:
+def _files(name: str) -> set[str]:
     """Returns the file of a dotted name or a path, and packages above it."""
     found = set()
     for folder in ("", "docs/", "examples/", "production/"):
-        found |= _existing(folder + name, root)
+        found |= _existing(folder + name)
     top, _, rest = name.partition(".")
     if top not in FOLDERS:
         return found
@@ -143,16 +147,16 @@ def _files(name: str, root: pathlib.Path) -> set[str]:
     parts = (home or name).split(".")
     for length in range(len(parts), 1, -1):
         base = "/".join(parts[:length])
-        found |= _existing(f"{base}.py", root)
-        found |= _existing(f"{base}/__init__.py", root)
+        found |= _existing(f"{base}.py")
+        found |= _existing(f"{base}/__init__.py")
     return found
 
 
 @functools.cache
-def _existing(path: str, root: pathlib.Path) -> frozenset[str]:
-    return frozenset([path] if (root / path).is_file() else [])
+def _existing(path: str) -> frozenset[str]:
+    return frozenset([path] if (ROOT / path).is_file() else [])
 
 
-def _paths(root: pathlib.Path, pattern: str) -> Iterator[str]:
-    for path in sorted(root.glob(pattern)):
-        yield path.relative_to(root).as_posix()
+def _paths(pattern: str) -> Iterator[str]:
+    for path in sorted(ROOT.glob(pattern)):
+        yield path.relative_to(ROOT).as_posix()

@@ -4,7 +4,7 @@ tests/durations.json holds the processor seconds of every test that takes more
 than half a second; `make durations` renews it. The merge lane has the tests
 below `LIMIT` seconds and those with the mark `witness`, one expensive test for
 a promise that no cheap test proves. All other tests are the rest, which CI runs
-by quarters.
+by quarters. The short tests, without a record, run on other versions of Python.
 """
 
 import json
@@ -20,8 +20,9 @@ from tests import import_graph
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DURATIONS = ROOT / "tests" / "durations.json"
-# Processor seconds above which a test leaves the merge lane.
-LIMIT = 4.0
+# Processor seconds above which a test leaves the merge lane, and below which it
+# is not recorded.
+LIMIT, RECORDED = 4.0, 0.5
 NUM_QUARTERS = 4
 # What a test without a record is taken for, in seconds.
 SHORT = 0.05
@@ -87,8 +88,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the options that the Makefile's targets use."""
     group = parser.getgroup("lanes")
     add = group.addoption
-    lanes = ("merge", "rest", "all")
-    add("--lane", choices=lanes, default="all", help="tests of this lane")
+    add(
+        "--lane",
+        choices=("short", "merge", "rest", "all"),
+        default="all",
+        help="tests of this lane",
+    )
     add(
         "--quarter",
         type=int,
@@ -128,9 +133,8 @@ def pytest_collection_modifyitems(
         _list_promises(items, seconds)
         items.clear()
         return
-    chosen = list(items)
-    if (lane := config.getoption("lane")) != "all":
-        chosen = [i for i in items if (lane == "merge") == _merged(i, seconds)]
+    lane = config.getoption("lane")
+    chosen = [item for item in items if _is_in(item, lane, seconds)]
     by_file: dict[str, float] = defaultdict(float)
     for item in chosen:
         by_file[_file_of(item)] += seconds.get(item.nodeid, SHORT)
@@ -151,10 +155,18 @@ def _file_of(item: pytest.Item) -> str:
     return item.nodeid.split("::")[0]
 
 
-def _merged(item: pytest.Item, seconds: dict[str, float]) -> bool:
-    """Returns whether a test is in the merge lane."""
-    witness = item.get_closest_marker("witness")
-    return witness is not None or seconds.get(item.nodeid, 0.0) < LIMIT
+def _is_in(item: pytest.Item, lane: str, seconds: dict[str, float]) -> bool:
+    """Returns whether a test is in a lane."""
+    if lane in ("merge", "rest"):
+        used = seconds.get(item.nodeid, 0.0)
+        merged = is_witness(item) or used < LIMIT
+        return merged == (lane == "merge")
+    return lane == "all" or item.nodeid not in seconds
+
+
+def is_witness(item: pytest.Item) -> bool:
+    """Returns whether a test has the mark `witness`."""
+    return item.get_closest_marker("witness") is not None
 
 
 def _files_of_quarter(
@@ -194,7 +206,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         used = round(process_seconds() - before, 2)
         path = pathlib.Path(folder, f"{os.getpid()}.jsonl")
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps([item.nodeid, used])}\n")
+            record = [item.nodeid, used, is_witness(item)]
+            file.write(f"{json.dumps(record)}\n")
     return result
 
 

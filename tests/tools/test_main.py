@@ -4,8 +4,6 @@ import ast
 import pathlib
 import subprocess
 import sys
-import sysconfig
-import venv
 
 import pytest
 
@@ -75,40 +73,21 @@ def test_completion_in_bash(typed, completed):
         assert "--help" in script
 
 
-def test_make_writes_the_program_of_a_checkout(tmp_path):
-    """It runs the code of its own folder, wherever and however it is called."""
-    checkout = tmp_path / "check out"
-    environment = checkout / ".venv"
-    venv.create(environment, symlinks=True)
-    (libraries,) = environment.glob("lib/*/site-packages")
-    installed = sysconfig.get_path("purelib")
-    (libraries / "installed.pth").write_text(f"{installed}\n")
-    for name in ("bert_tf", "tools"):
-        (checkout / name).symlink_to(TOOLS.parent / name)
-    subprocess.run(
-        [
-            *("make", "--silent", f"--file={TOOLS.parent / 'Makefile'}"),
-            *("--old-file=.venv/.runtime", ".venv/bin/bert-tf"),
-        ],
-        cwd=checkout,
-        check=True,
-    )
+def test_the_program_runs_the_code_of_this_folder_from_any_other(tmp_path):
+    """Make installs the folder in editable form."""
     (tmp_path / "tools.py").write_text("raise SystemExit('a trap')")
-    (tmp_path / "link").symlink_to(environment / "bin" / "bert-tf")
-    for program in (environment / "bin" / "bert-tf", tmp_path / "link"):
+    binaries = pathlib.Path(sys.executable).parent
+    (tmp_path / "link").symlink_to(binaries / "bert-tf")
+    for program in (binaries / "bert-tf", tmp_path / "link"):
         printed = subprocess.check_output(
             [program, "--version"], cwd=tmp_path, text=True
         )
         assert printed == f"bert-tf {bert_tf.__version__}\n"
-    imported = subprocess.check_output(
-        [
-            *(environment / "bin" / "python", "-c"),
-            "import bert_tf; print(bert_tf.__file__)",
-        ],
-        cwd=tmp_path,
-        text=True,
+    code = "import bert_tf.tools; print(bert_tf.tools.__file__)"
+    printed = subprocess.check_output(
+        [binaries / "python", "-c", code], cwd=tmp_path, text=True
     )
-    assert imported == f"{checkout / 'bert_tf' / '__init__.py'}\n"
+    assert printed == f"{TOOLS / '__init__.py'}\n"
 
 
 @pytest.mark.parametrize(
