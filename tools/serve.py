@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import sys
 import tempfile
 from typing import Any
 
@@ -23,10 +22,6 @@ from bert_tf.errors import UserError
 from bert_tf.progress import log
 
 from . import command_line
-
-# Larger batches take longer and are no faster, and batches at the same time
-# compete for the cores.
-_ROWS_ON_CPU = 32
 
 _MODEL_NAME = flags.DEFINE_string(
     "model_name", "default", "Name of the model for clients."
@@ -100,7 +95,7 @@ _ENABLE_BATCHING = flags.DEFINE_bool(
     "enable_batching",
     None,
     "Batch concurrent requests, with the settings of the following flags. By "
-    f"default, on a CPU, batches of up to {_ROWS_ON_CPU} rows, one at a time.",
+    "default, on a CPU, batches of up to 32 rows, one at a time.",
 )
 _BATCHING_FILE = flags.DEFINE_string(
     "batching_parameters_file", None, "BatchingParameters as text."
@@ -258,7 +253,7 @@ def _is_on_cpu() -> bool:
 
 
 def _batching():
-    from bert_tf.server.batching import BatchingParameters
+    from bert_tf.server.batching import BATCHING_ON_CPU, BatchingParameters
     from bert_tf.server.config import read_batching
 
     given: dict[str, Any] = {
@@ -274,16 +269,12 @@ def _batching():
     if not _ENABLE_BATCHING.value:
         told = given or _BATCHING_FILE.value or _ENABLE_BATCHING.value is False
         if not told and _is_on_cpu():
+            rows = BATCHING_ON_CPU.max_batch_size
             log(
-                f"batches of up to {_ROWS_ON_CPU} rows, one at a time; "
+                f"batches of up to {rows} rows, one at a time; "
                 "--noenable_batching answers each request alone"
             )
-            return BatchingParameters(
-                max_batch_size=_ROWS_ON_CPU,
-                num_batch_threads=1,
-                # As many as without batches.
-                max_enqueued_batches=sys.maxsize,
-            )
+            return BATCHING_ON_CPU
         if _BATCHING_FILE.value is not None:
             given["batching_parameters_file"] = _BATCHING_FILE.value
         for name, value in given.items():

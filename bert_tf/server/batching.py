@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -12,6 +13,7 @@ from typing import TypeVar
 
 import grpc
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.errors import UserError, whole_number
 from bert_tf.server.loaded_model import Arrays, Signature, rows_of
@@ -36,6 +38,8 @@ class BatchingParameters:
       num_batch_threads: number of batches that run concurrently.
       allowed_batch_sizes: if not empty, a batch is padded to the next of these
         sizes with copies of its first row.
+      enable_large_batch_splitting: whether a request with more rows than a
+        batch is split over several batches; otherwise it is rejected.
     """
 
     max_batch_size: int = 1000
@@ -43,6 +47,7 @@ class BatchingParameters:
     max_enqueued_batches: int = 10
     num_batch_threads: int = os.cpu_count() or 1
     allowed_batch_sizes: tuple[int, ...] = ()
+    enable_large_batch_splitting: bool = False
 
     def __post_init__(self) -> None:
         for name in (
@@ -69,6 +74,17 @@ class BatchingParameters:
             if size >= rows:
                 return size - rows
         return 0
+
+
+# What `bert-tf serve` does by itself on a CPU: larger batches take longer and
+# are no faster, and concurrent ones compete for the cores. As many requests may
+# wait as without batching.
+BATCHING_ON_CPU = BatchingParameters(
+    max_batch_size=32,
+    num_batch_threads=1,
+    max_enqueued_batches=sys.maxsize,
+    enable_large_batch_splitting=True,
+)
 
 
 class _Request:
@@ -99,6 +115,21 @@ class _Request:
         """
         shorter, longer = sorted((self._length, other._length))
         return self._shapes == other._shapes and longer <= 1.5 * shorter + 64
+
+
+def _with_row_from(error: Exception, start: int) -> Exception:
+    """Returns a graph's error with the row that it names counted from `start`.
+
+    Args:
+      error: the error of a part of a request.
+      start: the row of the request that is the first of the part.
+    """
+    if not isinstance(error, tf.errors.OpError):
+        return error
+    message = _REJECTED_ROW.sub(
+        lambda match: f"row {int(match[1]) + start} ", error.message, count=1
+    )
+    return type(error)(error.node_def, error.op, message)
 
 
 def _rejected_request(error: Exception, batch: list[_Request]) -> int | None:
@@ -215,16 +246,30 @@ class SignatureQueue:
         batched = parameters is not None and self._signature.can_batch
         rows = rows_of(inputs) if batched else 0
         if parameters is None or not rows:
-            self._runner.check_room()
-            return await self._runner.run(
-                self._in_use(), self._signature.run, inputs
-            )
-        if rows > parameters.max_batch_size:
+            return await self._run_unbatched(inputs)
+        if rows <= parameters.max_batch_size:
+            self._check_queue(rows)
+            return await self._enqueue(inputs, rows)
+        if not parameters.enable_large_batch_splitting:
             raise invalid(
                 f"Task size {rows} is larger than maximum input batch size "
                 f"{parameters.max_batch_size}"
             )
+        if not self._signature.can_split:
+            return await self._run_unbatched(inputs)
+        self._check_queue(rows)
+        return await self._run_parts(inputs, rows)
+
+    async def _run_unbatched(self, inputs: Arrays) -> Arrays:
+        self._runner.check_room()
+        return await self._runner.run(
+            self._in_use(), self._signature.run, inputs
+        )
+
+    def _check_queue(self, rows: int) -> None:
+        """Raises RequestError if the queue has no room for as many rows."""
         self._waiting = [r for r in self._waiting if not r.outputs.done()]
+        parameters = self._parameters
         limit = parameters.max_batch_size * parameters.max_enqueued_batches
         if sum(r.rows for r in self._waiting) + rows > limit:
             raise RequestError(
@@ -232,12 +277,49 @@ class SignatureQueue:
                 "The batch scheduling queue to which this task was submitted "
                 "is full",
             )
+
+    def _enqueue(self, inputs: Arrays, rows: int) -> asyncio.Future:
+        """Adds a request to the queue and returns its outputs' future."""
         request = _Request(inputs, rows)
         self._waiting.append(request)
         self._filled.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run_batches())
-        return await request.outputs
+        return request.outputs
+
+    async def _run_parts(self, inputs: Arrays, rows: int) -> Arrays:
+        """Runs a large request as several of the size of a batch.
+
+        Its rows stay in order. If a part fails, so does the request, and parts
+        that still wait are not run.
+        """
+        size = self._parameters.max_batch_size
+        parts = {
+            start: self._enqueue(
+                {
+                    alias: array[start : start + size]
+                    for alias, array in inputs.items()
+                },
+                min(size, rows - start),
+            )
+            for start in range(0, rows, size)
+        }
+        results = []
+        try:
+            for start, outputs in parts.items():
+                try:
+                    results.append(await outputs)
+                except Exception as error:
+                    raise _with_row_from(error, start) from error
+        finally:
+            for outputs in parts.values():
+                if not outputs.cancel() and not outputs.cancelled():
+                    # Otherwise asyncio reports that nobody asked for it.
+                    outputs.exception()
+        return {
+            alias: np.concatenate([result[alias] for result in results])
+            for alias in self._signature.outputs
+        }
 
     @property
     def _parameters(self) -> BatchingParameters:

@@ -227,11 +227,7 @@ def _model(one: model_server_config_pb2.ModelConfig, where: str) -> ModelConfig:
 def read_batching(path: str | pathlib.Path) -> BatchingParameters:
     """Reads a file with TF Serving's BatchingParameters."""
     message = _read_text(path, "BatchingParameters")
-    for name in (
-        "pad_variable_length_inputs",
-        "enable_large_batch_splitting",
-        "max_execution_batch_size",
-    ):
+    for name in ("pad_variable_length_inputs", "max_execution_batch_size"):
         if message.HasField(name):
             raise UserError(
                 f"{path}: {name} is not supported by this server; remove it."

@@ -80,6 +80,17 @@ class Signature:
         tensors = [*self.inputs.values(), *self.outputs.values()]
         return bool(self.inputs) and all(t.has_open_batch for t in tensors)
 
+    @property
+    def can_split(self) -> bool:
+        """Whether the outputs of the parts of a request can be joined.
+
+        Rows that are as wide as the widest of their batch differ by part.
+        """
+        return self.can_batch and all(
+            tensor.shape is not None and None not in tensor.shape[1:]
+            for tensor in self.outputs.values()
+        )
+
     def check_names(self, inputs: Collection[str]) -> None:
         """Raises RequestError if inputs are missing or unknown."""
         names = ",".join(sorted(inputs))
@@ -265,19 +276,9 @@ def _tensor(info: meta_graph_pb2.TensorInfo) -> Tensor:
 
 
 def rows_of(inputs: Arrays) -> int:
-    """Returns the number of rows of inputs to be batched.
+    """Returns the number of rows of inputs; 0 if they have no common one.
 
-    Raises:
-      RequestError: an input is a scalar, or their numbers of rows differ.
+    A scalar has no rows.
     """
-    if not all(array.ndim for array in inputs.values()):
-        raise invalid(
-            "Batching input tensors must have at least one dimension."
-        )
-    rows = {len(array) for array in inputs.values()}
-    if len(rows) > 1:
-        raise invalid(
-            "Batching input tensors supplied in a given Run() call must have "
-            "equal 0th-dimension size"
-        )
-    return rows.pop()
+    rows = {len(array) if array.ndim else 0 for array in inputs.values()}
+    return rows.pop() if len(rows) == 1 else 0

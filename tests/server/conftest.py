@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bert_tf.server.batching import BatchingParameters
+from bert_tf.server.batching import BATCHING_ON_CPU, BatchingParameters
 from bert_tf.server.config import ModelConfig
 from tests.server.browser import CHROMIUM, Browser
 from tests.server.page_actions import choose
@@ -35,8 +35,8 @@ def versions(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def server(versions) -> Iterator[Background]:
-    """A server of version 2, without batching."""
-    with served(versions) as background:
+    """A server of version 2, which batches as `bert-tf serve` by itself."""
+    with served(versions, batching=BATCHING_ON_CPU) as background:
         yield background
 
 

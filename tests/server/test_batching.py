@@ -45,7 +45,7 @@ class Graph:
     def __call__(self, x):
         self.hold.wait(10)
         self.runs.append(x.tolist())
-        if 13 in x:
+        if 13 in np.atleast_1d(x):
             error = self.error.format(x.tolist().index(13))
             raise tf.errors.InvalidArgumentError(None, None, error)
         return [x * 2]
@@ -220,6 +220,64 @@ async def test_more_than_may_wait_is_turned_away():
         graph.hold.set()
         await asyncio.gather(running, *waiting, more)
     assert graph.runs == [[0], [0, 1], [2, 8]]
+
+
+@in_loop
+async def test_large_requests_are_split_and_keep_the_order_of_their_rows():
+    graph = Graph()
+    async with queue(
+        graph,
+        (None, 1),
+        max_batch_size=3,
+        enable_large_batch_splitting=True,
+    ) as line:
+        values = np.arange(14, 22)[:, None]
+        large, small = await asyncio.gather(ask(line, values), ask(line, [[2]]))
+        assert graph.runs == [
+            [[14], [15], [16]],
+            [[17], [18], [19]],
+            [[20], [21], [2]],
+        ]
+        assert large["y"].tolist() == (2 * values).tolist()
+        assert small["y"].tolist() == [[4]]
+
+
+@in_loop
+async def test_a_large_request_fails_as_one():
+    graph = Graph()
+    async with queue(
+        graph, max_batch_size=3, enable_large_batch_splitting=True
+    ) as line:
+        values = [1, 2, 3, 4, 13, 5, *range(20, 30)]
+        failed, other = await asyncio.gather(
+            ask(line, values), ask(line, [6]), return_exceptions=True
+        )
+    # Its client counts rows from the start of the request.
+    assert "row 4 is 13" in str(failed)
+    assert isinstance(failed, tf.errors.InvalidArgumentError)
+    assert other["y"].tolist() == [12]
+    # What waited behind the failure is not run.
+    assert [29] not in graph.runs
+
+
+@pytest.mark.parametrize(
+    ("shape", "values"),
+    [
+        # Each part would be as wide as its widest row.
+        ((None, None), [[1], [2], [3], [4]]),
+        # Without a common number of rows there are no parts.
+        ((None,), 5),
+    ],
+)
+@in_loop
+async def test_what_has_no_parts_runs_as_without_batching(shape, values):
+    graph = Graph()
+    async with queue(
+        graph, shape, max_batch_size=3, enable_large_batch_splitting=True
+    ) as line:
+        answer = await ask(line, values)
+    assert graph.runs == [values]
+    assert answer["y"].tolist() == (2 * np.int32(values)).tolist()
 
 
 @in_loop

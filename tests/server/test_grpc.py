@@ -354,6 +354,22 @@ def test_scalars_defaults_other_shapes_and_no_rows(stub):
     assert tf.make_ndarray(outputs["probabilities"]).shape == (0, 3)
 
 
+def test_more_rows_than_a_batch(stub):
+    texts = [f"text {number}" for number in range(70)]
+    outputs = stub.Predict(request_of(text=texts)).outputs
+    found = tf.make_ndarray(outputs["probabilities"])
+    alone = [
+        tf.make_ndarray(
+            stub.Predict(request_of(text=[text])).outputs["probabilities"]
+        )
+        for text in (texts[0], texts[33], texts[69])
+    ]
+    np.testing.assert_allclose(
+        found[[0, 33, 69]], np.concatenate(alone), rtol=1e-6
+    )
+    assert len(found) == 70
+
+
 @pytest.mark.parametrize("dtype", [0, 20, 21, 11, 101, 999])
 def test_dtypes_that_are_not_taken(stub, dtype):
     asked = request_of(text=["a"])

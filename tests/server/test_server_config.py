@@ -120,6 +120,9 @@ def test_batching(tmp_path):
         64, 2500, 7, 3, (8, 64)
     )
     assert read_batching(written(tmp_path, "")) == BatchingParameters()
+    text = "enable_large_batch_splitting { value: true }"
+    splitting = read_batching(written(tmp_path, text))
+    assert splitting.enable_large_batch_splitting
 
 
 @pytest.mark.parametrize(
@@ -131,7 +134,7 @@ def test_batching(tmp_path):
             "`max_batch_size`=0: give a",
         ),
         ("pad_variable_length_inputs: true", "is not supported"),
-        ("enable_large_batch_splitting { value: true }", "is not supported"),
+        ("max_execution_batch_size { value: 8 }", "is not supported"),
     ],
 )
 def test_wrong_batching(tmp_path, text, message):

@@ -13,6 +13,7 @@ import pathlib
 import aiohttp
 import pytest
 
+from bert_tf.server.batching import BATCHING_ON_CPU
 from bert_tf.server.config import ModelConfig
 from tests.server.served_models import DTYPES, Background, fetch_text, served
 
@@ -25,9 +26,9 @@ def rows(name: str) -> list[tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def table_server(versions):
-    """Two versions with a label."""
+    """Two versions with a label, batched as `bert-tf serve` does by itself."""
     model = ModelConfig("m", versions, "all", labels=(("stable", 1),))
-    with served(models=(model,)) as background:
+    with served(models=(model,), batching=BATCHING_ON_CPU) as background:
         yield background
 
 
