@@ -4,7 +4,6 @@ import inspect
 import pathlib
 
 import jedi
-import pytest
 
 import bert_tf
 from tests.finetuning.sentence_runs import TOKENS
@@ -20,7 +19,6 @@ def without_underscore(names) -> set[str]:
     return {name for name in names if not name.startswith("_")}
 
 
-@pytest.mark.slow
 def test_jedi() -> None:
     """What Jupyter, IPython and many editors ask."""
     script = jedi.Interpreter("bert_tf.", [{"bert_tf": bert_tf}])

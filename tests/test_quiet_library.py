@@ -8,7 +8,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# More tokenizers than TensorFlow lets trace one function without a warning.
+# More tokenizers than TensorFlow lets trace one function without a warning; and
+# Keras, matplotlib and ONNX Runtime would write into the home folder.
 SCRIPT = """
 import os, sys
 import bert_tf
@@ -19,90 +20,89 @@ vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"]
 for lower_case in [True, False] * 3:
     tokenizer = bert_tf.BertTokenizer(vocabulary, lower_case)
     assert tokenizer.tokenize("ab a").numpy().tolist() == [5, 6, 5]
-    ids, starts, ends = tokenizer.tokenize_with_offsets(["ab a"])
-    assert ends.to_list() == [[1, 2, 4]]
 encoder = bert_tf.BertEncoder(bert_tf.BertConfig.from_size("tiny", 9))
 assert bert_tf.bert_classifier(encoder, 2).count_params() > 0
+assert "keras" in sys.modules
+assert "matplotlib" not in sys.modules
+from keras.src.visualization import plot_image_gallery as gallery
+from keras.src.backend.config import keras_home
+assert keras_home() == os.path.join(os.environ["HOME"], ".keras")
+assert "KERAS_HOME" not in os.environ
+import bert_tf.runtimes.onnx_file
+assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
+from bert_tf.report.figures import write_learning_curve
+assert "matplotlib" not in sys.modules
+write_learning_curve(sys.argv[1], [], ["loss"], {}, "")
+assert gallery.plt.figure().axes == []
+import matplotlib.pyplot
 print("done")
+"""
+# In place of TensorFlow, whose import takes seconds, something that fails.
+FAILING = """
+import os, sys, bert_tf
+class Failing:
+    def find_spec(self, name, path, target=None):
+        if name in ("keras", "tensorflow"):
+            if len(sys.argv) < 2:
+                os.write(2, b"a message of the import\\n")
+            raise ImportError("the import has failed")
+if len(sys.argv) > 1:
+    os.close(2)
+sys.meta_path.insert(0, Failing())
+try:
+    bert_tf.BertEncoder
+except ImportError as error:
+    print(error)
 """
 
 
-def run(code: str, **environment: str) -> subprocess.CompletedProcess:
+def run(
+    code: str, *arguments: object, **environment: str
+) -> subprocess.CompletedProcess:
     unset = ("TF_CPP_MIN_LOG_LEVEL", "BERT_TF_HIDES_MESSAGES")
-    kept = {k: v for k, v in os.environ.items() if k not in unset}
+    inherited = {k: v for k, v in os.environ.items() if k not in unset}
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code, *map(str, arguments)],
         cwd=ROOT,
-        env={**kept, **environment},
+        env={**inherited, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-def test_a_script_writes_nothing_of_tensorflow() -> None:
-    done = run(SCRIPT)
-    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
-
-
-@pytest.mark.slow
-def test_messages_are_shown_to_who_asks_and_where_the_import_fails() -> None:
-    asked = run("import bert_tf; bert_tf.BertEncoder", TF_CPP_MIN_LOG_LEVEL="0")
-    assert "oneDNN" in asked.stderr
-    failing = (
-        "import sys, os, bert_tf\n"
-        "sys.modules['bert_tf.layers'] = None\n"
-        "bert_tf.BertEncoder"
-    )
-    failed = run(failing)
-    assert failed.returncode == 1
-    assert "import of bert_tf.layers halted" in failed.stderr
-
-
-@pytest.mark.slow
-def test_standard_error_may_be_closed() -> None:
-    done = run("import os; os.close(2); import bert_tf; bert_tf.BertEncoder")
-    assert done.returncode == 0
-
-
-def test_the_home_folder_stays_empty(tmp_path: pathlib.Path) -> None:
-    """Keras, matplotlib and ONNX Runtime would write into it."""
+@pytest.mark.witness("a script gets no messages, its home folder no files")
+def test_a_script_gets_no_messages_and_the_home_folder_no_files(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
-    done = run(
-        "import os, sys\n"
-        "from bert_tf.libraries import import_tensorflow\n"
-        "import_tensorflow()\n"
-        "assert 'keras' in sys.modules\n"
-        "assert 'matplotlib' not in sys.modules\n"
-        "from keras.src.visualization import plot_image_gallery as gallery\n"
-        "from keras.src.backend.config import keras_home\n"
-        f"assert keras_home() == {str(home / '.keras')!r}\n"
-        "assert 'KERAS_HOME' not in os.environ\n"
-        "import bert_tf.runtimes.onnx_file\n"
-        "assert os.environ['ORT_DISABLE_TELEMETRY'] == '1'\n"
-        "from bert_tf.report.figures import write_learning_curve\n"
-        "assert 'matplotlib' not in sys.modules\n"
-        f"path = {str(tmp_path / 'a.png')!r}\n"
-        "write_learning_curve(path, [], ['loss'], {}, '')\n"
-        "assert gallery.plt.figure().axes == []\n"
-        "import matplotlib.pyplot\n",
-        HOME=str(home),
-        MPLBACKEND="agg",
-    )
-    assert (done.stderr, done.returncode) == ("", 0)
+    done = run(SCRIPT, tmp_path / "a.png", HOME=str(home), MPLBACKEND="agg")
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
     assert (tmp_path / "a.png").exists()
     assert list(home.rglob("*")) == []
 
 
-def test_settings_of_keras_are_read_and_kept(tmp_path: pathlib.Path) -> None:
+def test_the_users_log_level_and_settings_of_keras_apply(tmp_path):
     settings = tmp_path / ".keras" / "keras.json"
     settings.parent.mkdir()
     settings.write_text('{"epsilon": 0.001}')
     done = run(
-        "import bert_tf, keras; print(keras.config.epsilon())",
+        "import bert_tf, keras; print(keras.config.epsilon())\n"
+        "bert_tf.BertEncoder",
         HOME=str(tmp_path),
         KERAS_BACKEND="tensorflow",
+        TF_CPP_MIN_LOG_LEVEL="0",
     )
     assert done.stdout == "0.001\n"
+    assert "oneDNN" in done.stderr
     assert settings.read_text() == '{"epsilon": 0.001}'
+
+
+def test_messages_of_an_import_that_fails_are_shown():
+    done = run(FAILING)
+    assert done.stdout == "the import has failed\n", done.stderr
+    assert done.stderr == "a message of the import\n"
+
+
+def test_standard_error_may_be_closed():
+    done = run(FAILING, "closed")
+    assert done.stdout == "the import has failed\n"
