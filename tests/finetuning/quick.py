@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning import report_files
 from bert_tf.report import figures
+from bert_tf.text.tokenizer import GraphTokenizer
 
 
 @contextlib.contextmanager
@@ -21,6 +22,9 @@ def quickly() -> Iterator[None]:
         patch.setattr(report_files, "write_report", lambda *_: pathlib.Path())
         patch.setattr(report_files, "write_card", lambda *_: None)
         patch.setattr(figures, "write_learning_curve", lambda *_: None)
+        # Tokenizers are traced before their first call, also where they then
+        # run eagerly.
+        patch.setattr(GraphTokenizer, "_traced", lambda _, function: function)
         tf.config.run_functions_eagerly(True)
         try:
             yield

@@ -1,17 +1,21 @@
-"""Runs of a tiny model: interrupts, best weights, freezing, errors."""
+"""Runs of a tiny model: a kill, best weights, freezing, errors."""
 
 import dataclasses
 import json
 import os
 import pathlib
 import shutil
-import signal
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    load_checkpoint,
+    read_arrays,
+    save_checkpoint,
+)
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import load_model
@@ -25,14 +29,17 @@ from bert_tf.families.text_classification.task import class_weights_of
 from bert_tf.finetuning import report_files
 from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.setup import freeze, lr_multipliers
+from bert_tf.finetuning.setup import (
+    freeze,
+    lr_multipliers,
+    open_initial,
+    prepare_training,
+)
 from bert_tf.models import bert_classifier
 from bert_tf.report import figures
-from bert_tf.training.loop import TrainingLoop
-from bert_tf.training.saved_states import SavedStates
-from bert_tf.training.sentinel import NonFiniteError
 from bert_tf.training.step import TrainingStep
 from tests.contracts.task_cases import NUM_TEST, sentence
+from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import (
     TOKENS,
     data,
@@ -44,12 +51,11 @@ from tests.run_folders import (
     answer_lines,
     assert_same_run,
     history,
-    press_ctrl_c,
     stop_at,
     weights,
 )
 
-# 24 rows in batches of 8, three times: 9 steps, an evaluation after 3.
+# 24 rows in batches of 8: an epoch, and an evaluation, has 3 steps.
 TASK = SentenceTask(name="mood", data=data(train=24))
 WRITE_LEARNING_CURVE = figures.write_learning_curve
 EMBEDDINGS = "bert/embeddings/word_embeddings"
@@ -57,12 +63,27 @@ EMBEDDINGS = "bert/embeddings/word_embeddings"
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory) -> pathlib.Path:
-    return model_folder(tmp_path_factory.mktemp("start") / "model")
+    folder = tmp_path_factory.mktemp("start") / "model"
+    return model_folder(folder, num_hidden_layers=1)
+
+
+@pytest.fixture(scope="module")
+def two_layers(tmp_path_factory):
+    return model_folder(tmp_path_factory.mktemp("two_layers") / "model")
 
 
 @pytest.fixture(scope="module")
 def recipe(start):
-    return small_recipe(start)
+    return small_recipe(start, num_train_epochs=1.0, save_checkpoints_steps=2)
+
+
+@pytest.fixture(scope="module")
+def whole(recipe, tmp_path_factory) -> pathlib.Path:
+    """The folder of a finished run of three steps."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    with quickly():
+        run_finetuning(TASK, recipe, folder, ["train"])
+    return folder
 
 
 def test_the_folder_of_a_finished_run(classes):
@@ -100,69 +121,51 @@ def test_the_folder_of_a_finished_run(classes):
         assert sum(line["probabilities"]) == pytest.approx(1, rel=1e-5)
 
 
-def test_ctrl_c_saves_the_state(recipe, tmp_path, monkeypatch, capsys, quick):
-    """Also at the last step; the resumed run is the uninterrupted one."""
-    folder, whole = tmp_path / "run", tmp_path / "whole"
-    for step in (5, 9):
-        with monkeypatch.context() as patch:
-            press_ctrl_c(patch, step)
-            line = f"stopped at step {step} of 9, whose state is saved"
-            with pytest.raises(KeyboardInterrupt, match=line):
-                run_finetuning(TASK, recipe, folder, ["train"])
-        assert not (folder / "task.json").exists()
-        assert (folder / "checkpoints" / f"step-{step:08}").is_dir()
-    run_finetuning(TASK, recipe, folder, ["train"])
-    printed = capsys.readouterr().out
-    assert "resuming from step 5 of 9" in printed
-    assert "already finished: 9 of 9" in printed
-    run_finetuning(TASK, recipe, whole, ["train"])
-    assert_same_run(folder, whole)
-
-
-def test_a_second_ctrl_c_stops_at_once(recipe, tmp_path, monkeypatch, quick):
-    save = SavedStates.save
-
-    def interrupted(self, number, window):
-        if number:
-            signal.raise_signal(signal.SIGINT)
-        save(self, number, window)
-
-    press_ctrl_c(monkeypatch, 3)
-    monkeypatch.setattr(SavedStates, "save", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="^$"):
-        run_finetuning(TASK, recipe, tmp_path, ["train"])
-    states = tmp_path / "checkpoints"
-    assert [path.name for path in states.iterdir()] == ["step-00000000"]
+@pytest.mark.witness("a fine-tuning that was killed ends as if it had not been")
+def test_killed_it_is_resumed(whole, recipe, tmp_path, monkeypatch, quick):
+    """tests/training/test_resuming.py interrupts a cheaper run in every way."""
+    with monkeypatch.context() as patch:
+        stop_at(patch, 3)
+        with pytest.raises(KeyboardInterrupt):
+            run_finetuning(TASK, recipe, tmp_path, ["train"])
+    assert not (tmp_path / "task.json").exists()
+    run_finetuning(TASK, recipe, tmp_path, ["train"])
+    assert_same_run(tmp_path, whole)
 
 
 def test_a_report_that_fails_is_a_warning(
-    recipe, tmp_path, monkeypatch, capfd, quick
+    whole, recipe, tmp_path, monkeypatch, capfd, quick
 ):
     """The model, its scores and the predictions are written all the same."""
 
     def fail(*_: object) -> None:
         raise IsADirectoryError("report.html")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(report_files, "write_report", fail)
-        patch.setattr(figures, "write_learning_curve", fail)
-        modes = ["train", "eval", "predict"]
-        done = run_finetuning(TASK, recipe, tmp_path, modes)
-    assert set(done) == {"train", "eval", "predict"}
-    for name in ("task.json", "results.json", "predictions_test.tsv"):
-        assert (tmp_path / name).is_file()
+    folder = shutil.copytree(whole, tmp_path / "run")
+    written = ("task.json", "results.json", "dev_predictions.jsonl")
+    for name in written:
+        (folder / name).unlink()
+    monkeypatch.setattr(report_files, "write_report", fail)
+    monkeypatch.setattr(figures, "write_learning_curve", fail)
+    modes = ["train", "eval", "predict"]
+    assert set(run_finetuning(TASK, recipe, folder, modes)) == set(modes)
+    for name in (*written, "predictions_test.tsv"):
+        assert (folder / name).is_file()
     printed = capfd.readouterr().err
     assert "warning: the report could not be made (IsADirectoryError" in printed
     assert "warning: the learning curve could not be made" in printed
 
 
 @pytest.mark.parametrize(
-    ("scores", "best", "passes"), [([0.2, 0.9, 0.5], 6, 4), ([0.2, 0.9], 6, 2)]
+    ("scores", "passes"), [([0.2, 0.9, 0.5], 4), ([0.2, 0.9], 2)]
 )
 def test_the_best_and_the_last_model(
-    scores, best, passes, recipe, tmp_path, monkeypatch, quick
+    scores, passes, recipe, tmp_path, monkeypatch, quick
 ):
-    """Dev is answered once an evaluation, and again if the last is not best."""
+    """Dev is answered once an evaluation, and again if the last is not best.
+
+    Of four steps, early stopping leaves out the last.
+    """
     left, asked = iter(scores), []
     monkeypatch.setattr(
         SentenceTask, "metrics", lambda *_: {"accuracy": next(left, 0.0)}
@@ -173,16 +176,21 @@ def test_the_best_and_the_last_model(
         "outputs",
         lambda self, rows: asked.append(rows) or outputs(self, rows),
     )
+    steps = 4 if len(scores) == 3 else 2
     recipe = recipe.override(
-        [f"num_train_epochs={len(scores)}", "save_checkpoints_steps=3"]
+        [f"num_train_epochs={steps / 3 + 0.01}", "save_checkpoints_steps=1"]
+        + ["eval_steps=1", "early_stopping=1"]
     )
-    done = run_finetuning(TASK, recipe, tmp_path, ["train"])
+    results = run_finetuning(TASK, recipe, tmp_path, ["train"])["train"]
     assert len(asked) == passes
-    assert done["train"]["best_step"] == best
+    assert results["num_train_steps"] == steps
+    assert results["best_step"] == 2
+    assert results["stopped_early"] == (len(scores) == 3)
+    assert history(tmp_path)[-1]["step"] == len(scores)
     kept = weights(tmp_path)[EMBEDDINGS]
     change = np.abs(kept - weights(tmp_path / "last")[EMBEDDINGS]).max()
     assert (change > 1e-4) == (len(scores) == 3)
-    state = tmp_path / "checkpoints" / "step-00000006"
+    state = tmp_path / "checkpoints" / "step-00000002"
     arrays = read_arrays(state / "state.safetensors")
     (name,) = (n for n in arrays if n.endswith("word_embeddings"))
     np.testing.assert_array_equal(arrays[name], kept)
@@ -195,56 +203,36 @@ def test_the_best_and_the_last_model(
     np.testing.assert_allclose(written, tf.nn.softmax(logits), atol=1e-5)
 
 
-def test_early_stopping_and_its_resume(
-    recipe, tmp_path, monkeypatch, capsys, quick
+def test_frozen_layers_stay_and_others_move_at_their_rates(
+    recipe, two_layers, tmp_path, quick
 ):
-    recipe = recipe.override(["early_stopping=2", "eval_steps=1"])
-    scores, current = {1: 0.5, 2: 0.7, 3: 0.7, 4: 0.1}, [0]
-    train = TrainingLoop._train
-
-    def follow(self, phase, batch, number, progress, history):
-        current[0] = number
-        train(self, phase, batch, number, progress, history)
-
-    monkeypatch.setattr(
-        SentenceTask,
-        "metrics",
-        lambda *_: {"accuracy": scores.get(current[0], 0.0)},
+    """Adam's first step has the size of the rate, whatever the gradient."""
+    recipe = recipe.override(
+        [f"init_from={two_layers}", "freeze_layers=1", "layer_decay=0.5"]
+        + ["num_train_epochs=0.4", "warmup_proportion=0", "weight_decay_rate=0"]
     )
-    monkeypatch.setattr(TrainingLoop, "_train", follow)
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for line in ("better than that of step 2", "already finished"):
-        run_finetuning(TASK, recipe, whole, ["train"])
-        assert line in capsys.readouterr().out
-    assert history(whole)[-1]["step"] == 4
-    results = json.loads((whole / "results.json").read_text())
-    assert results["best_step"] == 2
-    assert results["stopped_early"]
-    with monkeypatch.context() as patch:
-        stop_at(patch, 4)
-        with pytest.raises(KeyboardInterrupt):
-            run_finetuning(TASK, recipe, killed, ["train"])
-    run_finetuning(TASK, recipe, killed, ["train"])
-    assert_same_run(killed, whole)
-
-
-def test_frozen_layers_stay_and_others_move(recipe, start, tmp_path, quick):
-    recipe = recipe.override(["freeze_layers=1", "num_train_epochs=1"])
     run_finetuning(TASK, recipe, tmp_path, ["train"])
-    before = load_checkpoint(start).arrays
-    for name, array in weights(tmp_path / "last").items():
-        if name in before:
-            stays = "bert/embeddings" in name or "layer_0/" in name
-            assert np.array_equal(array, before[name]) == stays, name
+    before = load_checkpoint(two_layers).arrays
+    moved = {
+        name: np.abs(array - before[name])
+        for name, array in weights(tmp_path / "last").items()
+        if name in before
+    }
+    for name, change in moved.items():
+        stays = "bert/embeddings" in name or "layer_0/" in name
+        assert (change.max() == 0) == stays, name
+    pooler = np.median(moved["bert/pooler/dense/kernel"])
+    upper = np.median(moved["bert/encoder/layer_1/output/dense/kernel"])
+    assert upper / pooler == pytest.approx(0.5, rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("layers", "frozen"),
     [(-1, []), (0, ["embeddings"]), (2, ["embeddings", "layer_0", "layer_1"])],
 )
-def test_what_is_frozen(layers, frozen, start):
+def test_what_is_frozen(layers, frozen, two_layers):
     for reads_pooler in (True, False):
-        encoder = BertEncoder.from_checkpoint(start)
+        encoder = BertEncoder.from_checkpoint(two_layers)
         freeze(encoder, layers, reads_pooler)
         parts = [*frozen, *([] if reads_pooler else ["pooler"])]
         for variable in encoder.weights:
@@ -253,8 +241,8 @@ def test_what_is_frozen(layers, frozen, start):
             assert trained != stays, variable.path
 
 
-def test_rate_factors_fall_towards_the_embeddings(start):
-    encoder = BertEncoder.from_checkpoint(start)
+def test_rate_factors_fall_towards_the_embeddings(two_layers):
+    encoder = BertEncoder.from_checkpoint(two_layers)
     model = TaskModel(bert_classifier(encoder, 2))
     variables = model.trainable_variables
     factors = {"embeddings": 0.125, "layer_0/": 0.25, "layer_1/": 0.5}
@@ -276,9 +264,11 @@ def test_a_frozen_run_resumes_on_its_own_weights_only(
     recipe, start, tmp_path, monkeypatch, quick
 ):
     copy = shutil.copytree(start, tmp_path / "copy")
-    recipe = recipe.override(["freeze_layers=1", f"init_from={copy}"])
+    recipe = recipe.override(
+        ["freeze_layers=1", f"init_from={copy}", "save_checkpoints_steps=1"]
+    )
     with monkeypatch.context() as patch:
-        stop_at(patch, 5)
+        stop_at(patch, 2)
         with pytest.raises(KeyboardInterrupt):
             run_finetuning(TASK, recipe, tmp_path / "run", ["train"])
     checkpoint = load_checkpoint(copy)
@@ -287,31 +277,6 @@ def test_a_frozen_run_resumes_on_its_own_weights_only(
     save_checkpoint(copy, dataclasses.replace(checkpoint, arrays=arrays))
     with pytest.raises(UserError, match="another set of frozen weights"):
         run_finetuning(TASK, recipe, tmp_path / "run", ["train"])
-
-
-def test_layer_decay_scales_the_first_step(recipe, start, tmp_path, quick):
-    """Adam's first step has the size of the rate, whatever the gradient."""
-    settings = ["num_train_epochs=0.4", "warmup_proportion=0"]
-    recipe = recipe.override([*settings, "weight_decay_rate=0"])
-    before = load_checkpoint(start).arrays
-    moved = {}
-    for decay in (1.0, 0.5):
-        folder = tmp_path / str(decay)
-        one = recipe.override([f"layer_decay={decay}"])
-        assert run_finetuning(TASK, one, folder, ["train"])
-        after = weights(folder / "last")
-        moved[decay] = {
-            name: np.median(np.abs(after[name] - before[name]))
-            for name in before
-        }
-    for name, factor in (
-        ("bert/pooler/dense/kernel", 1.0),
-        ("bert/encoder/layer_1/output/dense/kernel", 0.5),
-        ("bert/encoder/layer_0/attention/self/query/kernel", 0.25),
-        ("bert/embeddings/LayerNorm/beta", 0.125),
-    ):
-        ratio = moved[0.5][name] / moved[1.0][name]
-        assert ratio == pytest.approx(factor, rel=0.01), name
 
 
 def test_class_weights(recipe):
@@ -330,24 +295,26 @@ def test_class_weights(recipe):
     assert objective.class_weights == [1.0, 9.0]
 
 
-def test_a_head_of_other_labels_starts_fresh(
-    classes, recipe, tmp_path, capfd, quick
-):
-    changes = {"num_train_epochs": 0.2, "learning_rate": 1e-9}
-    changes["init_from"] = str(classes.folder)
-    again = dataclasses.replace(classes.recipe, **changes)
-    done = run_finetuning(classes.task, again, tmp_path / "same", ["train"])
-    expected = classes.done["train"]["dev"]["dev"]
-    assert done["train"]["dev"]["dev"] == pytest.approx(expected)
-    assert "initialized randomly" not in capfd.readouterr().err
+def test_a_head_of_other_labels_starts_fresh(classes, recipe, tmp_path, capfd):
+    def prepared(task, recipe):
+        init_from = {"init_from": str(classes.folder)}
+        recipe = dataclasses.replace(recipe, **init_from)
+        initial, tokenizer = open_initial(recipe)
+        task = task.resolve(recipe)
+        return prepare_training(task, recipe, initial, tokenizer, tmp_path)
+
+    found = prepared(classes.task, classes.recipe)
+    assert found.fresh == ()
+    for name, array in load_checkpoint(classes.folder).arrays.items():
+        np.testing.assert_array_equal(found.initial.arrays[name], array)
+    capfd.readouterr()
     task = RegressionTask(name="mood", data=numbers(TASK.data))
-    other = dataclasses.replace(recipe, **changes | {"num_train_epochs": 0.4})
-    run_finetuning(task, other, tmp_path / "other", ["train"])
+    assert prepared(task, recipe).fresh == (CLASSIFIER,)
     message = "is for other labels (2 outputs, where a number takes 1)"
     assert capfd.readouterr().err.count(message) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.witness("fine-tuning in bfloat16, in one graph for all lengths")
 def test_bfloat16_in_one_graph_for_all_lengths(recipe, tmp_path, monkeypatch):
     forward, traced = TrainingStep._forward, []
 
@@ -356,21 +323,12 @@ def test_bfloat16_in_one_graph_for_all_lengths(recipe, tmp_path, monkeypatch):
         return forward(self, batch, counter)
 
     monkeypatch.setattr(TrainingStep, "_forward", counted)
-    recipe = recipe.override(["precision=mixed_bfloat16"])
+    recipe = recipe.override(["precision=mixed_bfloat16", "num_train_epochs=3"])
     task = SentenceTask(name="mood", data=data())
     done = run_finetuning(task, recipe, tmp_path, ["train"])
     assert done["train"]["dev"]["dev"]["accuracy"] > 0.8
     assert all(a.dtype == np.float32 for a in weights(tmp_path).values())
     assert traced == [(8, None)]
-
-
-def test_a_learning_rate_that_is_too_high(recipe, tmp_path, quick):
-    recipe = recipe.override(
-        ["learning_rate=1e30", "max_grad_norm=0", "warmup_proportion=0"]
-    )
-    with pytest.raises(NonFiniteError, match="loss or gradient is not finite"):
-        run_finetuning(TASK, recipe, tmp_path, ["train"])
-    assert not (tmp_path / "bert_model.safetensors").exists()
 
 
 REGRESSION = RegressionTask(name="mood", data=numbers(data()))
@@ -382,7 +340,7 @@ SEVERAL = MultiLabelTask(name="mood", data=data())
     [
         (TASK, "train", "init_from=", "`init_from`: name the model"),
         (TASK, "train", "max_seq_length=41", "longest_input of"),
-        (TASK, "train", "freeze_layers=3", "to 2 .num_hidden_layers of"),
+        (TASK, "train", "freeze_layers=2", "to 1 .num_hidden_layers of"),
         (TASK, "train", "gradient_accumulation_steps=3", "multiple"),
         (TASK, "train", "num_train_epochs=0.08", "do not fill one batch"),
         (TASK, "train", "class_weights=0,1", "2 numbers above 0 for the labe"),
@@ -394,7 +352,7 @@ SEVERAL = MultiLabelTask(name="mood", data=data())
     ],
 )
 def test_settings_that_do_not_fit(
-    task, mode, settings, message, recipe, tmp_path
+    task, mode, settings, message, recipe, tmp_path, quick
 ):
     recipe = recipe.override(settings.split())
     modes = mode.split(",") if mode else []
@@ -430,9 +388,8 @@ def test_names_that_are_not_utf_8(start, tmp_path, monkeypatch, quick):
     """Such bytes in a path are lone surrogates in Python."""
     copy = shutil.copytree(start, tmp_path / os.fsdecode(b"m\xff"))
     recipe = small_recipe(copy, num_train_epochs=0.4)
-    with monkeypatch.context() as patch:
-        patch.setattr(figures, "write_learning_curve", WRITE_LEARNING_CURVE)
-        run_finetuning(TASK, recipe, tmp_path / "run", ["train", "eval"])
+    monkeypatch.setattr(figures, "write_learning_curve", WRITE_LEARNING_CURVE)
+    run_finetuning(TASK, recipe, tmp_path / "run", ["train"])
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["model"] == str(copy)
     assert (tmp_path / "run" / "learning_curve.png").exists()
@@ -454,7 +411,7 @@ def test_the_test_rows_are_read_before_training(recipe, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["train", "check"])
-def test_rows_that_cannot_be_learned(mode, recipe, tmp_path):
+def test_rows_that_cannot_be_learned(mode, recipe, tmp_path, quick):
     wrong, alike = data(), data()
     wrong.splits["dev"][4] = wrong.splits["dev"][4]._replace(label="neither")
     alike.splits["train"] = [
@@ -476,7 +433,7 @@ def test_a_model_of_single_texts_takes_no_pairs(classes, recipe, tmp_path):
         run_finetuning(task, recipe, tmp_path / "new", ["predict"])
 
 
-def test_a_folder_with_other_work(recipe, start, tmp_path):
+def test_a_folder_with_other_work(recipe, start, tmp_path, quick):
     with pytest.raises(UserError, match="holds a bert_config.json that no run"):
         run_finetuning(TASK, recipe, start, ["train"])
     (tmp_path / "recipe.json").write_text('{"size": "tiny"}')
