@@ -28,7 +28,13 @@ from bert_tf.inference.served_folder import (
     served_model,
 )
 from bert_tf.libraries import EXTRAS, require_extra
-from bert_tf.runtimes.runtime import MODEL_FILE, of_tokens, sample_rows
+from bert_tf.runtimes.runtime import (
+    MODEL_FILE,
+    file_digests,
+    largest_differences,
+    of_tokens,
+    sample_rows,
+)
 from bert_tf.runtimes.tracing import trace
 
 FILE_FORMATS = ("onnx", "litert", OPENVINO)
@@ -125,11 +131,18 @@ def export_file(
             # The float32 file is still needed for the comparison.
             small = path.with_name(f"int8_{path.name}")
             module.write_model(small, graph, source, int8=True)
-            found = dev.compare(run, module.Runner(small))
+            run_small = module.Runner(small)
+            found = dev.compare(run, run_small)
+            differences = largest_differences(
+                run_small, served.row_outputs, served.network
+            )
             small.replace(path)
             print(_describe(found, size, path.stat().st_size), flush=True)
             check_drop(found, int8.max_score_drop)
-            scores = {"int8": dataclasses.asdict(found)}
+            # A runtime that opens the file compares its outputs by it.
+            largest = {"difference": max(differences.values())}
+            scores = {"int8": dataclasses.asdict(found) | largest}
+        files = file_digests(beside.iterdir())
         served.tokenizer.save(beside)
         served.tokenizer.data.save_json(
             beside, length, module.PADDED, finds_special=modules is not None
@@ -141,6 +154,7 @@ def export_file(
             **scores,
             "outputs": outputs,
             "digest": served.network.digest(),
+            "files": files,
         }
         text = json.dumps(description, indent=2)
         write_text(beside / MODEL_FILE, text + "\n")

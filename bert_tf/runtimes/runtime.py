@@ -8,9 +8,13 @@ TensorFlow's.
 import hashlib
 import importlib
 import json
+import os
 import pathlib
+import re
+import shutil
+import stat
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +24,7 @@ from bert_tf.compat import has_accelerator
 from bert_tf.config import AUTO, KERAS, OPENVINO, RUNTIMES, BertConfig
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.files import write_text, written_beside
+from bert_tf.files import sync, write_text, written_beside
 from bert_tf.libraries import EXTRAS, missing_libraries, require_extra
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
@@ -33,7 +37,7 @@ MODEL_FILE = "model.json"
 ROW_OUTPUTS = "row_outputs"
 _NAMES = {OPENVINO: "OpenVINO", "onnx": "ONNX Runtime", "litert": "LiteRT"}
 # The folder of converted models, in the model's folder.
-_FOLDER, _DIGEST = ".runtimes", "digest"
+_FOLDER, _DIGESTS = ".runtimes", "digests.json"
 # The largest difference from the Keras model in float32, relative to the norm
 # of an output: of rounding, and of 8 significant bits in every product, which
 # add up in models whose weights are large.
@@ -44,6 +48,10 @@ _LENGTHS = (3, 17, 48)
 Tensors = dict[str, Any]
 Function = Callable[[Tensors], Tensors]
 Arrays = dict[str, np.ndarray]
+
+
+class _CannotOpen(UserError):
+    """A runtime cannot open the file of a model."""
 
 
 class Network(NamedTuple):
@@ -185,40 +193,65 @@ class Runtime:
         digest = _digest([self.kind, name, length], network)
 
         def write(folder: pathlib.Path) -> None:
-            folder.mkdir()
+            folder.mkdir(mode=0o755)
             shape = (None, None) if length is None else (1, length)
             source = f"`runtime`={self.kind}: {self._folder}"
             graph = trace(function, shape, source)
             module.write_model(folder / module.FILE, graph, source)
-            write_text(folder / _DIGEST, digest)
+            _seal(folder, digest)
 
-        def opened(folder: pathlib.Path) -> Any:
-            for settings, tolerance in self._checks:
-                run = module.Runner(
-                    folder / module.FILE, self._cores, **settings
-                )
-                self._check(run, function, network, tolerance)
-            return run
-
-        kept = self._folder / _FOLDER / f"{self.kind}-{name}"
-        try:
-            if (kept / _DIGEST).read_text() == digest:
-                return opened(kept)
-        except OSError:
-            pass
+        prefix = f"{self.kind}-{name}"
+        kept = self._folder / _FOLDER / f"{prefix}-{digest[:16]}"
+        fault = _fault_of(kept, digest)
+        if fault is None:
+            try:
+                return self._opened(kept, function, network)
+            except _CannotOpen:
+                fault = "cannot be opened"
+        if fault:
+            log(f"{kept}: {fault}; the model is converted again.")
         try:
             with written_beside(kept) as beside:
                 write(beside)
-            return opened(kept)
-        except OSError as error:
+            sync(kept.parent)
+        except UserError:
+            raise
+        # A full disk is an OSError, or an error of the runtime's library.
+        except Exception as error:
             log(
-                f"{kept}: cannot be written ({error.strerror}); the model is "
+                f"{kept}: cannot be written ({_reason(error)}); the model is "
                 f"converted to {self.kind} at every start."
             )
+        else:
+            _remove_earlier(kept, prefix)
+            return self._opened(kept, function, network)
         with tempfile.TemporaryDirectory() as place:
             folder = pathlib.Path(place) / name
             write(folder)
-            return opened(folder)
+            return self._opened(folder, function, network)
+
+    def _opened(
+        self, folder: pathlib.Path, function: Function, network: Network
+    ) -> Any:
+        """Opens a converted model and compares it with the function.
+
+        Raises:
+          UserError: the runtime cannot open it, or computes other outputs.
+        """
+        module = _module(self.kind)
+        for settings, tolerance in self._checks:
+            try:
+                run = module.Runner(
+                    folder / module.FILE, self._cores, **settings
+                )
+            # The errors of the runtimes have no type in common.
+            except Exception as error:
+                raise _CannotOpen(
+                    f"`runtime`={self.kind}: {_NAMES[self.kind]} cannot open "
+                    f"the converted model ({_reason(error)}); give {KERAS}."
+                ) from None
+            self._check(run, function, network, tolerance)
+        return run
 
     def _check(
         self,
@@ -228,21 +261,13 @@ class Runtime:
         tolerance: float,
     ) -> None:
         """Raises `UserError` if the outputs differ from the function's."""
-        longest = network.max_seq_length
-        for rows in sample_rows(network.config, longest, _LENGTHS):
-            found = run(rows)
-            wanted = function({k: tf.constant(v) for k, v in rows.items()})
-            for name, values in found.items():
-                right = wanted[name].numpy()
-                apart = of_tokens(name, values - right, rows)
-                size = np.linalg.norm(of_tokens(name, right, rows))
-                share = np.linalg.norm(apart) / max(float(size), 1e-6)
-                if not share <= tolerance:
-                    raise UserError(
-                        f"`runtime`={self.kind}: computes another {name} of "
-                        f"{self._folder} than Keras (by {share:.2%}); give "
-                        f"{KERAS}."
-                    )
+        for name, share in largest_differences(run, function, network).items():
+            if not share <= tolerance:
+                raise UserError(
+                    f"`runtime`={self.kind}: computes another {name} of "
+                    f"{self._folder} than Keras (by {share:.2%}); give "
+                    f"{KERAS}."
+                )
 
 
 class ExportedRuntime(Runtime):
@@ -300,12 +325,17 @@ class ExportedRuntime(Runtime):
         path = self._exported / module.FILE
         if not path.is_file():
             raise UserError(f"{place}: has no {module.FILE}; export it again.")
+        digests = self._description.get("files", {})
+        if digests and digests != file_digests([path]):
+            raise UserError(
+                f"{path}: is not the file that was exported; export it again."
+            )
         try:
             run = module.Runner(path, self._cores)
         except Exception as error:
             # The errors of the runtimes have no type in common.
             raise UserError(
-                f"{path}: cannot be opened ({error}); export it again."
+                f"{path}: cannot be opened ({_reason(error)}); export it again."
             ) from None
         if module.PADDED and run.length < network.max_seq_length:
             raise UserError(
@@ -313,8 +343,17 @@ class ExportedRuntime(Runtime):
                 f"{network.max_seq_length}; give `max_seq_length`="
                 f"{run.length}, or export it again."
             )
-        if "int8" not in self._description:
+        int8 = self._description.get("int8")
+        if int8 is None:
             self._check(run, function, network, _TOLERANCE)
+        elif "difference" in int8:
+            bound = 2 * int8["difference"] + _TOLERANCE
+            self._check(run, function, network, bound)
+        else:
+            log(
+                f"{place}: states no difference from float32, with which its "
+                "outputs would be compared; export it again."
+            )
         return run
 
 
@@ -363,6 +402,36 @@ def open_runtime(
     return ExportedRuntime(pathlib.Path(kind), folder, cores), "float32"
 
 
+def largest_differences(
+    run: Callable[[Arrays], Arrays], function: Function, network: Network
+) -> dict[str, float]:
+    """Compares a runtime with the function that it computes, on sample rows.
+
+    Args:
+      run: the runtime: maps the encoder's inputs to outputs by name.
+      function: the same, computed by Keras.
+      network: the model.
+
+    Returns:
+      By output, the largest norm of the difference relative to the norm of the
+      function's output.
+    """
+    largest: dict[str, float] = {}
+    longest = network.max_seq_length
+    for rows in sample_rows(network.config, longest, _LENGTHS):
+        found = run(rows)
+        expected = function({k: tf.constant(v) for k, v in rows.items()})
+        for name, values in found.items():
+            right = expected[name].numpy()
+            apart = np.linalg.norm(of_tokens(name, values - right, rows))
+            size = np.linalg.norm(of_tokens(name, right, rows))
+            share = float(apart) / max(float(size), 1e-6)
+            # NaN stays.
+            if not share <= largest.get(name, -1.0):
+                largest[name] = share
+    return largest
+
+
 def sample_rows(
     config: BertConfig, max_seq_length: int, lengths: Sequence[int]
 ) -> list[Arrays]:
@@ -409,6 +478,78 @@ def of_tokens(
 
 def _module(kind: str) -> Any:
     return importlib.import_module(f"bert_tf.runtimes.{kind}_file")
+
+
+def file_digests(paths: Iterable[pathlib.Path]) -> dict[str, str]:
+    """Returns the SHA-256 digest of each file by its name."""
+    digests = {}
+    for path in sorted(paths):
+        with path.open("rb") as file:
+            digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
+
+
+def _seal(folder: pathlib.Path, digest: str) -> None:
+    """Writes what identifies a converted model, after its files.
+
+    All files are on the disk before their digests are, and nobody else may
+    change them: they are loaded like code.
+    """
+    files = list(folder.iterdir())
+    for path in files:
+        path.chmod(0o644)
+        sync(path)
+    stated = {"model": digest, "files": file_digests(files)}
+    write_text(folder / _DIGESTS, json.dumps(stated, indent=2) + "\n")
+    (folder / _DIGESTS).chmod(0o644)
+    sync(folder)
+
+
+def _fault_of(folder: pathlib.Path, digest: str) -> str | None:
+    """Returns why a kept model cannot be used.
+
+    Returns:
+      None if it can be used; an empty string if there is none.
+    """
+    try:
+        if not folder.is_dir():
+            return ""
+        files = [path for path in folder.iterdir() if path.name != _DIGESTS]
+        # What is as well protected as the model may be loaded as it is.
+        model = folder.parent.parent.stat()
+        for path in (folder, folder / _DIGESTS, *files):
+            status = path.lstat()
+            if status.st_uid not in (model.st_uid, _user(), 0):
+                return f"{path.name} belongs to another user than the model"
+            if stat.S_ISLNK(status.st_mode) or (
+                status.st_mode & ~model.st_mode & 0o022
+            ):
+                return f"{path.name} may be changed by other users"
+        stated = json.loads((folder / _DIGESTS).read_bytes())
+        if stated != {"model": digest, "files": file_digests(files)}:
+            return "its files are not those that were written"
+    except (OSError, ValueError, RecursionError) as error:
+        return f"cannot be read ({_reason(error)})"
+    return None
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0
+
+
+def _remove_earlier(kept: pathlib.Path, prefix: str) -> None:
+    """Removes converted models of the same name with other weights."""
+    pattern = re.compile(re.escape(prefix) + r"(-[0-9a-f]{16})?")
+    for other in kept.parent.iterdir():
+        if pattern.fullmatch(other.name) and other != kept:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _reason(error: Exception) -> str:
+    """Returns the first line of an error, at most 200 characters."""
+    text = getattr(error, "strerror", None) or str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else type(error).__name__
 
 
 def _digest(stated: list[Any], network: Network) -> str:
