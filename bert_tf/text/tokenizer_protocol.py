@@ -6,7 +6,10 @@ be sent to worker processes. `tokenizer()` makes TensorFlow operations of it,
 `worker()` a tokenizer for large texts that does not need TensorFlow.
 """
 
+import functools
+import hashlib
 import importlib
+import json
 import os
 import pathlib
 from collections.abc import Sequence
@@ -211,13 +214,40 @@ class TokenizerData(Protocol):
         """The ids that spell tokens of another vocabulary; may be empty."""
 
 
+class _ByContent:
+    """Data of a tokenizer, equal to other data that is stored alike."""
+
+    def __init__(self, data: TokenizerData) -> None:
+        self.data = data
+        values = json.dumps(data.to_dict(), sort_keys=True)
+        self._key = data.GRAPH, hashlib.sha256(values.encode()).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByContent) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
 def graph_tokenizer(
     data: TokenizerData, split_special_tokens: bool
 ) -> Tokenizer:
-    """Imports the class `GRAPH` of a tokenizer's data and builds it."""
-    module, _, name = data.GRAPH.rpartition(".")
+    """Builds the class `GRAPH` of a tokenizer's data, once for equal data.
+
+    A tokenizer is never changed, and its tables and traces take a second or
+    more, so whatever opens the same one shares it.
+    """
+    return _graph_tokenizer(_ByContent(data), split_special_tokens)
+
+
+# A process that opens one model after another does not keep all of them.
+@functools.lru_cache(maxsize=4)
+def _graph_tokenizer(
+    content: _ByContent, split_special_tokens: bool
+) -> Tokenizer:
+    module, _, name = content.data.GRAPH.rpartition(".")
     kind = getattr(importlib.import_module(module), name)
-    tokenizer: Tokenizer = kind.from_data(data, split_special_tokens)
+    tokenizer: Tokenizer = kind.from_data(content.data, split_special_tokens)
     return tokenizer
 
 
