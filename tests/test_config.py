@@ -32,21 +32,18 @@ def test_base_is_the_released_base(tmp_path):
     ("size", "message"),
     [
         *(
-            (size, "give three whole numbers, layers/hidden/heads, such as ")
+            (size, "give three whole numbers, layers/hidden/heads")
             for size in ("3/768", "3/768/12/1", "3/768/x", "-3/768/12", "/")
         ),
         ("3/768/1.5", "give three whole numbers"),
         (f"3/768/{'9' * 5000}", "give three whole numbers"),
         ("3/768/\u0661", "give three whole numbers"),
-        ("0/768/12", "num_hidden_layers is 0; it takes 1 to 10000."),
-        ("3/0/12", "hidden_size is 0; it takes 1 or more."),
-        ("3/768/0", "num_attention_heads is 0; it takes 1 or more."),
-        (
-            "3/100/12",
-            "hidden_size is 100; it takes a multiple of num_attention_hea",
-        ),
-        ("99999/768/12", "num_hidden_layers is 99999; it takes 1 to 10000."),
-        ("huge", "unknown size; it takes one of tiny, mini, small, medium, "),
+        ("0/768/12", "num_hidden_layers is 0; it takes 1 to 10000"),
+        ("3/0/12", "hidden_size is 0;"),
+        ("3/768/0", "num_attention_heads is 0;"),
+        ("3/100/12", "hidden_size is 100; it takes a multiple of num_att"),
+        ("99999/768/12", "num_hidden_layers is 99999; it takes 1 to 10000"),
+        ("huge", "unknown size; it takes one of tiny, mini,"),
         ("", "unknown size"),
     ],
 )
@@ -58,7 +55,7 @@ def test_impossible_sizes(size, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("hidden_size=100", "it takes a multiple of num_attention_heads 12"),
+        ("hidden_size=100", "a multiple of num_attention_heads 12"),
         ("vocab_size=0", "vocab_size is 0; it takes 1 or more"),
         ("num_hidden_layers=1000000000", "it takes 1 to 10000"),
         ("layer_norm_eps=inf", "layer_norm_eps is inf; it takes more than 0"),

@@ -83,7 +83,5 @@ def test_a_part_without_its_libraries(monkeypatch, extra, library, use, what):
     )
     with pytest.raises(UserError) as caught:
         use(monkeypatch)
-    assert str(caught.value) == (
-        f"{what} needs {library}, which this environment does not have; run "
-        f'pip install "bert_tf[{extra}]"'
-    )
+    assert str(caught.value).startswith(f"{what} needs {library}, ")
+    assert str(caught.value).endswith(f'pip install "bert_tf[{extra}]"')

@@ -78,12 +78,3 @@ def test_workers_end_with_the_program_that_started_them(module) -> None:
     )
     # Its standard error is closed, so it ended: run waits for that.
     assert int(done.stdout) != os.getpid()
-
-
-def test_workers_import_no_tensorflow() -> None:
-    code = (
-        "import sys, bert_tf.corpora.reading, bert_tf.records.shards, "
-        "bert_tf.records.tokenized_corpus; "
-        "assert not {'tensorflow', 'keras'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

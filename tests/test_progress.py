@@ -41,11 +41,15 @@ for container in displayed:
 """
 
 
-def test_a_log_gets_a_line_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, to be changed."""
+    time = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: time[0])
+    return time
+
+
+def test_a_log_gets_a_line_now_and_then(now, capsys) -> None:
     with Progress("writing", 100, 20, " files") as bar:
         for _ in range(8):
             now[0] += 16.0
@@ -59,10 +63,8 @@ def test_a_log_gets_a_line_now_and_then(
 
 
 def test_the_time_left_is_that_of_the_work_that_follows_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    now, capsys
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     with progress.followed_by(0.5), Progress("training", 9, 1, " steps") as bar:
         for _ in range(2):
             now[0] += 80.0
@@ -76,9 +78,7 @@ def test_the_time_left_is_that_of_the_work_that_follows_too(
     assert "in all" not in capsys.readouterr().err
 
 
-def test_short_work_leaves_a_last_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_short_work_leaves_a_last_line(capsys) -> None:
     with Progress("writing", 3, 0, " files") as bar:
         bar.update(3)
     (line,) = capsys.readouterr().err.splitlines()
@@ -89,10 +89,8 @@ def test_short_work_leaves_a_last_line(
 
 
 def test_a_part_of_other_work_is_shown_when_it_takes_long(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    now, monkeypatch, capsys
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     for seconds, lines in ((1.0, 0), (20.0, 2)):
         with Progress("answering", 4, 0, " rows", passing=True) as bar:
             for _ in range(4):
@@ -105,9 +103,7 @@ def test_a_part_of_other_work_is_shown_when_it_takes_long(
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_gets_a_bar(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_terminal_gets_a_bar(monkeypatch, capsys) -> None:
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
     with Progress("reading", 2000, 0, "B") as bar:
         bar.update(2000)

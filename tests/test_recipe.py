@@ -35,8 +35,8 @@ def test_assignments_are_typed():
     ("assignment", "message"),
     [
         ("steps", "write key=value"),
-        ("step=3", "unknown key 'step'. Did you mean steps\\? Valid keys: st"),
-        ("zzz=3", "unknown key 'zzz'. Valid keys: steps, rate, fast, name"),
+        ("step=3", "unknown key 'step'. Did you mean steps\\?"),
+        ("zzz=3", "'zzz'. Valid keys: steps, rate, fast, name"),
         ("steps=3.5", "`steps`=3.5: takes a whole number"),
         ("rate=fast", "takes a number"),
         ("fast=maybe", "true or false"),

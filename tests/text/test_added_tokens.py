@@ -153,8 +153,8 @@ def test_a_piece_of_words_is_no_added_token() -> None:
 @pytest.mark.parametrize(
     ("token", "message"),
     [
-        ("other", "`added_tokens`: 'other' is not in the vocabulary"),
-        ("\u0301", "`added_tokens`: nothing is left of '\u0301' once"),
+        ("other", "`added_tokens`: 'other' is not in"),
+        ("\u0301", "`added_tokens`: .*'\u0301'"),
     ],
 )
 def test_tokens_that_will_not_do(token, message) -> None:
