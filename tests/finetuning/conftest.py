@@ -6,12 +6,13 @@ import pytest
 
 from tests.contracts.task_cases import Finished
 from tests.finetuning.quick import quickly
+from tests.finished_runs import finished_run
 
 
 @pytest.fixture(scope="session")
-def classes(finish_case) -> Finished:
-    """The shared run of classes, made before a test runs anything eagerly."""
-    return finish_case("classes")
+def classes(tmp_path_factory) -> Finished:
+    """A stored run of classes, which tests leave unchanged."""
+    return finished_run("classes", tmp_path_factory.mktemp("classes") / "it")
 
 
 @pytest.fixture

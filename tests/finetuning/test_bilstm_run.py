@@ -1,7 +1,5 @@
 """A fine-tuning with a BiLSTM on top, from the setting to what is served."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ from bert_tf.finetuning.setup import open_initial
 from bert_tf.inference.saving import write_saved_model
 from bert_tf.inference.served_folder import served_model
 from bert_tf.models import bert_classifier, restore
-from tests.contracts.task_cases import model_folder
+from tests.contracts.task_cases import CASES, model_folder
 from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import small_recipe
 from tests.run_folders import weights
@@ -27,25 +25,26 @@ def start(tmp_path_factory):
     return model_folder(tmp_path_factory.mktemp("start") / "model")
 
 
-@pytest.mark.slow
-def test_it_is_part_of_the_model(finish_case, tmp_path, capfd) -> None:
-    run = finish_case("windows_on_a_bilstm")
-    folder = run.folder
-    trained = load_checkpoint(folder)
-    assert trained.config.bilstm
-    assert "bilstm" in trained.heads
-    # A model that has one keeps it, and trains it on.
-    capfd.readouterr()
-    again = dataclasses.replace(
-        run.recipe, bilstm=False, init_from=str(folder), num_train_epochs=0.2
-    )
+@pytest.mark.witness("a BiLSTM on top is trained, kept and served")
+def test_it_is_part_of_the_model(start, tmp_path, capfd) -> None:
+    """It is trained from the setting, and on from a model that has one."""
+    task, recipe = CASES["classes"].make(tmp_path / "files", start)
+    recipe = recipe.override(["num_train_epochs=0.12"])
+    first, again = tmp_path / "first", tmp_path / "again"
     with quickly():
-        run_finetuning(run.task, again, tmp_path / "again", ["train"])
+        run_finetuning(task, recipe.override(["bilstm=True"]), first, ["train"])
+        capfd.readouterr()
+        further = recipe.override([f"init_from={first}"])
+        run_finetuning(task, further, again, ["train"])
     assert "bilstm" not in capfd.readouterr().err
-    before, after = weights(folder)[KERNEL], weights(tmp_path / "again")[KERNEL]
+    for folder in (first, again):
+        trained = load_checkpoint(folder)
+        assert trained.config.bilstm
+        assert "bilstm" in trained.heads
+    before, after = (weights(folder)[KERNEL] for folder in (first, again))
     assert 0 < np.abs(after - before).max() < 0.2
     # It is written as a SavedModel, which a fresh process has checked.
-    write_saved_model(served_model(folder), tmp_path / "served")
+    write_saved_model(served_model(again), tmp_path / "served")
 
 
 def test_a_new_one_starts_from_random_weights(start, capfd) -> None:

@@ -14,11 +14,13 @@ from bert_tf.finetuning.run import run_finetuning
 from bert_tf.teacher_settings import StudentSettings
 from bert_tf.text.vocabulary import Vocabulary
 from tests import commands
-from tests.contracts.task_cases import Finished
+from tests.contracts.task_cases import Finished, model_folder
+from tests.finished_runs import finished_run
 from tests.model_helpers import fill
 from tests.run_folders import history
 from tests.user_errors import error_of
 
+DISTILLS = pytest.mark.witness("a student is trained with a teacher")
 LAYERS = {"hidden_state_weight": 1.0, "attention_score_weight": 1.0}
 
 
@@ -27,8 +29,9 @@ def repeated(teacher, **changes):
     values = {
         "init_from": "",
         "teacher": str(teacher.folder),
-        "num_train_epochs": 1.0,
-        "save_checkpoints_steps": 2,
+        # Two steps.
+        "num_train_epochs": 0.25,
+        "train_batch_size": 8,
         **changes,
     }
     return teacher.task, dataclasses.replace(teacher.recipe, **values)
@@ -36,16 +39,11 @@ def repeated(teacher, **changes):
 
 @pytest.fixture(
     scope="module",
-    params=[
-        "classes",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("numbers", "questions")
-        ),
-    ],
+    params=[pytest.param("classes", marks=DISTILLS), "questions"],
 )
-def teacher(request, finish_case) -> Finished:
-    return finish_case(request.param)
+def teacher(request, tmp_path_factory) -> Finished:
+    folder = tmp_path_factory.mktemp("teacher") / request.param
+    return finished_run(request.param, folder)
 
 
 def write_report(folder, *_: object) -> None:
@@ -111,7 +109,7 @@ def test_layers_first_and_outputs_then(classes, tmp_path, quick) -> None:
 
 def test_teachers_that_do_not_fit(classes, tmp_path, quick) -> None:
     """The command takes the task of the teacher's recipe."""
-    start = classes.folder.parent / "start"
+    start = model_folder(tmp_path / "start")
     values = classes.recipe.to_dict() | {"init_from": ""}
     (tmp_path / "recipe.json").write_text(json.dumps(values))
     done = commands.run(

@@ -1,6 +1,7 @@
 """A fine-tuning by LoRA, from the setting to the adapter."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from bert_tf.models import bert_classifier
 from tests.contracts.task_cases import CASES, model_folder
 from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import small_recipe
-from tests.run_folders import answer_lines, assert_same_run, stop_at, weights
+from tests.run_folders import answer_lines, weights
 from tests.user_errors import error_of
 
 LORA = ["lora_rank=2", "lora_on=all_dense", "learning_rate=2e-2"]
@@ -23,19 +24,20 @@ LORA = ["lora_rank=2", "lora_on=all_dense", "learning_rate=2e-2"]
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     folder = tmp_path_factory.mktemp("start") / "model"
-    return model_folder(folder, num_hidden_layers=2)
+    return model_folder(folder)
 
 
 @pytest.fixture(scope="module")
 def finished(start, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     task, recipe = CASES["classes"].make(folder / "files", start)
-    recipe = recipe.override([*LORA, "save_checkpoints_steps=4"])
-    with quickly():
+    recipe = recipe.override([*LORA, "num_train_epochs=3"])
+    with quickly(graphs=True):
         done = run_finetuning(task, recipe, folder / "run", ["train", "eval"])
     return task, recipe, folder / "run", done
 
 
+@pytest.mark.witness("low-rank matrices learn a task, and are what is kept")
 def test_what_is_trained_is_what_is_kept(finished, start) -> None:
     _, recipe, folder, done = finished
     scores = done["train"]["dev"]["dev"]
@@ -48,7 +50,7 @@ def test_what_is_trained_is_what_is_kept(finished, start) -> None:
         for name in BertEncoder(initial.config).named_weights()
         if "lora" in name
     }
-    assert len(lora) == 2 * 6 * 2
+    assert len(lora) == 6 * 2
     for part in (folder, folder / "last"):
         assert not (part / "bert_model.safetensors").exists()
         assert len(weights(part)) == len(lora) + 4
@@ -69,35 +71,24 @@ def test_what_is_trained_is_what_is_kept(finished, start) -> None:
     assert whole > 3 * trained
 
 
-def test_a_resumed_run_is_the_same(
-    finished, tmp_path, monkeypatch, quick
-) -> None:
-    task, recipe, folder, _ = finished
-    stop_at(monkeypatch, 7)
-    with pytest.raises(KeyboardInterrupt):
-        run_finetuning(task, recipe, tmp_path / "run", ["train"])
-    monkeypatch.undo()
-    run_finetuning(task, recipe, tmp_path / "run", ["train"])
-    assert_same_run(folder, tmp_path / "run")
-
-
-@pytest.mark.slow
 def test_seeds_are_adapters_and_trained_on(start, tmp_path, quick) -> None:
+    """Of a task without labels."""
     task, recipe = CASES["questions"].make(tmp_path / "files", start)
-    recipe = recipe.override([*LORA, "num_train_epochs=1", "seeds=2"])
+    recipe = recipe.override([*LORA, "num_train_epochs=0.12", "seeds=2"])
     folder = tmp_path / "run"
     done = run_finetuning(task, recipe, folder, ["train", "eval"])
     assert done["eval"]["dev"] == pytest.approx(
         done["train"]["dev"]["dev"], nan_ok=True
     )
+    # The merged model is whole, and is the base of a further adapter.
     assert load_checkpoint(folder).config == load_checkpoint(start).config
     assert len(answer_lines(folder)) > 1
-    # The merged model is trained whole, and is the base of a further adapter.
-    changes = {"init_from": str(folder), "seeds": 1, "num_train_epochs": 0.2}
-    further = dataclasses.replace(recipe, **changes)
-    whole = dataclasses.replace(further, lora_rank=0, lora_on="query_value")
-    for name, again in (("further", further), ("whole", whole)):
-        run_finetuning(task, again, tmp_path / name, ["train", "eval"])
+    further = recipe.override([f"init_from={folder}", "seeds=1"])
+    run_finetuning(task, further, tmp_path / "further", ["train"])
+    config = json.loads(
+        (tmp_path / "further" / "adapter_config.json").read_text()
+    )
+    assert config["base_model_name_or_path"] == str(folder)
 
 
 def test_a_layer_s_updates_learn_at_its_rate(start) -> None:
@@ -105,7 +96,7 @@ def test_a_layer_s_updates_learn_at_its_rate(start) -> None:
     encoder = BertEncoder(dataclasses.replace(config, lora_rank=2))
     variables = TaskModel(bert_classifier(encoder, 2)).trainable_variables
     factors = lr_multipliers(encoder, variables, 0.5)
-    assert factors == [0.25] * 4 + [0.5] * 4 + [1.0] * 4
+    assert factors == [0.5] * 4 + [1.0] * 4
 
 
 def test_the_setting_is_in_the_configuration_alone(start) -> None:

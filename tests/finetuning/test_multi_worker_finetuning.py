@@ -8,9 +8,6 @@ from tests.finetuning.sentence_runs import model_folder, texts
 from tests.run_folders import answer_lines, history, weights
 from tests.workers import Workers
 
-pytestmark = pytest.mark.slow
-
-
 # The head has dropout of its own, whose masks differ from device to device.
 TASK_FILE = """
 import dataclasses
@@ -48,13 +45,14 @@ def write_rows(path, examples, labelled=True):
 def test_two_workers_train_evaluate_and_predict_as_one(tmp_path):
     start = model_folder(
         tmp_path / "start",
+        num_hidden_layers=1,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
     (tmp_path / "task.py").write_text(TASK_FILE)
     rows = tmp_path / "SST-2"
     rows.mkdir()
-    write_rows(rows / "train.tsv", texts(44, 1))
+    write_rows(rows / "train.tsv", texts(16, 1))
     write_rows(rows / "dev.tsv", texts(13, 2))
     write_rows(rows / "test.tsv", texts(7, 3), labelled=False)
     arguments = [
