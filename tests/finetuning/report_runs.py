@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -375,3 +376,21 @@ def tag_run(lines: Sequence[Mapping[str, Any]] = TAGS) -> Run:
     return run_of(
         TokenClassificationConfig, lines, "f1", ["O", "B-LOC", "I-LOC"]
     )
+
+
+MAKERS: dict[str, Callable[[], Run]] = {
+    "two": lambda: classes_run(["0", "1"], 5),
+    "three": lambda: classes_run(["contradiction", "entailment", "neutral"]),
+    "twenty": lambda: classes_run([f"topic {n}" for n in range(20)]),
+    "regression": regression_run,
+    "multi_label": multi_label_run,
+    "questions": question_run,
+    "plain_questions": plain_question_run,
+    "choices": choice_run,
+    "tags": tag_run,
+}
+
+
+if __name__ == "__main__":
+    for path in map(pathlib.Path, sys.argv[1:]):
+        write_report(MAKERS[path.name](), path)

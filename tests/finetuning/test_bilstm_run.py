@@ -1,4 +1,4 @@
-"""A fine-tuning with a BiLSTM on top, from the setting to what is served."""
+"""A fine-tuning with a BiLSTM on top."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,6 @@ from bert_tf.errors import UserError
 from bert_tf.families.recipe import FeatureRecipe
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import open_initial
-from bert_tf.inference.saving import write_saved_model
-from bert_tf.inference.served_folder import served_model
 from bert_tf.models import bert_classifier, restore
 from tests.contracts.task_cases import CASES, model_folder
 from tests.finetuning.quick import quickly
@@ -25,7 +23,7 @@ def start(tmp_path_factory):
     return model_folder(tmp_path_factory.mktemp("start") / "model")
 
 
-@pytest.mark.witness("a BiLSTM on top is trained, kept and served")
+@pytest.mark.witness("a BiLSTM on top is trained and kept")
 def test_it_is_part_of_the_model(start, tmp_path, capfd) -> None:
     """It is trained from the setting, and on from a model that has one."""
     task, recipe = CASES["classes"].make(tmp_path / "files", start)
@@ -43,8 +41,6 @@ def test_it_is_part_of_the_model(start, tmp_path, capfd) -> None:
         assert "bilstm" in trained.heads
     before, after = (weights(folder)[KERNEL] for folder in (first, again))
     assert 0 < np.abs(after - before).max() < 0.2
-    # It is written as a SavedModel, which a fresh process has checked.
-    write_saved_model(served_model(again), tmp_path / "served")
 
 
 def test_a_new_one_starts_from_random_weights(start, capfd) -> None:

@@ -3,8 +3,6 @@
 import dataclasses
 import pathlib
 import re
-import subprocess
-import sys
 import types
 from typing import Any
 
@@ -19,26 +17,14 @@ from bert_tf.families.recipe import (
 )
 from bert_tf.finetuning import report_files
 from bert_tf.report.statistics import curve_points, setting_rows
+from tests import commands
 from tests.finetuning import report_runs
 from tests.finetuning.report_pages import HOSTILE, Page, numbers_of, text_of
 from tests.finetuning.report_runs import write_report
 from tests.finetuning.sentence_runs import model_folder
 from tests.sharing.cards import read_card, table
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-TOPICS = [f"topic {n}" for n in range(20)]
-THREE = ["contradiction", "entailment", "neutral"]
-RUNS = {
-    "two": report_runs.classes_run(["0", "1"], 5),
-    "three": report_runs.classes_run(THREE),
-    "twenty": report_runs.classes_run(TOPICS),
-    "regression": report_runs.regression_run(),
-    "multi_label": report_runs.multi_label_run(),
-    "questions": report_runs.question_run(),
-    "plain_questions": report_runs.plain_question_run(),
-    "choices": report_runs.choice_run(),
-    "tags": report_runs.tag_run(),
-}
+RUNS = {name: make() for name, make in report_runs.MAKERS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +55,16 @@ def test_page_is_complete_and_needs_nothing(reports, name):
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path, reports):
+    """In another process, with other hashes of strings."""
     names = ("two", "regression")
-    # A process of its own, so that nothing is left over from the first time.
-    code = (
-        "import pathlib, sys; from tests.finetuning.test_report import *; "
-        "[write_report(RUNS[pathlib.Path(path).name], pathlib.Path(path)) "
-        "for path in sys.argv[1:]]"
+    for name in names:
+        (tmp_path / name).mkdir()
+    done = commands.run_as_process(
+        "tests.finetuning.report_runs",
+        *(tmp_path / name for name in names),
+        environment={},
     )
-    folders = [tmp_path / name for name in names]
-    subprocess.run([sys.executable, "-c", code, *folders], cwd=ROOT, check=True)
+    assert done.returncode == 0, done.stderr
     for name in names:
         for file in ("report.html", "report.json"):
             expected = reports[name].with_name(file).read_bytes()
