@@ -20,6 +20,7 @@ from tests.documents import PAGES, ROOT, blocks, files, text_of
 from tests.documents import commands as commands_of
 from tests.model_helpers import fill
 from tests.records_corpus import text
+from tests.small_runs import TOKENS, save_small_model, shorten_runs
 from tools import module_of
 from tools.task_files import task_names
 
@@ -34,13 +35,9 @@ OF_OTHERS = {
     *("docs/beam.md", "docs/commands.md", "docs/cpu.md"),
     *("docs/measured.md", "docs/small_machines.md"),
 }
-LETTERS = [chr(code) for code in range(ord("!"), ord("~") + 1)]
-TOKENS = [
-    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
-    *(letter for letter in LETTERS if not letter.isupper()),
-    *(f"##{letter}" for letter in LETTERS if letter.islower()),
-]
-# What the pages say, and what is enough here.
+# Graphs of tf.data stay graphs.
+pytestmark = pytest.mark.filterwarnings("ignore:Even though the .tf.config")
+# Values of the pages, and smaller ones that are enough here.
 SMALLER = {
     r"--size=(base|mini|small)\b": "--size=2/8/2",
     r"--size=4/312/12": "--size=1/8/2",
@@ -122,20 +119,18 @@ class Reader:
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
         shutil.copytree(ROOT / "examples", folder / "examples")
+        reviews = folder / "examples" / "reviews.csv"
+        head, *rows = reviews.read_text(encoding="utf-8").splitlines(True)
+        # A tenth of the reviews, of both labels.
+        reviews.write_text(head + "".join(rows[::10]), encoding="utf-8")
         (folder / "corpus").mkdir()
         (folder / "corpus" / "a.txt").write_text(text(60, 1))
         (folder / "lines.txt").write_text("a cat.\nso dull.\n")
-        self.model("demo_output/model", 2)
+        self.model("demo_output/model", 1)
 
     def model(self, name: str, layers: int) -> pathlib.Path:
-        """Makes a pre-trained model with a token for each letter."""
-        config = bert_tf.BertConfig.from_size(f"{layers}/16/2", len(TOKENS))
-        model = fill(bert_tf.BertPretrainer(config))
-        checkpoint = bert_tf.Checkpoint(
-            config, model.to_arrays(), bert_tf.Vocabulary(TOKENS), True
-        )
-        bert_tf.save_checkpoint(self.folder / name, checkpoint)
-        return self.folder / name
+        """Saves a pre-trained model."""
+        return save_small_model(self.folder / name, layers)
 
     def write(self, page: str) -> None:
         """Writes the files that a page shows."""
@@ -149,8 +144,8 @@ class Reader:
         printed = ""
         for line in commands_of(block):
             if line.startswith("bert-tf ") and " serve " not in line:
-                for said, enough in SMALLER.items():
-                    line = re.sub(said, enough, line)
+                for value, smaller in SMALLER.items():
+                    line = re.sub(value, smaller, line)
                 done = commands.run_line(f"{line} {extra}", self.folder)
                 printed = done.stdout + done.stderr
                 assert done.returncode == 0, (line, printed)
@@ -158,12 +153,13 @@ class Reader:
 
 
 @pytest.fixture
-def reader(tmp_path, monkeypatch) -> Reader:
+def reader(tmp_path, monkeypatch, eagerly) -> Reader:
     monkeypatch.chdir(tmp_path)
+    shorten_runs(monkeypatch)
     return Reader(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.witness("README's program and commands run as printed")
 def test_the_readme(reader, capsys):
     page, folder = "README.md", reader.folder
     assert len(text_of(page).splitlines()) <= 120
@@ -186,7 +182,6 @@ def test_the_readme(reader, capsys):
 
 
 # Keras 3.15 says so of every data set that is fitted with its defaults.
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
 def test_first_steps_in_python(reader, capsys):
     first, later, memory, metric, strings, untrained = blocks(
@@ -209,7 +204,6 @@ def test_first_steps_in_python(reader, capsys):
     assert "(4, 16)" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_first_steps_in_the_shell(reader):
     train, ask, serve, smaller, own, vectors, convert = blocks(
         "docs/first_steps_shell.md", "sh"
@@ -237,7 +231,6 @@ def test_first_steps_in_the_shell(reader):
     assert (folder / "out" / "converted" / "config.json").exists()
 
 
-@pytest.mark.slow
 def test_tasks_and_data_formats(reader):
     page, folder = "docs/tasks.md", reader.folder
     reader.write(page)
@@ -271,8 +264,7 @@ def test_tasks_and_data_formats(reader):
         assert "  train: " in reader.run(line), task
 
 
-@pytest.mark.slow
-def test_models_of_other_programs(reader, monkeypatch):
+def test_models_of_other_programs(reader):
     first, pairs = blocks("docs/hub_models.md", "python")
     heads = {
         "films": lambda encoder: bert_tf.bert_classifier(encoder, 2),
@@ -280,9 +272,12 @@ def test_models_of_other_programs(reader, monkeypatch):
         "tagger": lambda encoder: bert_tf.bert_token_classifier(encoder, 3),
     }
     labels = {"films": ("bad", "good"), "nli": ("no", "yes")}
-    config = bert_tf.BertConfig.from_size("2/16/2", len(TOKENS))
+    config = bert_tf.BertConfig.from_size("1/16/2", len(TOKENS))
     for name, head in heads.items():
         model = fill(head(bert_tf.BertEncoder(config)))
+        if name == "tagger":
+            # The bias of the logits: it finds entities.
+            model.weights[-1].assign([-9.0, 9.0, 0.0])
         checkpoint = bert_tf.Checkpoint(
             *(config, bert_tf.model_arrays(model), bert_tf.Vocabulary(TOKENS)),
             lower_case=True,
@@ -300,7 +295,6 @@ def test_models_of_other_programs(reader, monkeypatch):
     assert (reader.folder / "small" / "model.onnx").exists()
 
 
-@pytest.mark.slow
 def test_checkpoints_of_other_programs(reader):
     folder = "uncased_L-12_H-768_A-12"
     ours = bert_tf.load_checkpoint(reader.model("ours", 2))
@@ -310,18 +304,15 @@ def test_checkpoints_of_other_programs(reader):
     assert (reader.folder / "out" / "bert" / "config.json").exists()
 
 
-@pytest.mark.slow
 def test_rows_without_padding_on_all_devices(reader):
     records, train, *_ = blocks("docs/training.md", "sh")
-    reader.model("vocabulary", 1)
-    shutil.copy(reader.folder / "vocabulary" / "vocab.txt", reader.folder)
+    shutil.copy("demo_output/model/vocab.txt", "vocab.txt")
     reader.run(records)
     # Two are tested in a process of its own (tests/pretraining/test_run.py).
     reader.run(train, "--num_train_steps=2")
     assert (reader.folder / "run" / "report.html").exists()
 
 
-@pytest.mark.slow
 def test_distillation(reader):
     """The students of docs/relatives.md."""
     on_task, on_text, tiny, *_ = blocks("docs/relatives.md", "sh")
@@ -329,24 +320,22 @@ def test_distillation(reader):
     reader.write("docs/tasks.md")
     mrpc = folder / "glue" / "MRPC"
     shutil.copy(mrpc / "train.tsv", mrpc / "dev.tsv")
-    reader.model("deep", 3)
+    reader.model("bert", 3)
     short = "--num_train_epochs=1 --train_batch_size=2"
     reader.run(
-        "bert-tf finetune --task=mrpc --data_dir=glue --model=deep "
+        "bert-tf finetune --task=mrpc --data_dir=glue --model=bert "
         f"--output_dir=out/mrpc {short}"
     )
     reader.run(on_task, f"{short} --undistilled=false")
     assert (folder / "out" / "mrpc-small" / "distillation.html").exists()
     reader.run(tiny, short)
     assert (folder / "out" / "tinybert" / "report.html").exists()
-    reader.model("bert", 3)
     alone = "bert-tf distill --undistilled=false"
     reader.run(on_text.replace("bert-tf distill", alone))
     student = bert_tf.load_checkpoint(folder / "out" / "distilbert")
     assert student.config.model_type == "distilbert"
 
 
-@pytest.mark.slow
 def test_what_fits_into_memory(reader):
     plan, _ = blocks("docs/memory.md", "sh")
     assert "fit" in reader.run(plan)

@@ -11,34 +11,27 @@ import pytest
 
 import bert_tf
 from bert_tf.families.text_classification.config import TextClassificationConfig
-from bert_tf.text.token_table import SPECIAL_TOKENS
+from bert_tf.pretraining import run as pretraining_run
 from tests.model_helpers import fill
+from tests.small_runs import save_small_model, shorten_runs
 from tools.language_reference import reference_documents
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 
 
+# Graphs of tf.data stay graphs.
+pytestmark = pytest.mark.filterwarnings("ignore:Even though the .tf.config")
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> pathlib.Path:
-    """Two layers, and a token for each character of the examples' texts."""
-    letters = [chr(c) for c in range(ord("!"), ord("A"))]
-    letters += [chr(c) for c in range(ord("a"), ord("z") + 1)]
-    pieces = [f"##{letter}" for letter in letters]
-    config = bert_tf.BertConfig.from_size(
-        "2/16/2", len(SPECIAL_TOKENS + (*letters, *pieces))
-    )
-    arrays = fill(bert_tf.BertPretrainer(config), seed=1).to_arrays()
-    vocabulary = bert_tf.Vocabulary([*SPECIAL_TOKENS, *letters, *pieces])
-    folder = tmp_path_factory.mktemp("start") / "model"
-    bert_tf.save_checkpoint(
-        folder, bert_tf.Checkpoint(config, arrays, vocabulary, lower_case=True)
-    )
-    return folder
+    return save_small_model(tmp_path_factory.mktemp("start") / "model")
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
+def run(tmp_path, monkeypatch, capsys, eagerly):
     """Runs an example in an empty folder, and returns what it prints."""
+    shorten_runs(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
 
@@ -69,7 +62,6 @@ def test_search(run, model) -> None:
 
 # Keras 3.15 says so of every data set that is fitted with its defaults.
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
-@pytest.mark.slow
 def test_stock_keras(run, model, tmp_path) -> None:
     assert "[[" in run("keras_fit", model)
     assert (tmp_path / "best.keras").stat().st_size > 1000
@@ -102,9 +94,14 @@ def test_explain(run, model, tmp_path) -> None:
     assert "film" in (tmp_path / "why.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
-def test_pretraining(run, tmp_path) -> None:
-    documents = map("\n".join, reference_documents())
+def test_pretraining(run, tmp_path, monkeypatch) -> None:
+    def run_shortly(recipe, folder):
+        recipe = dataclasses.replace(recipe, size="1/8/2", num_train_steps=2)
+        return run_pretraining(recipe, folder)
+
+    run_pretraining = pretraining_run.run_pretraining
+    monkeypatch.setattr(pretraining_run, "run_pretraining", run_shortly)
+    documents = map("\n".join, reference_documents()[:60])
     (tmp_path / "corpus.txt").write_text("\n\n".join(documents) + "\n")
     printed = run("pretraining", "corpus.txt")
     assert "held-out masked LM" in printed
@@ -112,7 +109,6 @@ def test_pretraining(run, tmp_path) -> None:
     assert (tmp_path / "out" / "model" / "README.md").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "folder", "answer"),
     [

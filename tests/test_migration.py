@@ -12,11 +12,18 @@ import bert_tf
 from tests import commands
 from tests.documents import ROOT, blocks
 from tests.model_helpers import fill, small_config
+from tests.small_runs import shorten_runs
 
 PAGE = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
 GOLDEN = ROOT / "tests" / "golden"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = "a lovely film . so dull that i fell asleep the cat sat on mat".split()
+pytestmark = [
+    # Keras 3.15 says so of every data set that is fitted with its defaults.
+    pytest.mark.filterwarnings("ignore:.shuffle=True. was passed"),
+    # Graphs of tf.data stay graphs.
+    pytest.mark.filterwarnings("ignore:Even though the .tf.config"),
+]
 # Flags whose values are files and folders of the reader's.
 PATHS = "input|output|vocab_file|data_dir|init_from|model|output_dir"
 
@@ -47,9 +54,10 @@ def run_all(section: str, folder: pathlib.Path, **changes: str) -> dict:
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch) -> pathlib.Path:
+def here(tmp_path, monkeypatch, eagerly) -> pathlib.Path:
     """The reader's folder."""
     monkeypatch.chdir(tmp_path)
+    shorten_runs(monkeypatch)
     return tmp_path
 
 
@@ -58,10 +66,7 @@ def unpack(name: str) -> None:
         archive.extractall(filter="data")
 
 
-# Keras 3.15 says so of every data set that is fitted with its defaults.
-@pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
-@pytest.mark.filterwarnings("ignore:Even though the .tf.config")
-def test_transformers(here, eagerly):
+def test_transformers(here):
     unpack("transformers_tf")
     tokens = [*SPECIAL, *WORDS, "films", "##s", "##ing"]
     for name, saved in (
@@ -83,7 +88,7 @@ def test_transformers(here, eagerly):
     assert (here / "converted" / "model.safetensors").exists()
 
 
-def test_tensorflow_hub(here, eagerly):
+def test_tensorflow_hub(here):
     unpack("tf_hub")
     (here / "saved" / "with_mlm").rename(here / "hub_encoder")
     (here / "saved" / "preprocess_uncased").rename(here / "hub_preprocess")
@@ -91,9 +96,7 @@ def test_tensorflow_hub(here, eagerly):
     assert names["pack"].tokenizer.lower_case
 
 
-@pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
-@pytest.mark.filterwarnings("ignore:Even though the .tf.config")
-def test_keras_hub(here, eagerly):
+def test_keras_hub(here):
     tokens = [*SPECIAL, *WORDS]
     keras_hub.models.BertBackbone(
         vocabulary_size=len(tokens),
@@ -109,7 +112,6 @@ def test_keras_hub(here, eagerly):
     run_all("keras_hub", here, seq_length=16, max_seq_length=16)
 
 
-@pytest.mark.slow
 def test_google_research(here):
     tokens = [*SPECIAL, *WORDS]
     config = small_config(

@@ -74,8 +74,8 @@ def small_model_folder(tmp_path) -> pathlib.Path:
     return folder
 
 
+@pytest.mark.witness("stock Keras fits a BERT, in graphs, and exports it")
 # Keras 3.15 says so of every data set that is fitted with its defaults.
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
 def test_the_keras_program(small_model_folder, tmp_path, monkeypatch):
     """The program as printed, on rows of our own and at a higher rate."""
