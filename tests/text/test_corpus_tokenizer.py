@@ -1,7 +1,6 @@
 """Ids by looking words up; `check` of test_tokenizer.py tries any text."""
 
 import pathlib
-import subprocess
 import sys
 import unicodedata
 
@@ -147,17 +146,3 @@ def test_word_table(monkeypatch, parts, collide) -> None:
     assert len(table.find(random_keys(2, 99, parts))[0]) == 0
     table.clear()
     assert len(table.find(keys)[0]) == 0
-
-
-def test_no_tensorflow_is_imported() -> None:
-    code = (
-        "import sys, numpy as np\n"
-        "from bert_tf.text.wordpiece import WordPiece\n"
-        f"subject = WordPiece.of_file({str(VOCABULARY)!r}).worker()\n"
-        "text = 'Это 中文 ΑΣ हिन्दी \U00016ff0'.encode()\n"
-        "ids, _ = subject.tokenize(text + b'\\n', np.array([len(text)]))\n"
-        "assert len(ids) > 5\n"
-        "assert 'tensorflow' not in sys.modules\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()

@@ -30,7 +30,7 @@ def test_the_category_of_every_code_point() -> None:
         pytest.param(ASSIGNED, True, False, id="uncased with accents"),
         pytest.param(ASSIGNED, False, True, id="cased without accents"),
         pytest.param(ASSIGNED, False, False, id="cased"),
-        pytest.param(SCALARS, True, True, id="all", marks=pytest.mark.slow),
+        pytest.param(SCALARS, True, True, id="all"),
     ],
 )
 def test_every_code_point(

@@ -18,10 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bert_tf
-from bert_tf.checkpoints.tokenizers import (
-    read_tokenizer,
-    read_vocabulary_file,
-)
+from bert_tf.checkpoints.tokenizers import read_tokenizer, read_vocabulary_file
 from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.unigram import AlbertUnigram, Unigram
@@ -222,9 +219,13 @@ def test_any_text(xlm_roberta, xlm_roberta_graph, texts):
         assert abs(scores[ids].sum() - scores[other].sum()) < 1e-4
 
 
-def test_special_tokens_in_text(xlm_roberta, albert):
-    for data, text in ((xlm_roberta, "a <mask> b"), (albert, "a [MASK] b")):
-        split = data.tokenizer().tokenize(text).numpy().tolist()
+def test_special_tokens_in_text(xlm_roberta_graph, albert_graph):
+    for tokenizer, text in (
+        (xlm_roberta_graph, "a <mask> b"),
+        (albert_graph, "a [MASK] b"),
+    ):
+        data = tokenizer.data
+        split = tokenizer.tokenize(text).numpy().tolist()
         found = data.tokenizer(False).tokenize(text).numpy().tolist()
         assert data.mask_id not in split
         assert found.count(data.mask_id) == 1
@@ -270,11 +271,10 @@ def test_two_files_that_disagree(name, folders, tmp_path):
     pieces[9], pieces[10] = pieces[10], pieces[9]
     path.write_text(json.dumps(values))
     line = error_of(functools.partial(read_by, name), tmp_path)
-    assert line == (
-        f"{tmp_path / 'spiece.model'}: token 9 is {pieces[10][0]!r}, but "
-        f"{pieces[9][0]!r} in {path}: model; the two belong to different "
-        "models."
+    assert line.startswith(
+        f"{tmp_path / 'spiece.model'}: token 9 is {pieces[10][0]!r}, "
     )
+    assert f"{pieces[9][0]!r} in {path}" in line
 
 
 def test_a_vocabulary_file_by_its_name(folders, xlm_roberta, albert, tmp_path):
@@ -291,9 +291,9 @@ def test_a_vocabulary_file_by_its_name(folders, xlm_roberta, albert, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["xlm-roberta", "albert"])
-def test_every_form_gives_the_same_ids(name, folders, tmp_path):
-    data = read_by(name, folders / name)
-    tokenizer = data.tokenizer()
+def test_every_form_gives_the_same_ids(name, request, tmp_path):
+    tokenizer = request.getfixturevalue(f"{name.replace('-', '_')}_graph")
+    data = tokenizer.data
     lines = [text.replace("\n", " ") for text in TEXTS]
     expected = tokenizer.tokenize(lines).to_list()
     # A worker.
@@ -330,8 +330,8 @@ def read_by(name, folder):
     return kind.read(folder)
 
 
-def test_what_begins_a_word(xlm_roberta, albert):
-    ids = xlm_roberta.tokenizer().tokenize("The cats aren't").numpy()
+def test_what_begins_a_word(xlm_roberta, xlm_roberta_graph, albert):
+    ids = xlm_roberta_graph.tokenize("The cats aren't").numpy()
     tokens = [xlm_roberta.tokens[number] for number in ids]
     starts = xlm_roberta.starts_word[ids].tolist()
     assert starts == [token.startswith("\u2581") for token in tokens]
@@ -343,11 +343,10 @@ def test_what_begins_a_word(xlm_roberta, albert):
         assert starts[token] == (token not in "se"), token
 
 
-def test_detokenize(xlm_roberta):
-    tokenizer = xlm_roberta.tokenizer()
+def test_detokenize(xlm_roberta_graph):
     texts = ["The cats aren't here", "北京 x y"]
-    ids = tokenizer.tokenize(texts)
-    assert [t.decode() for t in tokenizer.detokenize(ids).numpy()] == texts
+    found = xlm_roberta_graph.detokenize(xlm_roberta_graph.tokenize(texts))
+    assert [text.decode() for text in found.numpy()] == texts
 
 
 def test_a_folder_opens(folders, tmp_path):

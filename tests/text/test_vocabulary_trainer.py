@@ -200,7 +200,6 @@ print(train_vocab(sys.argv[1], 400, min_frequency=1).vocabulary.digest())
 """
 
 
-@pytest.mark.slow
 def test_same_text_same_vocabulary_in_every_process(tmp_path) -> None:
     # Many pairs of equal frequency, so that ties must be broken alike.
     import random
