@@ -45,20 +45,17 @@ HEADS = {
         bert_multiple_choice,
     ),
 }
-# Of every kind a model, and of every way of computing.
+# Every way of computing, and outputs of rows and of tokens.
 KINDS = (
     ("classes", {"hidden_act": "gelu_erf"}),
-    ("span", {}),
     ("tags", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
-    ("choice", {"causal": True}),
-    ("pretrained", {}),
     ("encoder", {"causal": True}),
 )
 
 
 def make(root: pathlib.Path, kind: str, **changes) -> pathlib.Path:
-    """A folder of a kind, filled with random weights."""
-    start = model_folder(root / "start", **changes)
+    """A folder of a kind with one layer, filled with random weights."""
+    start = model_folder(root / "start", num_hidden_layers=1, **changes)
     if kind == "encoder":
         return start
     folder = root / kind

@@ -75,9 +75,8 @@ def traced(encoder, shape):
 @pytest.mark.parametrize(
     ("module", "shape"), [(onnx_file, (None, None)), (litert_file, (1, LENGTH))]
 )
-@pytest.mark.parametrize("encoder_class", [PreNormEncoder, BertEncoder])
-def test_an_encoder_of_another_kind(module, shape, encoder_class, tmp_path):
-    encoder = fill(encoder_class(config()), seed=3, scale=0.5)
+def test_an_encoder_of_another_kind(module, shape, tmp_path):
+    encoder = fill(PreNormEncoder(config()), seed=3, scale=0.5)
     outputs, graph = traced(encoder, shape)
     path = tmp_path / module.FILE
     module.write_model(path, graph, "mine")
@@ -120,8 +119,10 @@ def operations(graph):
     return counts
 
 
-@pytest.mark.parametrize("shape", [(None, None), (1, LENGTH)])
-@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf"])
+@pytest.mark.parametrize(
+    ("shape", "hidden_act"),
+    [((None, None), "gelu"), ((1, LENGTH), "gelu_erf")],
+)
 def test_a_block_is_few_operations(shape, hidden_act):
     encoder = BertEncoder(config(hidden_act=hidden_act))
     counts = operations(traced(encoder, shape)[1])

@@ -15,13 +15,7 @@ from tests.inference.model_folders import KINDS, LENGTH, make, rows
 from tests.runtimes.test_onnx_export import assert_near, expected_of
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes"),
-    [
-        pytest.param(*case, marks=[pytest.mark.slow] * (case[0] != "classes"))
-        for case in KINDS
-    ],
-)
+@pytest.mark.parametrize(("kind", "changes"), KINDS)
 def test_every_kind_of_model(kind, changes, eagerly, tmp_path):
     folder = make(tmp_path, kind, **changes)
     path = export_file(folder, tmp_path / "small", "litert")
