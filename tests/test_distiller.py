@@ -352,17 +352,12 @@ TASK_LAYERS = {
 }
 
 
-@pytest.mark.parametrize("unpadded", [False, True])
 @pytest.mark.parametrize(
-    "make",
+    ("make", "unpadded"),
     [
-        lambda encoder, unpadded: bert_classifier(
-            encoder, 2, unpadded=unpadded
-        ),
-        lambda encoder, unpadded: bert_token_classifier(
-            encoder, 3, unpadded=unpadded
-        ),
-        bert_span_labeler,
+        (lambda each, _: bert_classifier(each, 2, unpadded=True), True),
+        (lambda each, _: bert_token_classifier(each, 3, unpadded=True), True),
+        (bert_span_labeler, False),
     ],
 )
 def test_layers_beside_the_outputs_of_a_task(make, unpadded):
@@ -403,30 +398,23 @@ def test_layers_are_spread_evenly():
     assert spread(4, 2) == [0, 0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"teacher_layers": "0,4"}, "'4' is no layer of the teacher"),
-        ({"teacher_layers": "0,-1"}, "'-1' is no layer of the teacher"),
-        ({"teacher_layers": "0"}, "names 1 layers, and the student has 2"),
-        ({"teacher_layers": "0,1,2"}, "names 3 layers, and the student"),
-    ],
-)
-def test_layers_that_are_not_there(changes, line):
-    text = error_of(
-        lambda: Distiller(*pretrainers(), settings(**changes), True)
-    )
-    assert line in text
+def test_layers_that_are_not_there():
+    models = pretrainers()
+    for layers, line in (
+        ("0,4", "'4' is no layer of the teacher"),
+        ("0,-1", "'-1' is no layer of the teacher"),
+        ("0", "names 1 layers, and the student has 2"),
+        ("0,1,2", "names 3 layers, and the student"),
+    ):
+        recipe = settings(teacher_layers=layers)
+        assert line in error_of(Distiller, *models, recipe, True)
 
 
 @pytest.mark.parametrize(
     ("sizes", "line"),
     [
-        ({"hidden_size": 12}, "its hidden_size is 24 and the student's 12"),
-        (
-            {"num_attention_heads": 4},
-            "its num_attention_heads is 3 and the student's 4",
-        ),
+        ({"hidden_size": 12}, "hidden_size is 24 and the student's 12"),
+        ({"num_attention_heads": 4}, "heads is 3 and the student's 4"),
     ],
 )
 def test_sizes_that_cannot_be_compared(sizes, line):
