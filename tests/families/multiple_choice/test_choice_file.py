@@ -23,6 +23,7 @@ from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
 from bert_tf.families.task import Answered
 from bert_tf.finetuning.setup import prepare_training
 from tests.finetuning.sentence_runs import tokenizer
+from tests.finished_runs import finished_run
 from tests.user_errors import error_of
 from tools.task_files import load_task, recipe_of
 
@@ -362,9 +363,9 @@ def test_models_with_another_beginning_are_refused(tmp_path):
     assert line.startswith(f"{tmp_path}: was fine-tuned with has_start True")
 
 
-def test_another_task_starts_from_the_head(finish_case, tmp_path):
+def test_another_task_starts_from_the_head(tmp_path):
     """It scores any choices, so that it depends on no labels."""
-    run = finish_case("choices")
+    run = finished_run("choices", tmp_path / "stored")
     initial = load_checkpoint(run.folder)
     assert MULTIPLE_CHOICE in initial.heads
     task = UserChoiceTask(name="quiz").resolve(run.recipe)

@@ -39,7 +39,6 @@ def files(tmp_path_factory) -> pathlib.Path:
     return folder
 
 
-@pytest.mark.slow
 def test_a_run_with_questions_that_have_no_answer(finish_case):
     """Its threshold, its files and its lines for the report."""
     run = finish_case("questions_without_answer")
@@ -79,7 +78,6 @@ def test_a_run_with_questions_that_have_no_answer(finish_case):
     assert exact == pytest.approx(scores["exact"])
 
 
-@pytest.mark.slow
 def test_a_head_and_an_ensemble(finish_case, files, tmp_path):
     """SQuAD 2.0's model starts SQuAD 1.1; ensembles average logits."""
     run = finish_case("questions_without_answer")

@@ -189,9 +189,9 @@ def asked_questions(draw):
     return asked
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
-    st.lists(asked_questions(), min_size=1, max_size=4),
+    st.lists(asked_questions(), min_size=1, max_size=10),
     st.integers(1, 9),
     st.integers(1, 20),
     st.integers(1, 12),

@@ -221,7 +221,6 @@ def test_the_tagger_has_the_papers_form():
     assert (recipe.lstm_units, recipe.features) == (768, "concat_last_four")
 
 
-@pytest.mark.slow
 def test_a_finished_run(finish_case, capsys):
     run = finish_case("features")
     folder, task, results = run.folder, run.task, run.done["train"]

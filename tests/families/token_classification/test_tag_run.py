@@ -21,12 +21,18 @@ from bert_tf.text.tokenizer import BertTokenizer
 from tests.as_numpy import as_numpy
 from tests.contracts.task_cases import write_tags
 from tests.finetuning.sentence_runs import tokenizer
+from tests.finished_runs import finished_run
 from tests.run_folders import answer_lines, weights
 from tests.user_errors import error_of
 from tools.task_files import load_task
 
 TASK = load_task("conll2003")
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    return finished_run("tags", tmp_path_factory.mktemp("stored") / "tags")
 
 
 def words_of(tmp_path, text, **settings) -> TaggedWords:
@@ -199,8 +205,8 @@ def test_documents_are_split_whole(tmp_path):
     assert "its 1 sentence(s) in 1 document(s) cannot be split" in line
 
 
-def test_dev_predictions_hold_every_sentence(finish_case):
-    run = finish_case("tags")
+def test_dev_predictions_hold_every_sentence(stored):
+    run = stored
     dev = read_conll(str(run.files / "dev.csv"))
     words = read_conll(str(run.folder / "predictions_dev.txt"))
     assert answer_lines(run.folder) == [
@@ -235,10 +241,8 @@ def test_what_no_tag_depends_on_is_neither_trained_nor_missed(
         assert found.fresh == fresh
 
 
-def test_a_head_serves_where_the_tags_are_the_same(
-    finish_case, tmp_path, capsys
-):
-    run = finish_case("tags")
+def test_a_head_serves_where_the_tags_are_the_same(stored, tmp_path, capsys):
+    run = stored
     settings = [f"init_from={run.folder}"]
     for name in ("train", "dev"):
         path = tmp_path / f"{name}.csv"
