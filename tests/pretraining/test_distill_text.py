@@ -83,7 +83,7 @@ def test_mistakes_of_text(pretrained, recipe, tmp_path) -> None:
 
     assert "`teacher`: name the model" in line(teacher="")
     assert "give the student: `size`, `layers`" in line()
-    assert "no layer of the teacher, whose layers are 0 to 1." in line("0,7")
+    assert "whose layers are 0 to 1" in line("0,7")
     start = {"init_from": str(pretrained)}
     assert "is already the student; leave out" in line("0", **start)
     # Another vocabulary, and no masked LM head.

@@ -206,15 +206,14 @@ def test_the_generator_is_that_of_the_paper() -> None:
 
 def test_mistakes() -> None:
     line = error_of(ElectraPretrainer, small_config())
-    assert "takes an ElectraConfig or an ElectraEncoder, not a Bert" in line
+    assert "ElectraConfig" in line
+    assert "not a BertConfig" in line
     wide = dataclasses.replace(CONFIG, embedding_size=6)
     line = error_of(ElectraPretrainer, CONFIG, generator=wide)
-    assert "embedding_size is 6 in the generator and 8 in the" in line
+    assert "embedding_size is 6 in the generator" in line
     line = error_of(BertPretrainer, CONFIG, objective=OBJECTIVE)
-    assert line == (
-        "ReplacedTokenDetection: trains replaced_tokens, which a "
-        "BertPretrainer does not have."
-    )
+    assert line.startswith("ReplacedTokenDetection: trains replaced_tokens")
+    assert "BertPretrainer" in line
     batch = text_batch()
     del batch["masked_lm_ids"]
     line = error_of(pretrainer(), batch)

@@ -8,66 +8,7 @@ import tensorflow as tf
 from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.step import EvaluationStep, TrainingStep
 from bert_tf.training.strategies import make_strategy
-
-
-class WeightedSquares:
-    """A loss whose weights differ widely between the rows of a batch."""
-
-    def loss_weights(self, batch):
-        return {"squares": tf.reduce_sum(batch["weights"])}
-
-    def __call__(self, outputs, batch):
-        error = tf.square(tf.cast(outputs["y"], tf.float32) - batch["target"])
-        total = tf.reduce_sum(error * batch["weights"])
-        right = tf.cast(error < 0.5, tf.float32) * batch["weights"]
-        return {"squares": total}, {
-            "near": (tf.reduce_sum(right), tf.reduce_sum(batch["weights"]))
-        }
-
-    def normalise(self, losses, weights):
-        return {"squares": losses["squares"] / weights["squares"]}
-
-
-class Regressor(keras.Model):
-    def __init__(self, rate, dtype=None):
-        super().__init__(dtype=dtype)
-        self.first = keras.layers.Dense(8, activation="tanh", dtype=dtype)
-        self.dropout = keras.layers.Dropout(rate, dtype=dtype)
-        self.second = keras.layers.Dense(3, dtype=dtype)
-        self.build(None)
-
-    def build(self, input_shape):
-        self.first.build((None, 4))
-        self.second.build((None, 8))
-        self.built = True
-
-    def call(self, inputs, training=None):
-        hidden = self.dropout(self.first(inputs["x"]), training=training)
-        return {"y": self.second(hidden)}
-
-
-def rows(count=160, seed=0):
-    random = np.random.default_rng(seed)
-    return {
-        "x": random.normal(size=(count, 4)).astype(np.float32),
-        "target": random.normal(size=(count, 3)).astype(np.float32),
-        "weights": random.exponential(size=(count, 3)).astype(np.float32) ** 3,
-        "input_mask": random.integers(0, 2, (count, 4)).astype(np.int32),
-    }
-
-
-def make_step(strategy="one_device", rate=0.0, sgd=None, **more):
-    """A step with Adam, or with gradient descent at a rate."""
-    chosen = make_strategy(strategy)
-    keras.utils.set_random_seed(7)
-    with chosen.scope():
-        return TrainingStep(
-            Regressor(rate),
-            WeightedSquares(),
-            keras.optimizers.SGD(sgd) if sgd else keras.optimizers.Adam(0.03),
-            chosen,
-            **more,
-        )
+from tests.training.tiny_run import Regressor, WeightedSquares, make_step, rows
 
 
 def batches(strategy, data, size=8):
@@ -144,7 +85,10 @@ def test_clipping_bounds_the_step():
     changes = {}
     for limit in (0.0, 0.01):
         step, (result,) = train(
-            "mirrored", data=rows(8), sgd=1.0, max_grad_norm=limit
+            "mirrored",
+            data=rows(8),
+            optimizer=lambda: keras.optimizers.SGD(1.0),
+            max_grad_norm=limit,
         )
         changes[limit] = np.linalg.norm(weights_of(step) - initial_weights())
     np.testing.assert_allclose(

@@ -114,15 +114,11 @@ def test_a_batch_divides_over_devices_and_slices():
     check_batch_size("eval_batch_size", 2, Devices())
     with pytest.raises(UserError) as caught:
         check_batch_size("final_phase_batch_size", 10, Devices(), 3)
-    assert str(caught.value) == (
-        "final_phase_batch_size 10 is not a multiple of 6: 2 devices x "
-        "gradient_accumulation_steps 3."
-    )
-    with pytest.raises(UserError) as caught:
+    line = str(caught.value)
+    assert line.startswith("final_phase_batch_size 10 is not a multiple of 6")
+    assert "2 devices x gradient_accumulation_steps 3" in line
+    with pytest.raises(UserError, match="eval_batch_size 9 is .* of 2: 2 dev"):
         check_batch_size("eval_batch_size", 9, Devices())
-    assert str(caught.value) == (
-        "eval_batch_size 9 is not a multiple of 2: 2 devices."
-    )
 
 
 def test_forward_tensors_are_named_in_order():

@@ -1,0 +1,54 @@
+"""Ctrl-C during a training: the first saves the state, the second stops."""
+
+import pathlib
+import signal
+
+import numpy as np
+import pytest
+
+from bert_tf.training.saved_states import SavedStates
+from tests.run_folders import history, press_ctrl_c
+from tests.training.tiny_run import make_loop, state
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+SHORT = {"steps": (4, 2), "intervals": {"save_checkpoints_steps": 2}}
+STEPS = 6
+
+
+def states(folder: pathlib.Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("checkpoints/*"))
+
+
+def test_ctrl_c_saves_the_state(tmp_path, monkeypatch, capsys):
+    """Also at the last step."""
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    make_loop(whole, **SHORT).run()
+    for number in (3, STEPS):
+        with monkeypatch.context() as patch:
+            press_ctrl_c(patch, number)
+            line = f"stopped at step {number} of {STEPS}"
+            with pytest.raises(KeyboardInterrupt, match=line):
+                make_loop(folder, **SHORT).run()
+        assert states(folder)[-1] == f"step-{number:08}"
+    make_loop(folder, **SHORT).run()
+    printed = capsys.readouterr().out
+    assert f"resuming from step 3 of {STEPS}" in printed
+    assert f"already finished: {STEPS} of {STEPS}" in printed
+    assert history(folder) == history(whole)
+    np.testing.assert_equal(state(folder), state(whole))
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):
+    save = SavedStates.save
+
+    def interrupted(self, number, window):
+        if number:
+            signal.raise_signal(signal.SIGINT)
+        save(self, number, window)
+
+    press_ctrl_c(monkeypatch, 1)
+    monkeypatch.setattr(SavedStates, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="^$"):
+        make_loop(tmp_path, **SHORT).run()
+    assert states(tmp_path) == ["step-00000000"]
