@@ -77,9 +77,9 @@ def test_words_given_as_embeddings() -> None:
             same = np.array_equal(numpy(value), numpy(expected[output]))
             assert same == (name == "rows")
     short = {**inputs, "word_embeddings": rows[..., :-1]}
-    with pytest.raises(UserError, match=r"of shape \(3, 10, 23\); they take"):
+    with pytest.raises(UserError, match=r"\(3, 10, 23\)"):
         encoder(short)
-    with pytest.raises(UserError, match="unpadded does not go with word_emb"):
+    with pytest.raises(UserError, match="unpadded .* word_emb"):
         encoder({**inputs, "word_embeddings": rows}, unpadded=True)
 
 
@@ -230,7 +230,7 @@ def test_a_missing_input_is_named() -> None:
 def test_a_sequence_that_is_too_long_is_refused() -> None:
     config = small_config()
     encoder = BertEncoder(config)
-    message = "21 positions, more than the longest input, 20"
+    message = "21 positions, .* 20"
     with pytest.raises(UserError, match=message):
         encoder(encoder_inputs(config, length=21))
     with pytest.raises(UserError, match=message):

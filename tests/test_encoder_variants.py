@@ -69,17 +69,18 @@ def checkpoint_of(config: BertConfig, **arguments) -> Checkpoint:
     ids=["bilstm", "mean", "narrow heads with LoRA"],
 )
 def test_gradients_in_every_form(changes) -> None:
-    found = gradients_in_every_form(small_config(**changes))
+    config = small_config(num_hidden_layers=1, **changes)
+    found = gradients_in_every_form(config)
     if "lora_rank" in changes:
         shapes = {gradient.shape for gradient in found}
         assert {(24, 3), (3, 16), (16, 3)} <= shapes
 
 
 @pytest.mark.parametrize("variant", ["bilstm", "causal"])
-def test_vectors_of_texts(variant) -> None:
+def test_vectors_of_texts(variant, eagerly) -> None:
     """Of the blocks below a BiLSTM, and of a causal model's last token."""
     pair = small_encoder(**{variant: True}), small_tokenizer()
-    texts = some_texts(12)
+    texts = some_texts(6)
     each = [alone(*pair, text) for text in texts]
     place = -1 if variant == "causal" else 0
     for pooling, vector in (
@@ -113,8 +114,8 @@ def test_what_a_bilstm_excludes() -> None:
     encoder = BertEncoder(small_config(bilstm=True))
     inputs = encoder_inputs(encoder.config)
     inputs["sequence_ids"] = inputs["input_mask"]
-    assert "sequence_ids do not go with a BiL" in error_of(encoder, inputs)
-    with pytest.raises(UserError, match="hidden_size is 3; it takes an even"):
+    assert "sequence_ids" in error_of(encoder, inputs)
+    with pytest.raises(UserError, match="hidden_size is 3"):
         BertConfig(7, hidden_size=3, num_attention_heads=1, bilstm=True)
 
 
@@ -204,11 +205,11 @@ def test_the_mean_of_the_tokens_is_pooled(tmp_path) -> None:
     assert not restore(model, loaded)
     other = bert_classifier(first, 2)
     line = error_of(restore, other, loaded)
-    assert "classifier_pooling is 'mean', and 'cls' in the model" in line
+    assert "classifier_pooling is 'mean'" in line
     assert restore(other, loaded, fresh=[CLASSIFIER]) == (CLASSIFIER,)
     for to in ("google_tf1", "hugging_face"):
         line = error_of(save_checkpoint, tmp_path / to, checkpoint, to)
-        assert f"the pooler of {to} reads the first token" in line
+        assert f"pooler of {to}" in line
         assert not (tmp_path / to).exists()
 
 
@@ -370,9 +371,9 @@ def test_another_width_is_another_model() -> None:
     checkpoint = checkpoint_of(with_heads(2, 8))
     usual = bert_classifier(BertEncoder(with_heads(4, 4)), 2)
     line = error_of(restore, usual, checkpoint)
-    assert "num_attention_heads is 2, and 4 in the model" in line
+    assert "num_attention_heads is 2, and 4" in line
     narrow = bert_classifier(BertEncoder(with_heads(2, 7)), 2)
     line = error_of(restore, narrow, checkpoint)
     assert "query/kernel is (24, 16) where the model has (24, 14)" in line
     line = error_of(with_heads, 2, -1)
-    assert line == "attention_head_size is -1; it takes 0 or more."
+    assert "attention_head_size is -1" in line

@@ -270,7 +270,7 @@ def test_weights_that_are_not_finite_are_refused(
         lambda: restore(model, tmp_path / "folder"),
         lambda: dict(opened.arrays),
     ):
-        with pytest.raises(UserError, match="values that are not fin") as error:
+        with pytest.raises(UserError, match="not finite") as error:
             load()
         assert "\n" not in str(error.value)
         assert f"{name} holds" in str(error.value)

@@ -80,13 +80,11 @@ def test_what_is_refused():
     for make in (distilbert, electra, roberta):
         config = make()
         line = error_of(bert_tf.BertPretrainer, config, objective=objective)
-        assert f"next_sentence, and {config.model_type} has no pooler" in line
+        assert f"{config.model_type} has no pooler" in line
         assert "`objective`=masked_lm" in line
         assert type(config).__name__ in error_of(BertEncoder, config)
     line = error_of(distilbert, type_vocab_size=2)
-    assert line == (
-        "type_vocab_size is 2; it takes 0 (a distilbert has no segments)."
-    )
+    assert "type_vocab_size is 2; it takes 0" in line
     bert = BertEncoder(BertConfig(24, hidden_size=8, num_attention_heads=2))
     line = error_of(bert_tf.replaced_token_detector, bert)
     assert "encoder is a BertEncoder" in line
@@ -94,16 +92,14 @@ def test_what_is_refused():
     words = batch() | {"word_embeddings": np.zeros([3, 9, 8], "float32")}
     assert "they take [B, S, 6]" in error_of(ElectraEncoder(electra()), words)
     line = error_of(bert_tf.BertConfig.from_dict, {"model_type": "t5"}, "here")
-    assert (
-        "here: model_type is 't5'; it takes one of bert, distilbert, " in line
-    )
+    assert "here: model_type is 't5'" in line
 
 
 @pytest.mark.parametrize("case", ["bert", "electra", "modernbert"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("unpadded", [False, True])
 def test_sequences_of_packed_rows_are_pooled(case, pooling, unpadded):
-    config = CASES[case].config(classifier_pooling=pooling)
+    config = CASES[case].config(classifier_pooling=pooling, num_hidden_layers=1)
     encoder = fill(encoder_class(config)(config))
     sequences = np.array([[1] * 4 + [2] * 3 + [0], [1] * 6 + [0] * 2], "int32")
     mask = np.minimum(sequences, 1)
@@ -259,9 +255,11 @@ def test_a_generators_head_has_gelu_whatever_its_blocks_have(tmp_path):
     other = dataclasses.replace(checkpoint.config, masked_lm_act="")
     other = dataclasses.replace(checkpoint, config=other)
     line = error_of(save_checkpoint, tmp_path / "m", other, "hugging_face")
-    assert "hugging_face cannot hold a masked LM head of relu" in line
+    assert "hugging_face" in line
+    assert "head of relu" in line
     line = error_of(save_checkpoint, tmp_path / "m", checkpoint, "google_tf1")
-    assert "google_tf1 cannot hold a masked LM head of gelu_erf" in line
+    assert "google_tf1" in line
+    assert "head of gelu_erf" in line
 
 
 def test_initial_weights_are_drawn_as_by_googles_code():
@@ -341,7 +339,7 @@ def test_a_task_begins_with_a_discriminator(capsys):
     model = bert_tf.bert_classifier(ElectraEncoder(electra()), 2)
     drawn = bert_tf.restore(model, folder)
     assert drawn == ("pooler", CLASSIFIER)
-    assert "has no classifier; initialized randomly" in capsys.readouterr().err
+    assert "has no classifier" in capsys.readouterr().err
     ours, theirs = model_arrays(model), load_checkpoint(folder).arrays
     for name in theirs:
         if name in ours:
