@@ -12,8 +12,17 @@ import pathlib
 import reference_tokenization as tokenization
 
 from bert_tf.families.question_answering.squad_files import Answer, Question
+from bert_tf.text.tokenizer import BertTokenizer
 
 BLANKS = (" ", "\t", "\r", "\n", "\u202f")
+LETTERS = "abcdefghij"
+# Words of one piece, and pieces that other words are spelled of.
+SMALL = (
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "?", "-", ".", "'"),
+    *LETTERS,
+    *(f"##{letter}" for letter in LETTERS),
+    *("smith", "steve", "cafe", "s", "(", ")"),
+)
 
 
 def split(context):
@@ -220,3 +229,16 @@ def written(folder, content, name="squad.json"):
     text = content if isinstance(content, str) else json.dumps(content)
     path.write_text(text, encoding="utf-8")
     return str(path)
+
+
+def tools(lower_case=True, tokens=SMALL):
+    """The product's tokenizer and the reference, of one vocabulary.
+
+    Files of tests share them, since a tokenizer takes seconds to trace.
+    """
+    return _tools(lower_case, tuple(tokens))
+
+
+@functools.cache
+def _tools(lower_case, tokens):
+    return BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)

@@ -26,26 +26,19 @@ from bert_tf.families.question_answering.windows import (
     decode_answers,
     make_windows,
 )
-from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 from tests.as_numpy import as_numpy
 from tests.families.question_answering.reference_squad import (
-    Reference,
+    LETTERS,
     question,
     split,
+    tools,
     written,
 )
 from tests.inference import serving_models as models
 from tests.relatives import ALBERT_UNIGRAM, BYTES, UNIGRAM
 
-LETTERS = "abcdefghij"
-SMALL = [
-    *["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "?", "-", ".", "'"],
-    *LETTERS,
-    *[f"##{letter}" for letter in LETTERS],
-    *["smith", "steve", "cafe", "s", "(", ")"],
-]
-TOKENIZER, REFERENCE = BertTokenizer(SMALL), Reference(SMALL, True)
+TOKENIZER, REFERENCE = tools()
 LENGTHS = (384, 128, 64)
 
 
@@ -165,8 +158,7 @@ TRAPS = [
 
 @pytest.mark.parametrize("lower_case", [True, False])
 def test_texts_full_of_traps_are_cut_as_by_the_reference(lower_case):
-    tokens = reference_tokenization.golden_vocabulary()
-    pair = BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
+    pair = tools(lower_case, reference_tokenization.golden_vocabulary())
     random = np.random.default_rng(3)
     texts = reference_tokenization.GOLDEN_TEXTS
     texts = [*texts, " ".join(texts), "\n".join(texts[::-1]), *TRAPS]
@@ -195,8 +187,7 @@ def test_real_contexts_are_cut_as_by_the_reference(
     name, vocabulary, lower_case, step, shared_data
 ):
     vocabulary = shared_data / "vocab" / vocabulary / "vocab.txt"
-    tokens = Vocabulary.from_file(vocabulary).tokens
-    pair = BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
+    pair = tools(lower_case, Vocabulary.from_file(vocabulary).tokens)
     rows = read_questions(str(shared_data / "squad" / name))
     contexts = list(dict.fromkeys(row.context for row in rows))
     random = np.random.default_rng(5)

@@ -1,7 +1,5 @@
 """Windows, what they own and where answers lie, against plain rules."""
 
-import functools
-
 import numpy as np
 import pytest
 import reference_tokenization
@@ -20,29 +18,15 @@ from bert_tf.families.question_answering.windows import (
     tokenize_contexts,
 )
 from bert_tf.text.layout import most_context
-from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 from tests.as_numpy import as_numpy
 from tests.families.question_answering.reference_squad import (
-    Reference,
+    LETTERS,
+    SMALL,
     question,
+    tools,
 )
 from tests.relatives import ALBERT_UNIGRAM, BYTES, UNIGRAM
-
-LETTERS = "abcdefghij"
-# Words of one piece, and pieces that other words are spelled of.
-SMALL = [
-    *["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "?", "-", ".", "("],
-    *LETTERS,
-    *[f"##{letter}" for letter in LETTERS],
-]
-
-
-@functools.cache
-def tools(lower_case=True, golden=False):
-    """The product's tokenizer and the reference, of one vocabulary."""
-    tokens = reference_tokenization.golden_vocabulary() if golden else SMALL
-    return BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
 
 
 def assert_as_reference(questions, pair, lengths):
@@ -160,7 +144,8 @@ def test_texts_full_of_traps_agree_with_the_reference(lower_case, golden):
             questions.append(asked._replace(answers=(Answer(answer, start),)))
         questions.append(question(context))
     # The rules say nothing of an answer of characters that are all dropped.
-    _, reference = tools(lower_case, golden)
+    tokens = reference_tokenization.golden_vocabulary() if golden else SMALL
+    tokenizer, reference = tools(lower_case, tokens)
     questions = [
         q
         for q in questions
@@ -168,7 +153,7 @@ def test_texts_full_of_traps_agree_with_the_reference(lower_case, golden):
     ]
     assert len(questions) > 100
     for lengths in ((384, 128, 64), (24, 5, 12), (10, 1, 6)):
-        assert_as_reference(questions, tools(lower_case, golden), lengths)
+        assert_as_reference(questions, (tokenizer, reference), lengths)
 
 
 WORDS = st.text(alphabet="abcÀß.-(𝔼é ", max_size=12)
@@ -256,7 +241,6 @@ def test_real_questions_agree_with_the_reference(
     read = read_questions(path)
     questions = trainable(read, located_answers(read), path, True)[::step]
     vocabulary = shared_data / "vocab" / vocabulary / "vocab.txt"
-    tokens = Vocabulary.from_file(vocabulary).tokens
-    pair = BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
+    pair = tools(lower_case, Vocabulary.from_file(vocabulary).tokens)
     assert_as_reference(questions, pair, (384, 128, 64))
     assert_as_reference(questions, pair, (96, 31, 20))
