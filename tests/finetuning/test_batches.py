@@ -103,14 +103,16 @@ def test_how_many_rows_a_training_batch_has_is_known(data):
         assert spec.shape[0] == 8, name
 
 
-@pytest.mark.parametrize("bucket_by_length", [False, True])
-@pytest.mark.parametrize("count", [83, 3])
+@pytest.mark.parametrize(
+    ("bucket_by_length", "count"), [(False, 83), (True, 83), (True, 3)]
+)
 def test_batch_k_is_the_same_wherever_one_starts(data, bucket_by_length, count):
     """Also with fewer rows than a batch."""
     rows = encode(texts(count, 4), tokenizer(), 24)
     data = LabelledRows(rows, np.ones(count, np.float32), data.labels)
     whole = taken(data, 0, 49, bucket_by_length=bucket_by_length)
-    for start in (1, 9, 10, 11, 20, 37):
+    # Within an epoch, and at the end of one.
+    for start in (1, 10, 37):
         resumed = taken(data, start, 12, bucket_by_length=bucket_by_length)
         for mine, other in zip(resumed, whole[start : start + 12], strict=True):
             for name, value in mine.items():

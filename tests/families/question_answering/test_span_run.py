@@ -29,6 +29,9 @@ from tests.finetuning.sentence_runs import tokenizer
 from tests.run_folders import answer_lines
 from tests.user_errors import error_of
 
+# tf.data's functions stay graphs where the rest runs eagerly.
+pytestmark = pytest.mark.filterwarnings("ignore:Even though the .tf.config")
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> pathlib.Path:

@@ -16,10 +16,12 @@ from bert_tf.families.token_classification.conll_files import (
 )
 from bert_tf.families.token_classification.task import TagPredictions
 from bert_tf.families.token_classification.windows import TagObjective
+from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import prepare_training
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.as_numpy import as_numpy
-from tests.contracts.task_cases import write_tags
+from tests.contracts.task_cases import CASES, model_folder, write_tags
+from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import tokenizer
 from tests.finished_runs import finished_run
 from tests.run_folders import answer_lines, weights
@@ -220,24 +222,24 @@ def test_dev_predictions_hold_every_sentence(stored):
     ]
 
 
-def test_what_no_tag_depends_on_is_neither_trained_nor_missed(
-    finish_case, tmp_path
-):
+def test_what_no_tag_depends_on_is_neither_trained_nor_missed(tmp_path):
     """The pooler: it stays as it was, and is not reported as fresh."""
-    run = finish_case("tags")
-    whole = load_checkpoint(run.recipe.init_from)
-    for name, array in weights(run.folder / "last").items():
+    start = model_folder(tmp_path / "start")
+    case_task, recipe = CASES["tags"].make(tmp_path / "files", start)
+    recipe = recipe.override(["num_train_epochs=0.12"])
+    with quickly():
+        run_finetuning(case_task, recipe, tmp_path / "run", ["train"])
+    whole = load_checkpoint(start)
+    for name, array in weights(tmp_path / "run" / "last").items():
         if name in whole.arrays:
             stays = "pooler" in name
             assert np.array_equal(array, whole.arrays[name]) == stays, name
     without = {n: a for n, a in whole.arrays.items() if "pooler" not in n}
     assert len(without) < len(whole.arrays)
-    task = run.task.resolve(run.recipe)
+    task = case_task.resolve(recipe)
     for arrays, fresh in ((whole.arrays, ()), (without, ("pooler",))):
         initial = dataclasses.replace(whole, arrays=arrays)
-        found = prepare_training(
-            task, run.recipe, initial, tokenizer(), tmp_path
-        )
+        found = prepare_training(task, recipe, initial, tokenizer(), tmp_path)
         assert found.fresh == fresh
 
 
