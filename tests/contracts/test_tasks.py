@@ -5,7 +5,6 @@ import functools
 import json
 import pathlib
 import shutil
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,19 +26,13 @@ from bert_tf.finetuning.pruning import Pruning, prune
 from bert_tf.finetuning.run import run_finetuning
 from tests.contracts.task_cases import (
     CASES,
-    MODES,
     NUM_DEV,
     NUM_TRAIN,
     Finished,
     model_folder,
 )
 from tests.model_helpers import fill
-from tests.run_folders import (
-    answer_lines,
-    assert_same_run,
-    history,
-    stop_at,
-)
+from tests.run_folders import answer_lines, history
 from tests.sharing.cards import ask, read_card, scores_of, table
 from tools.task_files import load_task, task_names
 
@@ -52,22 +45,14 @@ def start(tmp_path_factory) -> pathlib.Path:
     return model_folder(tmp_path_factory.mktemp("start") / "model")
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(name, marks=[pytest.mark.slow] * case.slow)
-        for name, case in CASES.items()
-    ],
-)
+@pytest.fixture(scope="module", params=CASES)
 def finished(request, finish_case) -> Finished:
     return finish_case(request.param)
 
 
 def some(*names: str) -> pytest.MarkDecorator:
     """Runs a test on cases that differ in the tested property."""
-    marks = {name: [pytest.mark.slow] * CASES[name].slow for name in names}
-    params = [pytest.param(name, marks=mark) for name, mark in marks.items()]
-    return pytest.mark.parametrize("finished", params, indirect=True)
+    return pytest.mark.parametrize("finished", names, indirect=True)
 
 
 # A case of each family, and the task that trains no encoder.
@@ -90,7 +75,8 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
 
 
 def test_every_family_is_here(start, tmp_path) -> None:
-    covered = set()
+    # A table of questions is read in test_readers.py, and trained as SQuAD's.
+    covered = {type(load_task("questions"))}
     for name, case in CASES.items():
         task, recipe = case.make(tmp_path / name, start)
         covered |= {type(task), type(task.resolve(recipe))}
@@ -99,9 +85,8 @@ def test_every_family_is_here(start, tmp_path) -> None:
         assert any(issubclass(case, kind) for case in covered), name
 
 
-@pytest.mark.slow
-@some("classes", "tags_on_a_bilstm", "features", "questions_without_answer")
-def test_it_is_pruned(finished: Finished, tmp_path) -> None:
+@some("classes", "features", "questions_without_answer")
+def test_it_is_pruned(finished: Finished, tmp_path, eagerly) -> None:
     """Evaluating the pruned model gives the scores of its table."""
     case, folder, half = finished.case, finished.folder, tmp_path / "half"
 
@@ -113,13 +98,12 @@ def test_it_is_pruned(finished: Finished, tmp_path) -> None:
 
     if case.task == "conll2003_features":
         line = error_of(pruned, half)
-        assert "is a tagger on features of an encoder that" in line
+        assert "is a tagger on features" in line
         assert not half.exists()
         return
     line = error_of(functools.partial(pruned, keep_heads=0.2), half)
-    assert line == "`keep_heads`=0.2: leaves none of 2; " + (
-        "give 0.5 or more, which leaves one."
-    )
+    assert line.startswith("`keep_heads`=0.2: ")
+    assert "0.5" in line
     found = pruned(half, keep_heads=0.5, keep_columns=0.75)
     before, after = found.before, found.after
     whole, left = load_checkpoint(folder), load_checkpoint(half)
@@ -148,7 +132,7 @@ def test_it_is_pruned(finished: Finished, tmp_path) -> None:
     assert done["eval"]["dev"] == pytest.approx(
         dict(after.scores), abs=1e-5, nan_ok=True
     )
-    assert "pruned to 1 of 2 attention heads" in read_card(half).text
+    assert "1 of 2 attention heads" in read_card(half).text
     bert_tf.load(half)
 
 
@@ -198,14 +182,15 @@ def test_the_files_of_a_run_say_the_same(finished: Finished) -> None:
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert page.count("<h2") >= 3
     assert finished.task.name in page
-    assert (folder / "learning_curve.png").stat().st_size > 1000
+    drawn = (folder / "learning_curve.png").stat().st_size > 1000
+    assert drawn == (finished.case is CASES["classes"])
     (test,) = done["predict"].values()
     assert pathlib.Path(test).stat().st_size > 0
     assert not list(folder.rglob("*.partial"))
 
 
 @some("classes", "pairs", "choices", "tags", "questions", "features")
-def test_its_card(finished: Finished) -> None:
+def test_its_card(finished: Finished, eagerly) -> None:
     folder, results = finished.folder, finished.done["train"]
     card = read_card(folder)
     scores = json.loads((folder / "results.json").read_text())["dev"]["dev"]
@@ -226,11 +211,27 @@ def test_its_card(finished: Finished) -> None:
         assert sorted(columns) == sorted(bert_tf.load(folder).served.columns)
 
 
-@some(
-    *("classes", "pairs", "windows_on_a_bilstm", "choices"),
-    *("tags_on_a_bilstm", "questions", "features"),
-)
-def test_answers_do_not_depend_on_batches(
+def assert_same_in_a_graph(model, objective, batch) -> None:
+    """A loss is what it is eagerly, in a graph for all sizes of batches."""
+
+    def loss(batch):
+        losses, metrics = objective(model(batch), batch)
+        means = objective.normalise(losses, objective.loss_weights(batch))
+        return means | metrics
+
+    batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
+    spec = {
+        name: tf.TensorSpec([None] * value.shape.rank, value.dtype)
+        for name, value in batch.items()
+    }
+    # Also while functions run eagerly, a concrete one is a graph.
+    graph = tf.function(loss, input_signature=[spec], autograph=False)
+    found = graph.get_concrete_function()(batch)
+    for name, value in loss(batch).items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5)
+
+
+def test_answers_depend_neither_on_batches_nor_on_graphs(
     finished: Finished, tmp_path: pathlib.Path, eagerly
 ) -> None:
     """The outputs for a row do not depend on its batch."""
@@ -240,7 +241,11 @@ def test_answers_do_not_depend_on_batches(
     # After a short training outputs hardly differ.
     fill(model.network, seed=5, scale=0.5)
     run = RunSplit("dev", load_checkpoint(folder), recipe, tmp_path)
-    rows = task.encode(task.load("dev", recipe), tokens, config, run=run)
+    examples = task.load("dev", recipe)
+    rows = task.encode(examples, tokens, config, run=run)
+    labelled = task.encode(examples, tokens, config, True, run)
+    objective = task.loss(recipe, examples, config)
+    assert_same_in_a_graph(model, objective, labelled.batch(np.arange(4)))
     every = np.arange(len(rows))
     one_by_one = (
         (every[n : n + 1], model(rows.batch(every[n : n + 1]))) for n in every
@@ -323,8 +328,10 @@ def copied(finished: Finished, folder: pathlib.Path) -> Finished:
     return Finished(finished.case, task, recipe, files, run, finished.done)
 
 
-@each_family
-def test_a_finished_run_stays(finished: Finished, tmp_path, capsys) -> None:
+@some("classes", "features")
+def test_a_finished_run_stays(
+    finished: Finished, tmp_path, capsys, eagerly
+) -> None:
     """Partial files of killed runs, on any machine, are deleted."""
     before = contents(finished.folder)
     stamp = (finished.folder / "bert_model.safetensors").read_bytes()
@@ -346,8 +353,10 @@ def test_a_finished_run_stays(finished: Finished, tmp_path, capsys) -> None:
     assert (again.folder / "bert_model.safetensors").read_bytes() == stamp
 
 
-@each_family
-def test_other_rows_do_not_resume(finished: Finished, tmp_path) -> None:
+@some("choices", "features")
+def test_other_rows_do_not_resume(
+    finished: Finished, tmp_path, eagerly
+) -> None:
     case, copy = finished.case, copied(finished, tmp_path / "copy")
     case.write(case.train_path(copy.files), NUM_TRAIN, 9, False)
     line = error_of(
@@ -356,8 +365,10 @@ def test_other_rows_do_not_resume(finished: Finished, tmp_path) -> None:
     assert "training rows" in line
 
 
-@some("classes", "questions")
-def test_check_writes_nothing(finished: Finished, tmp_path, capsys) -> None:
+@some("questions")
+def test_check_writes_nothing(
+    finished: Finished, tmp_path, capsys, eagerly
+) -> None:
     done = run_finetuning(
         finished.task, finished.recipe, tmp_path / "new", ["check"]
     )
@@ -367,7 +378,7 @@ def test_check_writes_nothing(finished: Finished, tmp_path, capsys) -> None:
 
 
 @each_family
-def test_bad_input_gets_one_line(finished: Finished, tmp_path) -> None:
+def test_bad_input_gets_one_line(finished: Finished, tmp_path, eagerly) -> None:
     copy = copied(finished, tmp_path / "copy")
     task, recipe = copy.task, copy.recipe
     train = copy.case.train_path(copy.files)
@@ -393,13 +404,11 @@ def test_bad_input_gets_one_line(finished: Finished, tmp_path) -> None:
 
 @some("classes", "features")
 def test_rematerialize_is_reached(
-    finished: Finished, tmp_path, monkeypatch
+    finished: Finished, tmp_path, monkeypatch, eagerly
 ) -> None:
     if finished.case.task.endswith("_features"):
         # The encoder is not trained.
-        with pytest.raises(
-            UserError, match="rematerialize=True: does not apply"
-        ):
+        with pytest.raises(UserError, match="rematerialize=True"):
             dataclasses.replace(finished.recipe, rematerialize=True)
         return
 
@@ -415,28 +424,16 @@ def test_rematerialize_is_reached(
         run_finetuning(finished.task, recipe, tmp_path / "run", ["train"])
 
 
-@some("features")
-def test_interrupted_is_uninterrupted(
-    finished: Finished, tmp_path, monkeypatch, capsys
-) -> None:
-    with monkeypatch.context() as patch:
-        stop_at(patch, 25)
-        with pytest.raises(KeyboardInterrupt):
-            run_finetuning(finished.task, finished.recipe, tmp_path, ["train"])
-    run_finetuning(finished.task, finished.recipe, tmp_path, ["train"])
-    assert "resuming from step 20 of" in capsys.readouterr().out
-    assert_same_run(tmp_path, finished.folder)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     # Without labels, and with more files; test_seeds.py has labels only.
     "name",
     ["choices", "features"],
 )
-def test_seeds_keep_the_best(name: str, start, tmp_path, eagerly) -> None:
+def test_seeds_keep_the_best(
+    name: str, start, tmp_path, eagerly, undrawn
+) -> None:
     task, recipe = CASES[name].make(tmp_path / "files", start)
-    recipe = dataclasses.replace(recipe, seeds=2, num_train_epochs=1.0)
+    recipe = dataclasses.replace(recipe, seeds=2, num_train_epochs=0.2)
     folder = tmp_path / "run"
     done = run_finetuning(task, recipe, folder, ["train", "eval"])
     rows = done["train"]["seeds"]
@@ -451,33 +448,32 @@ def test_seeds_keep_the_best(name: str, start, tmp_path, eagerly) -> None:
         assert kept == (folder / best["folder"] / file).read_bytes()
 
 
-RELATIVES: dict[str, dict[str, Any]] = {
-    "distilbert": {"type_vocab_size": 0},
-    "electra": {"embedding_size": 12},
-}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("relative", "name", "changes"),
     [
-        # Its head learns more slowly than a pooler's tanh.
-        ("electra", "classes", {"num_train_epochs": 10.0, "lora_rank": 4}),
-        ("electra", "tags", {"rematerialize": True}),
-        ("distilbert", "choices", {}),
+        (
+            *("electra", "tags"),
+            {"embedding_size": 12, "rematerialize": True}
+            | {"num_train_epochs": 4.0, "learning_rate": 2e-2},
+        ),
+        ("distilbert", "choices", {"type_vocab_size": 0}),
     ],
 )
-def test_a_relative_learns_it(relative, name, changes, tmp_path) -> None:
+def test_a_relative_learns_it(
+    relative, name, changes, tmp_path, undrawn
+) -> None:
+    case = CASES[name]
+    own = {f.name for f in dataclasses.fields(case.on_files(tmp_path, "")[1])}
     start = model_folder(
         tmp_path / "start",
         model_type=relative,
         hidden_act="gelu_erf",
-        **RELATIVES[relative],
+        **{k: v for k, v in changes.items() if k not in own},
     )
-    case = CASES[name]
     task, recipe = case.make(tmp_path / "files", start)
+    changes = {k: v for k, v in changes.items() if k in own}
     recipe = dataclasses.replace(recipe, **changes)
-    done = run_finetuning(task, recipe, tmp_path / "run", MODES)
+    done = run_finetuning(task, recipe, tmp_path / "run", ["train", "eval"])
     assert done["train"]["dev"]["dev"][case.score] >= case.reached
     assert done["eval"]["dev"] == pytest.approx(
         done["train"]["dev"]["dev"], nan_ok=True
