@@ -7,9 +7,11 @@ import json
 import pathlib
 
 from tests.contracts.task_cases import CASES, Finished
+from tools.task_files import task_and_recipe
 
 RUNS = pathlib.Path(__file__).parent / "golden" / "finished_runs"
-NAMES = ("classes", "tags", "questions", "choices")
+NAMES = ("classes", "numbers", "several_labels")
+NAMES = (*NAMES, "tags", "questions", "choices")
 # Stands for the folder of a run in its files.
 PLACE = b"@PLACE@"
 
@@ -17,8 +19,9 @@ PLACE = b"@PLACE@"
 def finished_run(name: str, folder: pathlib.Path) -> Finished:
     """Copies a stored run and writes its data.
 
-    The run is in `folder / "run"`, the data are in `folder / "files"`. The
-    model that it started from, `folder / "start"`, is not there.
+    The run is in `folder / "run"`, the data are in `folder / "files"`, dev as
+    the run had it. The model that it started from, `folder / "start"`, is not
+    there.
 
     Args:
       name: of the case, one of `NAMES`.
@@ -29,7 +32,10 @@ def finished_run(name: str, folder: pathlib.Path) -> Finished:
     for file in (RUNS / name).iterdir():
         content = file.read_bytes().replace(PLACE, str(folder).encode())
         (run / file.name).write_bytes(content)
-    task, recipe = case.make(folder / "files", folder / "start")
+    case.make(folder / "files", folder / "start")
+    dev = case.files[1]
+    (run / dev).replace(case.train_path(folder / "files").with_name(dev))
+    task, recipe = task_and_recipe([], str(run / "recipe.json"))
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     scores = results["dev"]
     done = {"train": results, "eval": scores}

@@ -1,6 +1,6 @@
 """Trains the runs in finished_runs/, which tests/finished_runs.py copies.
 
-Usage: .venv/bin/python -m tests.golden.make_finished_runs
+Usage: .venv/bin/python -m tests.golden.make_finished_runs [NAME ...]
 
 They are the cases of tests/contracts/task_cases.py of the same name, and are
 made again when a finished run has other files. Saved states, the last model,
@@ -9,6 +9,7 @@ pictures and the report are left out: no command on a finished run reads them.
 
 import pathlib
 import shutil
+import sys
 import tempfile
 
 from tests.contracts.task_cases import finish
@@ -29,14 +30,15 @@ FILES = (
 
 def main() -> None:
     """Trains each case and keeps its files, with `PLACE` for its folder."""
-    for name in NAMES:
+    for name in sys.argv[1:] or NAMES:
         shutil.rmtree(RUNS / name, ignore_errors=True)
         (RUNS / name).mkdir(parents=True)
         with tempfile.TemporaryDirectory() as folder:
             place = pathlib.Path(folder, name)
-            run = finish(name, place.parent).folder
-            for file in run.iterdir():
-                if file.name in FILES:
+            run = finish(name, place.parent)
+            dev = run.case.files[1]
+            for file in (run.files / dev, *run.folder.iterdir()):
+                if file.name in (dev, *FILES):
                     content = file.read_bytes()
                     content = content.replace(str(place).encode(), PLACE)
                     (RUNS / name / file.name).write_bytes(content)

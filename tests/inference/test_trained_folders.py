@@ -7,13 +7,8 @@ import pytest
 from bert_tf.inference.load import load
 from bert_tf.inference.predict import predict_file
 from bert_tf.inference.rows import PredictSettings
-from tests.contracts.task_cases import Finished
+from tests.finished_runs import finished_run
 from tests.run_folders import answer_lines
-
-FILES = ("classes", "choices", "numbers", "several_labels", "pairs")
-FILES = (*FILES, "windows_on_a_bilstm", "questions_in_a_table")
-# Files of GLUE have columns that no recipe names.
-COLUMNS = {"pairs": {"text_column": "#1 String", "text_b_column": "#2 String"}}
 
 
 def near(value):
@@ -37,27 +32,13 @@ def assert_same_answer(answer, line):
         assert shares == near(line["probabilities"])
 
 
-@pytest.fixture(scope="module")
-def finished(request, finish_case) -> Finished:
-    """A run, made before a test computes without graphs."""
-    return finish_case(request.param)
-
-
 @pytest.mark.parametrize(
-    "finished",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (n > 1))
-        for n, name in enumerate(FILES)
-    ],
-    indirect=True,
+    "name", ["classes", "numbers", "several_labels", "choices"]
 )
-def test_a_dev_file_is_answered_as_by_the_run(
-    finished, tmp_path, request, eagerly
-):
-    run = finished
+def test_a_dev_file_is_answered_as_by_the_run(name, tmp_path, eagerly):
+    run = finished_run(name, tmp_path)
     dev = run.case.train_path(run.files).with_name(run.case.files[1])
-    settings = PredictSettings(**COLUMNS.get(request.node.callspec.id, {}))
-    predict_file(run.folder, dev, tmp_path / "out.jsonl", settings)
+    predict_file(run.folder, dev, tmp_path / "out.jsonl", PredictSettings())
     text = (tmp_path / "out.jsonl").read_text(encoding="utf-8")
     answers = [json.loads(line) for line in text.splitlines()]
     lines = answer_lines(run.folder)
@@ -66,8 +47,8 @@ def test_a_dev_file_is_answered_as_by_the_run(
     assert len({json.dumps(line["prediction"]) for line in lines}) > 1
 
 
-@pytest.mark.parametrize("finished", ["questions"], indirect=True)
-def test_questions_are_answered_as_by_the_run(finished, eagerly):
+def test_questions_are_answered_as_by_the_run(tmp_path, eagerly):
+    finished = finished_run("questions", tmp_path)
     lines = answer_lines(finished.folder)
     asked = {n: [line[n] for line in lines] for n in ("question", "context")}
     answers = load(finished.folder)(**asked)
@@ -75,8 +56,8 @@ def test_questions_are_answered_as_by_the_run(finished, eagerly):
         assert_same_answer(answer, line)
 
 
-@pytest.mark.parametrize("finished", ["tags"], indirect=True)
-def test_words_are_tagged_as_by_the_run(finished, eagerly):
+def test_words_are_tagged_as_by_the_run(tmp_path, eagerly):
+    finished = finished_run("tags", tmp_path)
     lines = answer_lines(finished.folder)
     # A word with a hyphen is several words of a raw text.
     lines = [line for line in lines if "-" not in "".join(line["words"])]
