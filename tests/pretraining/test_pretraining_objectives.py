@@ -73,10 +73,12 @@ def recipe(make_records, config_file) -> PretrainingRecipe:
         train_batch_size=8,
         num_train_steps=6,
         learning_rate=1e-2,
-        eval_batch_size=16,
+        eval_batch_size=128,
     )
 
 
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.filterwarnings("ignore:Even though the `tf.config")
 def test_heads_that_came_stay_as_they_are(recipe, tmp_path, capfd):
     """Those of init_from; a run is not resumed on others."""
     config = bert_tf.BertConfig.from_json(recipe.config_file)
@@ -88,7 +90,7 @@ def test_heads_that_came_stay_as_they_are(recipe, tmp_path, capfd):
         save_checkpoint(tmp_path / folder, Checkpoint(config, arrays))
         tokenizer.save(tmp_path / folder)
     start = f"init_from={tmp_path / 'start'}"
-    recipe = recipe.override([start, "config_file=", "num_train_steps=2"])
+    recipe = recipe.override([start, "config_file=", "num_train_steps=1"])
     (tmp_path / "start").symlink_to(tmp_path / "whole")
     run_pretraining(recipe, tmp_path / "new")
     assert "initialized randomly" not in capfd.readouterr().err
@@ -103,12 +105,14 @@ def test_heads_that_came_stay_as_they_are(recipe, tmp_path, capfd):
     assert "had another set of frozen weights" in line
 
 
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.filterwarnings("ignore:Even though the `tf.config")
 def test_an_objective_of_ones_own(recipe, tmp_path, monkeypatch):
     """By the command, whose numbers show it; another file is another run."""
     monkeypatch.setattr(report, "_draw", draw_curves)
     own = tmp_path / "own.py"
     own.write_text(OWN)
-    recipe = recipe.override([f"objective={own}", "num_train_steps=3"])
+    recipe = recipe.override([f"objective={own}", "num_train_steps=1"])
     recipe.save(tmp_path / "recipe.json")
     done = commands.run(
         "tools.run_pretraining",

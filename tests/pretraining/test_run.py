@@ -1,4 +1,4 @@
-"""A whole pre-training run: exact resume, strategies, phases, bad input."""
+"""A whole pre-training run: exact resume, phases, precisions, bad input."""
 
 import dataclasses
 import json
@@ -92,6 +92,7 @@ def assert_same_run(first: pathlib.Path, second: pathlib.Path) -> None:
         np.testing.assert_array_equal(array, expected[name])
 
 
+@pytest.mark.witness("pre-training learns and leaves a model folder")
 def test_the_folder_of_a_finished_run(finished, recipe, small_vocab):
     names = {p.name for p in finished.iterdir()}
     assert names == {
@@ -325,6 +326,7 @@ def test_init_from_an_encoder_keeps_its_weights_and_says_what_starts_fresh(
         np.testing.assert_allclose(found[name], array, atol=1e-6)
 
 
+@pytest.mark.witness("XLA compiles the pre-training step, as for TPUs")
 def test_its_step_compiles_with_static_shapes(recipe, records, config_file):
     """XLA, as TPUs need it, takes no batch whose shape may change."""
     config = bert_tf.BertConfig.from_json(config_file)
