@@ -43,6 +43,8 @@ from tests.packed_batches import packed
 from tests.run_folders import history, weights
 from tests.user_errors import error_of
 
+# Eagerly run, tf.data's functions stay graphs, of which TensorFlow warns.
+pytestmark = pytest.mark.filterwarnings("ignore:Even though")
 DEFAULT, ORDER = "masked_lm_next_sentence", "masked_lm_sentence_order"
 # Those that learn the labels of pairs.
 OF_PAIRS = (DEFAULT, ORDER)
@@ -63,7 +65,9 @@ every_other = pytest.mark.parametrize(
 def make_model(name: str, unpadded: bool = False, **sizes) -> BertPretrainer:
     """The small model that an objective trains, with distinct weights."""
     objective = OBJECTIVES[name]
-    config = small_config(causal=objective.reads_next_tokens, **sizes)
+    config = small_config(
+        causal=objective.reads_next_tokens, num_hidden_layers=1, **sizes
+    )
     if not objective.detects_replaced_tokens:
         model = BertPretrainer(config, objective=objective, unpadded=unpadded)
         return fill(model, scale=0.15)
@@ -143,7 +147,7 @@ def reference(name, outputs, batch) -> tuple[dict, dict]:
     return losses, metrics
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @every_objective
 def test_losses_and_metrics_are_the_reference(name, seed) -> None:
     batch = pretraining_batch(small_config(), rows=5, seed=seed)
@@ -357,10 +361,10 @@ def recipes(make_records, config_file, tmp_path_factory):
             objective=name,
             generator_size=0.5,
             train_batch_size=8,
-            num_train_steps=6,
-            learning_rate=1e-2,
-            log_steps=2,
-            eval_steps=3,
+            num_train_steps=4,
+            learning_rate=3e-2,
+            log_steps=1,
+            eval_steps=4,
             save_checkpoints_steps=2,
             eval_batch_size=16,
         )
@@ -370,7 +374,11 @@ def recipes(make_records, config_file, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(recipes, tmp_path_factory):
-    """The folder of a finished run of an objective, by its name."""
+    """The folder of a finished run of an objective, by its name.
+
+    Eager, as a few steps take less time than graphs; each objective's graph is
+    in tests/conformance/.
+    """
     folder = tmp_path_factory.mktemp("runs")
 
     @functools.cache
@@ -386,7 +394,9 @@ def scores_of(folder: pathlib.Path) -> dict[str, float]:
 
 
 @every_other
-def test_a_run_learns_and_stores_what_it_trained(name, finished) -> None:
+def test_a_run_learns_and_stores_what_it_trained(
+    name, finished, eagerly
+) -> None:
     folder, (task, *_) = finished(name), TERMS[name]
     losses = [r[f"{task}_loss"] for r in history(folder) if "loss" in r]
     assert losses[-1] < losses[0] - 0.1
@@ -417,20 +427,19 @@ def test_a_run_learns_and_stores_what_it_trained(name, finished) -> None:
     assert ("fill-mask" in card) == (name in ("masked_lm", ORDER))
 
 
-@every_other
-def test_a_resumed_run_is_the_uninterrupted_one(
-    name, recipes, finished, tmp_path, capsys
+def test_a_resumed_electra_is_the_uninterrupted_one(
+    recipes, finished, tmp_path, capsys, eagerly
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished(name), run)
-    shutil.rmtree(run / "checkpoints" / "step-00000006")
+    """Of two models; others are in tests/pretraining/test_run.py."""
+    whole, run = finished("replaced_tokens"), tmp_path / "run"
+    shutil.copytree(whole, run)
+    shutil.rmtree(run / "checkpoints" / "step-00000004")
     (run / "bert_model.safetensors").unlink()
-    run_pretraining(recipes[name], run)
-    assert "resuming from step 4 of 6" in capsys.readouterr().out
-    assert history(run) == history(finished(name))
-    parts = [".", "generator"] if name == "replaced_tokens" else ["."]
-    for part in parts:
-        expected = weights(finished(name) / part)
+    run_pretraining(recipes["replaced_tokens"], run)
+    assert "resuming from step 2 of 4" in capsys.readouterr().out
+    assert history(run) == history(whole)
+    for part in (".", "generator"):
+        expected = weights(whole / part)
         found = weights(run / part)
         assert found.keys() == expected.keys()
         for key, array in found.items():
@@ -438,7 +447,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
 
 
 def test_the_loss_from_left_to_right_is_that_of_the_text(
-    finished, recipes
+    finished, recipes, eagerly
 ) -> None:
     """The mean over all held-out tokens, by the reference, from the ids."""
     folder = finished("left_to_right")
@@ -475,7 +484,7 @@ def test_the_loss_from_left_to_right_is_that_of_the_text(
     )
 
 
-def test_uses_of_the_models(finished, tmp_path, capfd) -> None:
+def test_uses_of_the_models(finished, tmp_path, capfd, eagerly) -> None:
     """A masked LM without a pooler fills masks; one from the left does not."""
     masked, left = finished("masked_lm"), finished("left_to_right")
     assert len(bert_tf.fill_mask(masked, "a [MASK] of [MASK]", 3)) == 2
@@ -493,7 +502,8 @@ def test_uses_of_the_models(finished, tmp_path, capfd) -> None:
         capfd.readouterr()
         bert_tf.BertEncoder.from_checkpoint(folder)
         printed = capfd.readouterr().err
-        assert printed == f"{folder}: has no pooler; initialized randomly.\n"
+        assert printed.startswith(f"{folder}: has no pooler")
+        assert printed.count("\n") == 1
         converted = tmp_path / folder.name
         convert_checkpoint(folder, "hugging_face", converted)
         assert load_checkpoint(converted).heads == ("masked_lm",)
@@ -504,7 +514,7 @@ def test_uses_of_the_models(finished, tmp_path, capfd) -> None:
 
 
 def test_an_electra_is_two_models_which_train_further(
-    finished, recipes, tmp_path
+    finished, recipes, tmp_path, eagerly
 ) -> None:
     folder = finished("replaced_tokens")
     discriminator = load_checkpoint(folder)
