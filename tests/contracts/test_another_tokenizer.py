@@ -24,6 +24,7 @@ from bert_tf.records.build import create_records
 from bert_tf.records.dataset import training_batches
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.recipe import RecordsRecipe
+from tests.contracts.task_cases import without_drawings
 from tests.finetuning.sentence_runs import texts
 from tests.letters_tokenizer import (
     END,
@@ -36,6 +37,8 @@ from tests.letters_tokenizer import (
 from tests.model_helpers import fill, small_config
 from tests.user_errors import error_of
 
+# Eagerly run, tf.data's functions stay graphs, of which TensorFlow warns.
+pytestmark = pytest.mark.filterwarnings("ignore:Even though")
 TEXTS = ["It's fine, 10 of 10!", "", "so  good", "a b"]
 
 
@@ -51,7 +54,9 @@ def letters():
 def start(tmp_path_factory):
     folder = tmp_path_factory.mktemp("start") / "model"
     data = Letters()
-    config = small_config(vocab_size=len(data), max_position_embeddings=96)
+    config = small_config(
+        vocab_size=len(data), max_position_embeddings=96, num_hidden_layers=1
+    )
     pretrainer = fill(bert_tf.BertPretrainer(config))
     checkpoint = Checkpoint(config, pretrainer.to_arrays())
     save_checkpoint(folder, checkpoint.with_tokenizer(data))
@@ -107,9 +112,9 @@ def records(tmp_path_factory):
     create_records(*arguments, recipe, workers=1)
     said = []
     create_records(*arguments, recipe, workers=1, log=said.append)
-    assert said == [
-        f"{folder / 'out'}: all records are there already; nothing to do."
-    ]
+    (line,) = said
+    assert line.startswith(f"{folder / 'out'}: ")
+    assert "nothing to do" in line
     with pytest.raises(UserError, match="keeps case"):
         create_records(
             *arguments[:2],
@@ -156,19 +161,24 @@ def run(start, tmp_path_factory):
         ([e.text_a[:80] for e in rows], [e.label for e in rows])
         for rows in (texts(40, 1), texts(9, 2))
     )
-    return bert_tf.finetune(
-        start,
-        train,
-        dev=dev,
-        output_dir=tmp_path_factory.mktemp("runs") / "run",
-        max_seq_length=96,
-        train_batch_size=8,
-        num_train_epochs=1.0,
-        settings={"eval_batch_size": 4},
-    )
+    tf.config.run_functions_eagerly(True)
+    try:
+        with without_drawings():
+            return bert_tf.finetune(
+                start,
+                train,
+                dev=dev,
+                output_dir=tmp_path_factory.mktemp("runs") / "run",
+                max_seq_length=96,
+                train_batch_size=8,
+                num_train_epochs=0.4,
+                settings={"eval_batch_size": 4},
+            )
+    finally:
+        tf.config.run_functions_eagerly(False)
 
 
-def test_a_fine_tuned_model_answers_and_explains(run):
+def test_a_fine_tuned_model_answers_and_explains(run, eagerly):
     model = bert_tf.load(run.folder)
     assert isinstance(model.tokenizer, LettersTokenizer)
     text = "It's a  fine plot, so good."
@@ -198,7 +208,7 @@ def test_a_saved_model_takes_text(run, tmp_path):
         assert run.model(text)["label"] == label.decode()
 
 
-def test_masks_and_vectors(start):
+def test_masks_and_vectors(start, eagerly):
     (filled,) = MaskFiller.from_checkpoint(start)("so g<mask>od", top_k=3)
     assert {best.token for best in filled} < set(Letters().tokens)
     vectors = bert_tf.embed(start, ["so good", "dull"], pooling="mean")

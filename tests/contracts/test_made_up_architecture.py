@@ -122,6 +122,7 @@ def test_its_numbers(start):
         )
 
 
+@pytest.mark.witness("an architecture costs two files and a line")
 def test_an_architecture_costs_two_files_and_a_line(start, tmp_path):
     write = write_reviews(lambda text, good, number: "bad good".split()[good])
     for seed, (name, count) in enumerate((("train", 72), ("dev", 14))):
@@ -138,6 +139,8 @@ def test_an_architecture_costs_two_files_and_a_line(start, tmp_path):
             "label_column": "label",
             "classifier_pooling": "cls",
             "head_start": "given",
+            "learning_rate": 1e-2,
+            "num_train_epochs": 3.0,
         }
     )
     run = tmp_path / "run"
