@@ -28,7 +28,7 @@ from bert_tf.inference.saving import write_saved_model
 from bert_tf.inference.served_folder import served_model
 from bert_tf.teacher_settings import StudentSettings
 from bert_tf.text.layout import SentencePacker
-from tests.contracts.task_cases import CASES, MODES
+from tests.contracts.task_cases import CASES, without_drawings
 from tests.families.token_classification.test_word_windows import words_of
 from tests.inference.model_folders import HEADS
 from tests.run_folders import answer_lines
@@ -42,6 +42,8 @@ from tests.subword_models import (
 )
 from tests.user_errors import error_of
 
+# Eagerly run, tf.data's functions stay graphs, of which TensorFlow warns.
+pytestmark = pytest.mark.filterwarnings("ignore:Even though")
 every_name = pytest.mark.parametrize("name", NAMES)
 TEXT = "so  great, it was (awful) in\u00a0Berlin. It's a good-bad U.N. plot!"
 WORDS = (
@@ -138,19 +140,20 @@ def test_a_mask_takes_the_blank_before_it(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "changes"),
+    ("name", "kind", "changes", "file_format"),
     [
-        ("roberta", "span", {}),
-        ("xlm-roberta", "pairs", {}),
-        ("albert", "tags", {"num_hidden_layers": 2}),
-        (
-            *("modernbert", "classes"),
-            {"num_hidden_layers": 2, "classifier_pooling": "mean"},
+        ("roberta", "span", {}, "onnx"),
+        ("xlm-roberta", "pairs", {}, "onnx"),
+        ("albert", "tags", {"num_hidden_layers": 2}, "onnx"),
+        *(
+            (
+                *("modernbert", "classes"),
+                {"num_hidden_layers": 2, "classifier_pooling": "mean"},
+                file_format,
+            )
+            for file_format in ("onnx", "litert")
         ),
     ],
-)
-@pytest.mark.parametrize(
-    "file_format", ["onnx", pytest.param("litert", marks=pytest.mark.slow)]
 )
 def test_files_of_other_runtimes(name, kind, changes, file_format, tmp_path):
     """The writer compares the outputs; rows are those of tokenizer.json."""
@@ -177,7 +180,16 @@ def run_of(tmp_path_factory):
         place = tmp_path_factory.mktemp("runs")
         start = write_encoder(place / "start", name)
         task, recipe = CASES[kind].make(place / "files", start)
-        done = run_finetuning(task, recipe, place / "run", MODES)
+        if kind != "questions":
+            # Pieces of words take more steps to learn than whole words.
+            rate, epochs = {"tags": (2e-2, 4.0), "classes": (1e-2, 6.0)}[kind]
+            recipe = dataclasses.replace(
+                recipe, learning_rate=rate, num_train_epochs=epochs
+            )
+        with without_drawings():
+            done = run_finetuning(
+                task, recipe, place / "run", ("train", "eval")
+            )
         return task, recipe, place / "run", done
 
     return made
@@ -193,7 +205,6 @@ def served_answers(folder, output_dir, **columns):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["roberta", "albert"])
 def test_entities_are_the_same_everywhere(name, run_of, tmp_path):
     _, recipe, folder, done = run_of(name, "tags")
@@ -229,9 +240,8 @@ def test_entities_are_the_same_everywhere(name, run_of, tmp_path):
     assert graph_of(name).vocabulary.description in card
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["xlm-roberta", "modernbert"])
-def test_spans_are_the_same_everywhere(name, run_of, tmp_path):
+def test_spans_are_the_same_everywhere(name, run_of, tmp_path, eagerly):
     _, _, folder, done = run_of(name, "questions")
     scores = done["train"]["dev"]["dev"]
     assert scores["f1"] >= CASES["questions"].reached
@@ -249,16 +259,14 @@ def test_spans_are_the_same_everywhere(name, run_of, tmp_path):
         assert found["answer"][row] == text.encode()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["albert", "modernbert"])
-def test_smaller_models(name, run_of, tmp_path):
+def test_smaller_models(run_of, tmp_path, undrawn):
     """By low-rank updates, distillation and pruning."""
-    task, recipe, folder, done = run_of(name, "classes")
+    task, recipe, folder, done = run_of("albert", "classes")
     assert done["train"]["dev"]["dev"]["accuracy"] >= 0.9
     updated = dataclasses.replace(
         recipe, lora_rank=4, lora_on="all_dense", learning_rate=3e-2
     )
-    found = run_finetuning(task, updated, tmp_path / "lora", MODES)
+    found = run_finetuning(task, updated, tmp_path / "lora", ("train", "eval"))
     assert found["train"]["dev"]["dev"]["accuracy"] >= 0.9
     assert found["eval"]["dev"] == pytest.approx(found["train"]["dev"]["dev"])
     written = json.loads((tmp_path / "lora/adapter_config.json").read_text())
@@ -271,18 +279,16 @@ def test_smaller_models(name, run_of, tmp_path):
     taught = dataclasses.replace(
         recipe,
         init_from="",
+        num_train_epochs=0.2,
         teacher=str(folder),
         hidden_state_weight=1.0,
         attention_score_weight=1.0,
     )
-    student = StudentSettings(layers="0")
-    if name == "albert":
-        student = StudentSettings(size="2/16/2")
+    student = StudentSettings(size="2/16/2")
     report = distill_task(task, taught, student, tmp_path / "small", False)
     assert set(report.models) == {"teacher", "student"}
     # A teacher with another tokenizer.
-    other = NAMES[NAMES.index(name) - 1]
-    start = write_encoder(tmp_path / "start", other)
+    start = write_encoder(tmp_path / "start", "xlm-roberta")
     line = error_of(
         run_finetuning,
         task,
@@ -290,7 +296,7 @@ def test_smaller_models(name, run_of, tmp_path):
         tmp_path / "other",
         ("train",),
     )
-    assert "has another vocabulary than the student's" in line
+    assert "another vocabulary" in line
     shares = PruningSettings(keep_heads=0.5, keep_columns=0.75, num_rows=9)
     cut = prune(task, recipe, folder, tmp_path / "cut", shares)
     scored = run_finetuning(task, recipe, tmp_path / "cut", ["eval"])
@@ -307,4 +313,5 @@ def test_shared_layers_are_trained_alike(setting, value, tmp_path):
     recipe = dataclasses.replace(recipe, **{setting: value})
     line = error_of(run_finetuning, task, recipe, tmp_path / "run", ("train",))
     assert line.startswith(f"`{setting}`={value}: ")
-    assert "is of ALBERT, whose layers share their weights" in line
+    assert "ALBERT" in line
+    assert "share their weights" in line
