@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 
 from bert_tf.architectures.xlm_roberta import XlmRobertaConfig
 from bert_tf.checkpoints import (
@@ -31,7 +30,7 @@ def convert(*arguments: object) -> subprocess.CompletedProcess:
     return commands.run("tools.convert_checkpoint", *arguments)
 
 
-def test_bad_input_is_one_line_and_leaves_nothing(tmp_path):
+def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, eagerly):
     """Seen last, by the proof of what is written."""
     source, here = tmp_path / "source", tmp_path / "here"
     save_checkpoint(
@@ -51,7 +50,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path):
     assert list(here.iterdir()) == []
 
 
-def test_a_conversion_and_what_is_next(tmp_path):
+def test_a_conversion_and_what_is_next(tmp_path, eagerly):
     source = tmp_path / "source"
     checkpoint = tiny_checkpoint("BertForPreTraining")
     save_checkpoint(source, checkpoint, "hugging_face")
@@ -84,7 +83,7 @@ def test_a_conversion_and_what_is_next(tmp_path):
     assert "[MASK] 1: " in following.stdout
 
 
-def test_what_is_next_names_the_mask_of_the_model(tmp_path):
+def test_what_is_next_names_the_mask_of_the_model(tmp_path, eagerly):
     config = XlmRobertaConfig.from_size("1/8/2", len(UNIGRAM))
     arrays = random_arrays(config, ("masked_lm",))
     checkpoint = Checkpoint(config, arrays).with_tokenizer(UNIGRAM)
@@ -100,7 +99,6 @@ def test_what_is_next_names_the_mask_of_the_model(tmp_path):
     assert "<mask> 1: " in following.stdout
 
 
-@pytest.mark.slow
 def test_memory_of_a_base_size_conversion(tmp_path):
     """Less than three times the checkpoint's size, TensorFlow included.
 

@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
     return found
 
 
-def test_a_table_and_a_file(folder, tmp_path):
+def test_a_table_and_a_file(folder, tmp_path, eagerly):
     output = tmp_path / "x.json"
     done = commands.run(
         "tools.explain",

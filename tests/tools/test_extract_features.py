@@ -4,7 +4,6 @@ import json
 import subprocess
 
 import numpy as np
-import pytest
 
 import bert_tf
 from tests import commands
@@ -15,8 +14,7 @@ def run(*arguments: object, **options: str) -> subprocess.CompletedProcess:
     return commands.run("tools.extract_features", *arguments, **options)
 
 
-@pytest.mark.slow
-def test_features_and_sentence_vectors(tmp_path):
+def test_features_and_sentence_vectors(tmp_path, eagerly):
     model = save_model(tmp_path / "model")
     text = tmp_path / "text.txt"
     text.write_text("the cat sat\nÜber ||| a dog\n", encoding="utf-8")

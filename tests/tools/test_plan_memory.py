@@ -4,8 +4,6 @@ import pathlib
 import shlex
 import subprocess
 
-import pytest
-
 from tests import commands
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -29,7 +27,6 @@ def test_the_command_of_the_page() -> None:
     assert lines[-1].startswith("| 512 | ")
 
 
-@pytest.mark.slow
 def test_measuring() -> None:
     finished = run(
         "--size=tiny",

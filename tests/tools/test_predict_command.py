@@ -14,8 +14,7 @@ def run(*arguments: object, **options: str) -> subprocess.CompletedProcess:
     return commands.run("tools.predict", *arguments, **options)
 
 
-@pytest.mark.slow
-def test_files_and_standard_streams(tmp_path):
+def test_files_and_standard_streams(tmp_path, eagerly):
     folder = save_model(tmp_path / "model")
     texts = [text for text in some_texts(9) if text]
     output = tmp_path / "new" / "out.jsonl"

@@ -35,7 +35,8 @@ def folder(tmp_path_factory) -> pathlib.Path:
     return place / "model"
 
 
-def test_a_smaller_model_and_a_table(folder, tmp_path) -> None:
+@pytest.mark.filterwarnings("ignore:Even though")
+def test_a_smaller_model_and_a_table(folder, tmp_path, eagerly) -> None:
     half = tmp_path / "new" / "half"
     done = prune(
         *(f"--model={folder}", f"--output_dir={half}", "--keep_heads=0.5"),

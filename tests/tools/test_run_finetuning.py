@@ -1,38 +1,64 @@
 """The command: flags, tasks' own defaults, kill -9 and resume, predict."""
 
 import json
-import pathlib
-import re
 import signal
 import subprocess
-import sys
-import time
 
 import pytest
+import tensorflow as tf
 
 from tests import commands
+from tests.contracts.task_cases import without_drawings
 from tests.finetuning.sentence_runs import model_folder, texts
 from tests.run_folders import assert_same_run
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# Eagerly run, the functions of tf.data stay graphs, of which TensorFlow warns.
+pytestmark = pytest.mark.filterwarnings("ignore:Even though")
+# Killed before the step in the environment.
 TASK_FILE = """
+import os
+import signal
+
+import tensorflow as tf
+
 from bert_tf.families.text_classification.kinds import UserFileTask
+from bert_tf.training.loop import TrainingLoop
+
+if step := os.environ.get("KILL_AT"):
+    tf.config.run_functions_eagerly(True)
+    train = TrainingLoop._train
+
+    def killed(self, phase, batch, number, *rest):
+        if number == int(step):
+            os.kill(os.getpid(), signal.SIGKILL)
+        train(self, phase, batch, number, *rest)
+
+    TrainingLoop._train = killed
 
 DEFAULTS = {"learning_rate": 0.01, "log_steps": 3}
 TASK = UserFileTask(name="mood", defaults=DEFAULTS)
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    """Computes eagerly and draws no figures."""
+    tf.config.run_functions_eagerly(True)
+    with without_drawings():
+        yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory) -> list[str]:
     """The flags of a small run on own files, by an own task file."""
     folder = tmp_path_factory.mktemp("files")
-    for name, count, seed in (("train", 60, 1), ("dev", 12, 2)):
+    for name, count, seed in (("train", 24, 1), ("dev", 12, 2)):
         lines = ["text\tmood"]
         lines += [f"{e.text_a}\t{e.label}" for e in texts(count, seed)]
         (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
     (folder / "mood.py").write_text(TASK_FILE)
-    model_folder(folder / "model")
+    model_folder(folder / "model", num_hidden_layers=1)
     return [
         f"--task={folder / 'mood.py'}",
         f"--init_from={folder / 'model'}",
@@ -43,12 +69,9 @@ def flags(tmp_path_factory) -> list[str]:
         "--label_column=mood",
         "--max_seq_length=24",
         "--train_batch_size=4",
-        "--save_checkpoints_steps=7",
+        "--save_checkpoints_steps=2",
+        "--num_train_epochs=1",
     ]
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tools.run_finetuning", *arguments]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
@@ -77,64 +100,26 @@ def test_the_whole_route(whole):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
-def test_ctrl_c_saves_and_says_how_to_go_on(flags, tmp_path):
-    folder = tmp_path / "stopped"
-    process = commands.Command(
-        "tools.run_finetuning",
-        *flags,
-        f"--output_dir={folder}",
-        "--mode=train",
-        "--num_train_epochs=1000",
-        log=tmp_path / "log",
-    )
-    deadline = time.monotonic() + 120
-    while not (folder / "checkpoints" / "step-00000007").exists():
-        assert time.monotonic() < deadline
-        assert process.poll() is None, process.printed()
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    assert process.wait() == 130, process.printed()
-    (step,) = re.findall(
-        "stopped at step (.*) of 15,000, whose state is saved",
-        process.printed(),
-    )
-    number = int(step.replace(",", ""))
-    assert (folder / "checkpoints" / f"step-{number:08}").is_dir()
-    assert "Traceback" not in process.printed()
-    assert not (folder / "task.json").exists()
-
-
-@pytest.mark.slow
+@pytest.mark.witness("bert-tf finetune resumes exactly after SIGKILL")
 def test_kill_9_and_resume_is_exact(flags, whole, tmp_path):
     killed = tmp_path / "killed"
     arguments = [*flags, f"--output_dir={killed}", "--mode=train"]
-    process = subprocess.Popen(
-        command(*arguments),
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    done = commands.run_as_process(
+        "tools.run_finetuning", *arguments, environment={"KILL_AT": "5"}
     )
-    deadline = time.monotonic() + 120
-    while not (killed / "checkpoints" / "step-00000014").exists():
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (killed / "task.json").exists()
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
-    assert "resuming from step" in done.stdout
+    assert "resuming from step 4" in done.stdout
     assert_same_run(killed, whole[0])
 
 
-@pytest.mark.slow
 def test_recipe_repeats_a_run_below_the_flags(whole, flags, tmp_path):
     again = [
         f"--recipe={whole[0] / 'recipe.json'}",
         f"--output_dir={tmp_path}",
-        "--num_train_epochs=0.1",
+        "--num_train_epochs=0.2",
     ]
     (task,) = (flag for flag in flags if flag.startswith("--task="))
     done = run(*again)

@@ -21,6 +21,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 import bert_tf
 from bert_tf.errors import UserError
+from bert_tf.server import server as bert_tf_server
 from bert_tf.server.batching import BatchingParameters
 from bert_tf.server.manager import WARM_UP_FILE
 from tests import commands
@@ -86,6 +87,7 @@ def parsed():
         flags.FLAGS.mark_as_parsed()
 
 
+@pytest.mark.witness("bert-tf serve: what it prints from start to SIGTERM")
 def test_from_start_to_sigterm(folder):
     rest, grpc = free_ports()
     process = started(
@@ -260,24 +262,31 @@ def test_sigterm_while_models_load(folder, tmp_path):
     assert server.printed().endswith(said)
 
 
-@pytest.mark.slow
-def test_a_model_folder_by_openvino(tmp_path):
+def ready(module: str, *words: str, log: pathlib.Path) -> commands.Command:
+    """Starts a server, and waits until it serves."""
+    log.touch()
+    server = commands.Command(module, *words, log=log)
+    while "ready\n" not in server.printed():
+        assert server.poll() is None, server.printed()
+        time.sleep(0.05)
+    return server
+
+
+def test_a_model_folder_by_openvino(tmp_path, eagerly):
     folder = make(tmp_path, "classes")
     text = "the film was good"
     wanted = bert_tf.load(folder)(text)
     rest, _ = free_ports()
-    process = started(
+    server = ready(
+        "tools.serve",
         *(f"--model={folder}", "--model_name=stars", "--runtime=openvino"),
         *(f"--rest_api_port={rest}", "--port=0"),
+        log=tmp_path / "log",
     )
-    for line in process.stderr:
-        if line == "ready\n":
-            break
     url = f"http://127.0.0.1:{rest}/v1/models/stars:predict"
     answers = [fetch(url, {"instances": [text] * n}) for n in (1, 3)]
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
-    process.stderr.close()
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(60) == 0
     rows = [row for _, found in answers for row in found["predictions"]]
     for row in rows:
         assert row["label"] == wanted["label"]
@@ -285,17 +294,16 @@ def test_a_model_folder_by_openvino(tmp_path):
         assert found == pytest.approx(wanted["probabilities"], abs=1e-5)
 
 
-@pytest.mark.slow
-def test_sigterm_while_a_request_never_ends(folder):
+def test_sigterm_while_a_request_never_ends(folder, tmp_path):
+    # Kubernetes kills after 30 s.
+    assert bert_tf_server._DRAIN_TIMEOUT < 27
     rest, grpc = free_ports()
-    process = started(
-        f"--model_base_path={folder}",
-        f"--rest_api_port={rest}",
+    server = ready(
+        "tests.tools.impatient_serve",
+        *(f"--model_base_path={folder}", f"--rest_api_port={rest}"),
         f"--port={grpc}",
+        log=tmp_path / "log",
     )
-    for line in process.stderr:
-        if line == "ready\n":
-            break
     url = f"http://127.0.0.1:{rest}/v1/models/default:predict"
 
     def ask() -> None:
@@ -305,13 +313,10 @@ def test_sigterm_while_a_request_never_ends(folder):
     client = threading.Thread(target=ask)
     client.start()
     time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    start = time.monotonic()
-    # Kubernetes kills after 30 s.
-    assert process.wait(60) == 0
-    assert 15 < time.monotonic() - start < 27
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(60) == 0
     client.join()
-    assert process.stderr.read() == (
-        "stopping: no new requests\nstopped, though a thread still runs\n"
+    assert server.printed().endswith(
+        "ready\nstopping: no new requests\n"
+        "stopped, though a thread still runs\n"
     )
-    process.stderr.close()

@@ -15,7 +15,6 @@ import sys
 
 import aiohttp
 import grpc
-import pytest
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 import bert_tf
@@ -143,7 +142,6 @@ async def swaps(clients: Clients, folder: pathlib.Path, process: int):
     return used
 
 
-@pytest.mark.slow
 def test_swaps_under_load_and_slow_clients(tmp_path):
     folder = tmp_path / "m"
     write_classifier(folder, TOKENS, CONFIG)
