@@ -16,7 +16,7 @@ from tests.reference_bert import ReferenceBert
 from tests.server.browser import CHROMIUM, Browser
 from tests.user_errors import error_of
 
-LONG = " ".join(["the ferry is good", "U.N. don't"] * 8)
+LONG = " ".join(["the ferry is good", "U.N. don't"] * 4)
 ASKED = {
     "classes": {"text": "the ferry is good", "text_b": "smith-jones 1,999"},
     # Of several windows.

@@ -197,7 +197,7 @@ def test_bad_arguments_of_load(arguments, start, tmp_path):
     assert "no such model folder" in error_of(load, tmp_path / "nowhere")
 
 
-def test_embed_takes_a_loaded_model_and_loads_nothing_again(tmp_path):
+def test_embed_takes_a_loaded_model_and_loads_nothing_again(tmp_path, eagerly):
     folder = save_model(tmp_path / "m", with_pooler=False)
     model, texts = load(folder), some_texts(9)
     for settings in ({}, {"pooling": "cls", "layer": 1, "normalize": True}):

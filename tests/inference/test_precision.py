@@ -43,9 +43,7 @@ def predict(folder, texts, name, **settings):
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize(
-    "runtime", ["keras", pytest.param("openvino", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("runtime", ["keras", "openvino"])
 def test_predictions(runtime, tmp_path, texts, monkeypatch, capfd):
     folder = write_folder(tmp_path / "model", CLASSIFIER)
     name = {"keras": "Keras", "openvino": "OpenVINO"}[runtime]
@@ -190,7 +188,7 @@ def test_a_processor(tmp_path, monkeypatch):
     assert not precision.has_bfloat16()
 
 
-def test_the_choice_is_recorded(tmp_path, texts, monkeypatch):
+def test_the_choice_is_recorded(tmp_path, texts, monkeypatch, eagerly):
     folder = write_folder(tmp_path / "model", CLASSIFIER)
     monkeypatch.setattr(module, "_ROWS", 2)
     stored = []

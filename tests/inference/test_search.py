@@ -54,7 +54,7 @@ def test_equal_ones_stand_in_the_order_of_the_corpus(monkeypatch):
     assert places.tolist() == [[0, 1, 2, 3, 4, 5]] * 2
 
 
-def test_texts_with_a_model(tmp_path):
+def test_texts_with_a_model(tmp_path, eagerly):
     folder = save_model(tmp_path / "m")
     corpus = some_texts(12)
     queries = [corpus[7], corpus[2]]

@@ -44,7 +44,7 @@ def adapter(folder, start, facts, head, **lora):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
-    start = model_folder(root / "start")
+    start = model_folder(root / "start", num_hidden_layers=1)
     return start, [
         adapter(root / "mood", start, MOOD, bert_classifier, lora_rank=2),
         adapter(
@@ -59,7 +59,6 @@ def folders(tmp_path_factory):
     ]
 
 
-@pytest.mark.slow
 def test_each_answers_as_by_itself(folders, tmp_path) -> None:
     start, (first, *others) = folders
     served = served_adapters(first, others)

@@ -183,7 +183,7 @@ class Page:
             process.wait(60)
 
 
-@pytest.mark.slow
+@pytest.mark.witness("the commands and clients of docs/serving.md work")
 def test_every_command_of_the_page(folder):
     export, serve, several, docker, curls = blocks(PAGE, "sh")
     assert "docker compose" in docker  # No daemon runs where tests do.
