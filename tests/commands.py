@@ -21,8 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
@@ -45,12 +46,20 @@ class Command:
       module: tools.something.
       *arguments: its arguments.
       log: file to which its output is appended.
+      environment: variables that it has in addition.
     """
 
-    def __init__(self, module: str, *arguments: object, log: pathlib.Path):
+    def __init__(
+        self,
+        module: str,
+        *arguments: object,
+        log: pathlib.Path,
+        environment: Mapping[str, str] = types.MappingProxyType({}),
+    ):
         self.log = log
         words = [module, *map(str, arguments)]
-        self.pid = _start(words, {}, [os.devnull, str(log), str(log)])
+        streams = [os.devnull, str(log), str(log)]
+        self.pid = _start(words, dict(environment), streams)
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -296,6 +305,8 @@ def _become(
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = words
+    # With which a command restarts itself.
+    sys.orig_argv = [sys.executable, "-m", *words]
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 

@@ -203,11 +203,11 @@ class Workshop:
 
     def mixed_inputs(self) -> tuple[str, dict[str, Any]]:
         """Three corpora in two formats, seven documents twice; settings."""
-        documents = made_documents(80, seed=2)
+        documents = made_documents(40, seed=2)
         names = [
             "big:0.5=" + self.write("a.jsonl", documents + documents[:7]),
-            "small:3=" + self.write("b.xml", made_documents(15, seed=3)),
-            "other=" + self.write("c.jsonl", made_documents(20, seed=4)),
+            "small:3=" + self.write("b.xml", made_documents(8, seed=3)),
+            "other=" + self.write("c.jsonl", made_documents(10, seed=4)),
         ]
         return ",".join(names), {"near_duplicates": 0.8, "smoothing": 0.7}
 

@@ -1,14 +1,11 @@
 """Processes on the loopback that run one command together."""
 
 import json
-import os
 import pathlib
 import socket
-import subprocess
-import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tests.commands import Command
 
 
 def free_addresses(count: int) -> list[str]:
@@ -34,7 +31,7 @@ class Workers:
         self.arguments = arguments
         self.log_dir = log_dir
         log_dir.mkdir(parents=True, exist_ok=True)
-        self.processes: dict[int, subprocess.Popen] = {}
+        self.processes: dict[int, Command] = {}
 
     def start(self, index: int, *more: str) -> None:
         """Starts a worker, or starts it again, with further flags."""
@@ -42,15 +39,12 @@ class Workers:
             "cluster": {"worker": self.addresses},
             "task": {"type": "worker", "index": index},
         }
-        with open(self._log(index), "ab") as log:
-            # No fork of another command: it may start itself anew.
-            self.processes[index] = subprocess.Popen(
-                [sys.executable, "-m", *self.arguments, *more],
-                cwd=ROOT,
-                env=os.environ | {"TF_CONFIG": json.dumps(config)},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        self.processes[index] = Command(
+            *self.arguments,
+            *more,
+            log=self._log(index),
+            environment={"TF_CONFIG": json.dumps(config)},
+        )
 
     def start_all(self) -> None:
         """Starts every worker."""

@@ -29,9 +29,9 @@ SCALES["test"] = Scale(
     },
     pretraining={
         "train_batch_size": 8,
+        # As many as models are kept.
         "num_train_steps": 20,
-        "eval_steps": 10,
-        "save_checkpoints_steps": 5,
+        "eval_batch_size": 128,
     },
     finetuning={"max_seq_length": 32, "num_train_epochs": 1.0},
     tasks={},
@@ -42,6 +42,15 @@ TEXTS = {
     "text_columns": "text",
     "label_column": "label",
 }
+# Starts a command without graphs, whose tracing takes longer than these runs.
+EAGERLY = """
+import os, runpy
+# Otherwise it restarts itself, with graphs.
+os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=0"
+import tensorflow
+tensorflow.config.run_functions_eagerly(True)
+runpy.run_module("tools", run_name="__main__", alter_sys=True)
+"""
 MODELS = {
     "BERT": Pretraining(),
     "No NSP": Pretraining(
@@ -85,7 +94,7 @@ def run(data: pathlib.Path, output_dir: pathlib.Path, **changes) -> None:
         runs_dir=output_dir / "runs",
         load_task=load_task,
         commands=Commands(
-            program=[sys.executable, "-m", "tools"],
+            program=[sys.executable, "-c", EAGERLY],
             this="bert-tf experiment",
         ),
         **given,
@@ -103,18 +112,17 @@ def data(tmp_path_factory) -> pathlib.Path:
     )
     (folder / "corpus").mkdir(parents=True)
     (folder / "corpus" / "text.txt").write_text(text + "\n", encoding="utf-8")
-    rows = [f"{'good' if n % 2 else 'bad'} text {n},{n % 2}" for n in range(60)]
+    rows = [f"{'good' if n % 2 else 'bad'} text {n},{n % 2}" for n in range(20)]
     (folder / "texts.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     return folder
 
 
-@pytest.mark.slow
 def test_cells_are_scores_of_runs(data, tmp_path, capfd):
-    run(data, tmp_path, workers=2)
+    run(data, tmp_path, rows=["No NSP"])
     results = json.loads((tmp_path / "results.json").read_text())
     cells = results["cells"]
-    assert [len(cell["values"]) for cell in cells] == [2, 1, 2, 1]
-    for cell in cells:
+    assert [len(cell["values"]) for cell in cells] == [0, 0, 2, 1]
+    for cell in cells[2:]:
         folder = pathlib.Path(cell["folder"])
         numbers = json.loads((folder / "results.json").read_text())
         if cell["column"] == "Perplexity":
@@ -130,7 +138,7 @@ def test_cells_are_scores_of_runs(data, tmp_path, capfd):
     assert "No NSP" in (tmp_path / "report.html").read_text()
     # Finished runs are not started again.
     capfd.readouterr()
-    run(data, tmp_path)
+    run(data, tmp_path, rows=["No NSP"])
     assert "started" not in capfd.readouterr().err
     assert json.loads((tmp_path / "results.json").read_text()) == results
 

@@ -138,7 +138,6 @@ def test_the_files_are_the_same(
     assert folder.num_records == by_beam.statistics["records"] > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

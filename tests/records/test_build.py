@@ -62,15 +62,15 @@ def test_bytes_do_not_depend_on_the_workers(
     if kind == "mixed":
         inputs, changes = workshop.mixed_inputs()
         changes |= SENTENCES
-    one, three = (
+    one, two = (
         workshop.build(f"w{workers}", workers, inputs, **changes)
-        for workers in (1, 3)
+        for workers in (1, 2)
     )
-    names = [path.name for path in (workshop.folder / "w3").iterdir()]
+    names = [path.name for path in (workshop.folder / "w2").iterdir()]
     assert sum(name.startswith("records-") for name in names) == 3
     assert ".work" not in names
-    assert workshop.digests("w1") == workshop.digests("w3")
-    assert one.manifest == three.manifest
+    assert workshop.digests("w1") == workshop.digests("w2")
+    assert one.manifest == two.manifest
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -354,7 +354,6 @@ def test_killed_at_every_step_of_a_replacement(workshop: Workshop) -> None:
     assert not list((folder / str(last)).glob(".out*"))
 
 
-@pytest.mark.slow
 def test_killed_for_good_at_any_moment(workshop: Workshop) -> None:
     """kill -9 again and again; the result is the same, byte for byte."""
     command = [
@@ -362,7 +361,7 @@ def test_killed_for_good_at_any_moment(workshop: Workshop) -> None:
         f"--input={workshop.folder}/*.txt",
         f"--vocab_file={workshop.vocab_file}",
         "--max_seq_length=48",
-        "--num_shards=40",
+        "--num_shards=20",
         "--held_out=0.1",
         "--workers=2",
     ]
@@ -373,7 +372,7 @@ def test_killed_for_good_at_any_moment(workshop: Workshop) -> None:
     assert not commands.Command(*whole, log=log).wait()
     command.append(f"--output_dir={out}")
     stopped = 0
-    for delay in (0.0, 0.1, 0.2):
+    for delay in (0.0, 0.2):
         run = commands.Command(*command, log=log)
         while run.poll() is None:
             if (out / ".work").exists():
@@ -396,10 +395,7 @@ def test_finished_records_are_kept_refused_or_replaced(
     again = workshop.build(log=lines.append)
     assert "all records are there already" in " ".join(lines)
     assert again.manifest == report.manifest
-    with pytest.raises(
-        UserError,
-        match="max_seq_length is 48 there and 64 now.*another folder.*overwr",
-    ):
+    with pytest.raises(UserError, match="48 there and 64 now.*overwr"):
         workshop.build(max_seq_length=64)
     before = (workshop.folder / "a.txt").read_bytes()
     tokens = workshop.vocab_file.read_text()
@@ -503,9 +499,8 @@ def test_a_line_of_many_characters(workshop: Workshop) -> None:
     place = f"b.txt, line {number}: one sentence of more than"
     with pytest.raises(UserError, match=f"{place}.*`long_lines`=cut") as caught:
         workshop.build()
-    assert "50,000 tokens, of which a record keeps at most 45" in str(
-        caught.value
-    )
+    assert "50,000 tokens" in str(caught.value)
+    assert "at most 45" in str(caught.value)
     assert not (workshop.folder / "out").exists()
     lines: list[str] = []
     report = workshop.build(log=lines.append, long_lines="cut")

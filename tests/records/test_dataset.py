@@ -81,34 +81,32 @@ def written(files: Iterable[RecordFile]) -> list[tuple[float, ...]]:
     return [sequence for row in rows for sequence in sequences_of(row)]
 
 
-def test_batches_have_the_names_shapes_and_dtypes_of_the_table(
-    folder: RecordFolder,
-) -> None:
+def check_table(batches: tf.data.Dataset, folder: RecordFolder) -> None:
+    """Batches of one row have the names, shapes and types of the features."""
     sizes = {
-        "B": 8,
+        "B": 1,
         "S": 64,
         "P": folder.max_predictions_per_seq,
         "K": folder.packing and folder.packing.most_sequences,
     }
-    training = training_batches(folder, 8, seed=1)
-    held_out = held_out_batches(folder, 8)
-    for batches in (training, held_out):
-        assert list(batches.element_spec) == [f.name for f in folder.features]
-        for feature in folder.features:
-            spec = batches.element_spec[feature.name]
-            shape = [sizes[axis] for axis in feature.axes]
-            assert spec.shape.as_list() == shape
-            assert spec.dtype.name == feature.dtype
-    assert training.cardinality() == tf.data.INFINITE_CARDINALITY
-    assert len(held_out) == -(-folder.num_held_out // 8)
+    assert list(batches.element_spec) == [f.name for f in folder.features]
+    for feature in folder.features:
+        spec = batches.element_spec[feature.name]
+        assert spec.shape.as_list() == [sizes[axis] for axis in feature.axes]
+        assert spec.dtype.name == feature.dtype
 
 
 def test_an_epoch_holds_every_record_once_with_new_masks(
     folder: RecordFolder,
 ) -> None:
     """Batches of one row, so that the ends of epochs are visible."""
-    count = folder.num_records
-    batches = take(training_batches(folder, 1, seed=3), 2 * count)
+    count, training = folder.num_records, training_batches(folder, 1, seed=3)
+    check_table(training, folder)
+    assert training.cardinality() == tf.data.INFINITE_CARDINALITY
+    held_out = held_out_batches(folder, 1)
+    check_table(held_out, folder)
+    assert len(held_out) == folder.num_held_out
+    batches = take(training, 2 * count)
     first, second = (
         [row for batch in epoch for row in restored(batch)]
         for epoch in (batches[:count], batches[count:])
