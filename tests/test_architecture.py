@@ -10,25 +10,10 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The ground floor is one room: its files may use each other.
 GROUND = (
-    *(
-        "architecture_list",
-        "errors",
-        "family_list",
-        "files",
-        "compat",
-        "keras_files",
-        "processes",
-    ),
-    *("progress", "recipe", "config", "features"),
-    *(
-        "foreign_files",
-        "libraries",
-        "sharding",
-        "lazy_arrays",
-        "sources",
-        "user_modules",
-        "side_by_side",
-    ),
+    *("architecture_list", "errors", "family_list", "files", "compat"),
+    *("keras_files", "processes", "progress", "recipe", "config", "features"),
+    *("foreign_files", "libraries", "sharding", "lazy_arrays", "sources"),
+    *("user_modules", "side_by_side"),
 )
 LEVELS = {
     **dict.fromkeys(GROUND, 0),
@@ -50,39 +35,23 @@ LEVELS = {
 # The parts of the rooms that several files depend on. Families are peers.
 PARTS = {
     "families": {
-        "rows": 0,
-        "requests": 1,
-        "sentence_vectors": 1,
-        "recipe": 1,
-        "usage_options": 0,
-        "config": 1,
-        "data": 0,
-        "task_model": 1,
-        "text_model": 2,
-        "words": 2,
-        "in_memory": 2,
-        "explained": 3,
-        "checks": 2,
-        "task": 3,
-        "row_task": 4,
-        "model_folder": 4,
-        "text_classification": 5,
-        "multiple_choice": 5,
-        "token_classification": 5,
-        "question_answering": 5,
+        **dict.fromkeys(("rows", "usage_options", "data"), 0),
+        **dict.fromkeys(("requests", "sentence_vectors", "recipe"), 1),
+        **dict.fromkeys(("config", "task_model"), 1),
+        **dict.fromkeys(("text_model", "words", "in_memory", "checks"), 2),
+        **dict.fromkeys(("explained", "task"), 3),
+        **dict.fromkeys(("row_task", "model_folder"), 4),
+        **dict.fromkeys(("text_classification", "multiple_choice"), 5),
+        **dict.fromkeys(("token_classification", "question_answering"), 5),
         "pretrained": 5,
     },
     "finetuning": {
         "batches": 1,
-        "importance": 2,
-        "head_start": 2,
-        "reasons": 2,
+        **dict.fromkeys(("importance", "head_start", "reasons"), 2),
         "measured": 2,
         "evaluation": 4,
-        "report_files": 5,
-        "setup": 5,
-        "pruning": 7,
-        "training": 7,
+        **dict.fromkeys(("report_files", "setup"), 5),
+        **dict.fromkeys(("pruning", "training"), 7),
         "run": 9,
     },
 }
@@ -242,10 +211,20 @@ def test_a_breach_inside_a_room_is_found(
     ]
 
 
-def test_importing_bert_tf_loads_neither_tensorflow_nor_keras() -> None:
+def test_the_library_and_its_workers_import_no_tensorflow() -> None:
+    vocabulary = ROOT / "tests" / "golden" / "tokenizer" / "vocab.txt"
     code = (
-        "import sys, bert_tf; "
-        "assert not {'tensorflow', 'keras'} & set(sys.modules)"
+        "import sys, numpy as np, bert_tf\n"
+        "assert not {'tensorflow', 'keras'} & set(sys.modules)\n"
+        "import bert_tf.corpora.reading, bert_tf.records.shards\n"
+        "import bert_tf.records.tokenized_corpus\n"
+        "assert not {'tensorflow', 'keras'} & set(sys.modules)\n"
+        "from bert_tf.text.wordpiece import WordPiece\n"
+        f"worker = WordPiece.of_file({str(vocabulary)!r}).worker()\n"
+        "text = '这 中文 ΑΣ हिन्दी \\U00016ff0'.encode()\n"
+        "ids, _ = worker.tokenize(text + b'\\n', np.array([len(text)]))\n"
+        "assert len(ids) > 5\n"
+        "assert 'tensorflow' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 

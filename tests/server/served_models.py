@@ -38,8 +38,7 @@ class Answers(PageAnswers):
 
     def _logits(self, text):
         codes = tf.cast(
-            tf.io.decode_raw(text, tf.uint8, fixed_length=16),
-            tf.int32,
+            tf.io.decode_raw(text, tf.uint8, fixed_length=16), tf.int32
         )
         return tf.reduce_sum(tf.gather(self.weights, codes), 1)
 
@@ -168,10 +167,7 @@ class Answers(PageAnswers):
         classes = tf.tile(
             tf.constant([["bad", "fair", "good"]]), [tf.size(text), 1]
         )
-        return {
-            "classes": classes,
-            "scores": tf.nn.softmax(self._logits(text)),
-        }
+        return {"classes": classes, "scores": tf.nn.softmax(self._logits(text))}
 
     @tf.function(input_signature=[_spec("inputs", [None])])
     def regress(self, inputs):

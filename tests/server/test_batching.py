@@ -226,10 +226,7 @@ async def test_more_than_may_wait_is_turned_away():
 async def test_large_requests_are_split_and_keep_the_order_of_their_rows():
     graph = Graph()
     async with queue(
-        graph,
-        (None, 1),
-        max_batch_size=3,
-        enable_large_batch_splitting=True,
+        graph, (None, 1), max_batch_size=3, enable_large_batch_splitting=True
     ) as line:
         values = np.arange(14, 22)[:, None]
         large, small = await asyncio.gather(ask(line, values), ask(line, [[2]]))

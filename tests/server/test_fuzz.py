@@ -255,18 +255,10 @@ async def run(server, count: int, seed: int) -> collections.Counter:
 
 
 @pytest.mark.parametrize("name", ["server", "batching_server"])
-@pytest.mark.parametrize(
-    ("count", "seed"),
-    [
-        pytest.param(300, 1, id="some"),
-        pytest.param(4_000, 2, id="many", marks=pytest.mark.slow),
-    ],
-)
-def test_no_mutated_request_is_an_error_of_the_server(
-    request, name, count, seed
-):
+def test_no_mutated_request_is_an_error_of_the_server(request, name):
+    count = 600
     server = request.getfixturevalue(name)
-    found = asyncio.run(run(server, count, seed))
+    found = asyncio.run(run(server, count, seed=1))
     print(name, dict(sorted(found.items(), key=str)))
     assert found.total() == count
     # It is no test if hardly anything is answered.

@@ -205,11 +205,7 @@ def of_many_rows(request):
         (request_of(name="x", text=["a"]), "NOT_FOUND", "Latest(x)"),
         (request_of(name="", text=["a"]), "INVALID_ARGUMENT", "no name"),
         (predict_pb2.PredictRequest(), "INVALID_ARGUMENT", "Missing"),
-        (
-            changed(of_version_77, text=["a"]),
-            "NOT_FOUND",
-            "Specific(m, 77)",
-        ),
+        (changed(of_version_77, text=["a"]), "NOT_FOUND", "Specific(m, 77)"),
         (
             changed(of_a_label, text=["a"]),
             "INVALID_ARGUMENT",

@@ -170,14 +170,16 @@ def test_why_there_is_no_answer(own):
     fill(own, question="what", context=CONTEXT)
     text = answer(own)
     # ln(0.1 / 0.35)
-    assert "no answer: 10.0%. \u201cNo answer\u201d scores 1.253 below" in text
-    assert "The threshold is 0.5 below the best answer" in text
+    assert "no answer: 10.0%" in text
+    assert "1.253 below" in text
+    assert "0.5 below the best answer" in text
     fill(own, question="none")
     text = answer(own)
     assert text.startswith("No answer in this context.")
     assert marks(own) == []
     # ln(0.7 / 0.35)
-    assert "no answer: 70.0%. \u201cNo answer\u201d scores 0.6931 above" in text
+    assert "no answer: 70.0%" in text
+    assert "0.6931 above" in text
     assert len(rows(own)) == 6
     assert own.value("document.querySelector('tr.best')") is None
 

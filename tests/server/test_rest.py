@@ -85,12 +85,7 @@ RAW_DEFLATE = zlib.compressobj(wbits=-15)
         ("gzip", gzip.compress(WHOLE, mtime=0), 200, ""),
         ("GZip", gzip.compress(WHOLE, mtime=0), 200, ""),
         ("deflate", zlib.compress(WHOLE), 200, ""),
-        (
-            "deflate",
-            RAW_DEFLATE.compress(WHOLE) + RAW_DEFLATE.flush(),
-            200,
-            "",
-        ),
+        ("deflate", RAW_DEFLATE.compress(WHOLE) + RAW_DEFLATE.flush(), 200, ""),
         ("identity", WHOLE, 200, ""),
         ("gzip", WHOLE, 400, "The body is not valid gzip"),
         ("deflate", WHOLE, 400, "The body is not valid deflate"),

@@ -84,10 +84,7 @@ def config(inside: str) -> str:
             config('base_path: "x" model_version_policy { specific {} }'),
             "no versions",
         ),
-        (
-            config('base_path: "x" logging_config { }'),
-            "logging_config",
-        ),
+        (config('base_path: "x" logging_config { }'), "logging_config"),
         (
             'model_config_list { config { name: "m" base_path: "a" } '
             'config { name: "m" base_path: "b" } }',
@@ -129,10 +126,7 @@ def test_batching(tmp_path):
     ("text", "message"),
     [
         ("max_batch_size: 3", "file.config: 1:"),
-        (
-            "max_batch_size { value: 0 }",
-            "`max_batch_size`=0: give a",
-        ),
+        ("max_batch_size { value: 0 }", "`max_batch_size`=0: give a"),
         ("pad_variable_length_inputs: true", "is not supported"),
         ("max_execution_batch_size { value: 8 }", "is not supported"),
     ],

@@ -9,9 +9,7 @@ import time
 
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import (
-    prediction_log_pb2,
-)
+from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.errors import UserError
 from bert_tf.server import manager

@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 import bert_tf
-from bert_tf.checkpoints.tokenizers import (
-    read_tokenizer,
-    read_vocabulary_file,
-)
+from bert_tf.checkpoints.tokenizers import read_tokenizer, read_vocabulary_file
 from bert_tf.errors import UserError
 from bert_tf.text.byte_bpe import ByteLevelBpe, byte_letters
 from bert_tf.text.byte_bpe_graph import ByteBpeTokenizer
@@ -101,7 +98,7 @@ def expected(data, texts, split_special_tokens, folder):
 
 
 @pytest.mark.parametrize("split", [True, False])
-@pytest.mark.parametrize("name", list(RULES))
+@pytest.mark.parametrize("name", RULES)
 def test_ids_and_offsets_are_those_of_the_library(name, split, tmp_path):
     data = made(name)
     tokenizer = data.tokenizer(split)
@@ -113,23 +110,20 @@ def test_ids_and_offsets_are_those_of_the_library(name, split, tmp_path):
     ):
         assert ids == other.ids, text
         assert list(zip(begins, ends, strict=True)) == other.offsets, text
-    assert tokenizer.tokenize("a cat").numpy().tolist() == (
-        tokenizer.tokenize(["a cat"])[0].numpy().tolist()
-    )
 
 
 def test_a_tokenizer_outlives_a_cleared_session():
-    tokenizer = DATA.tokenizer()
-    before = tokenizer.tokenize(" The cats").numpy().tolist()
+    before = PLAIN.tokenize([" The cats"])[0].numpy().tolist()
     keras.utils.clear_session()
-    assert tokenizer.tokenize(" The cats").numpy().tolist() == before
+    assert PLAIN.tokenize(" The cats").numpy().tolist() == before
 
 
 PLAIN = DATA.tokenizer()
 COMPOSED = made("NFC").tokenizer()
 
 
-@settings(max_examples=150, deadline=None)
+# Few calls with many texts each.
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.text(
@@ -139,7 +133,8 @@ COMPOSED = made("NFC").tokenizer()
             ),
             max_size=20,
         ),
-        min_size=1,
+        min_size=10,
+        max_size=40,
     )
 )
 def test_any_text(texts):

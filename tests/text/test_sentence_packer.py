@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 from bert_tf.errors import UserError
 from bert_tf.text.layout import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
-from tests.text.test_layout import (
-    BERT,
-    PAIRS,
-    assert_padded,
-    rows_by_loop,
-)
+from tests.text.test_layout import BERT, PAIRS, assert_padded, rows_by_loop
 
 TOKENIZER = BertTokenizer(
     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]

@@ -106,7 +106,8 @@ def check(subject: BertTokenizer, texts: list[str], every: int = 1) -> None:
             np.testing.assert_array_equal(lengths, exact.row_lengths())
 
 
-@settings(max_examples=80)
+# Few calls with many texts each.
+@settings(max_examples=10)
 @given(
     texts=st.lists(
         st.one_of(
@@ -120,8 +121,8 @@ def check(subject: BertTokenizer, texts: list[str], every: int = 1) -> None:
             ),
             st.text(st.characters(max_codepoint=127), max_size=20),
         ),
-        min_size=1,
-        max_size=5,
+        min_size=15,
+        max_size=40,
     ),
     # Each rule both ways; test_ids_of_transformers tries all eight.
     rules=st.sampled_from(
@@ -130,10 +131,8 @@ def check(subject: BertTokenizer, texts: list[str], every: int = 1) -> None:
 )
 @example(["ab!", "ΑΣ éa", "", "a\x01b", "b" * 201, "\u302e\U00016ff0"], UNCASED)
 # Long runs that hold no word.
-@example(["\xa0" * 201], UNCASED)
 @example(["\x01" * 300], CASED)
 @example(["\u3000" * 201, "", "\u0301" * 250], UNCASED)
-@example(["\xa0" * 201, "word", "\xe9" * 201, "a" + "\xa0" * 201], UNCASED)
 @example(["\xa0" * 201, "word", "\xe9" * 201, "a" + "\xa0" * 201], CASED)
 def test_any_text_as_the_reference(texts, rules) -> None:
     check(tokenizer_of(rules), texts)
@@ -179,10 +178,7 @@ def test_recorded_outputs_of_the_original(
     assert tokens == [[t.encode() for t in row["tokens"]] for row in rows]
     joined = [" ".join(row["tokens"]).replace(" ##", "") for row in rows]
     assert [x.decode() for x in subject.detokenize(ids).numpy()] == joined
-    check(subject, texts, every=5)
-    if name == "bert-base-uncased":
-        for rules in ((not lower_case, True), (lower_case, False)):
-            check(BertTokenizer(vocabulary, lower_case, *rules), texts, every=4)
+    check(subject, texts, every=10)
 
 
 def comparable(text: str) -> bool:
@@ -205,13 +201,13 @@ def test_ids_of_transformers(place) -> None:
     assert sum(count > 3 for count in different) > 80
     vocabulary = GOLDEN / "tokenizer_settings" / "vocab.txt"
     subject = BertTokenizer(vocabulary, *RULES[place])
-    check(subject, [row["text"] for row in rows], every=4)
+    texts = [row["text"] for row in rows]
+    check(subject, texts, every=4)
     as_fast = as_slow = 0
-    for row in rows:
+    for row, found in zip(rows, subject.tokenize(texts).to_list(), strict=True):
         text = row["text"]
         if not comparable(text):
             continue
-        found = subject.tokenize(text).numpy().tolist()
         if not (subject.lower_case and "ς" in text.lower()):
             assert found == row["fast"][place], text
             as_fast += 1
@@ -233,27 +229,30 @@ def test_private_characters_of_a_vocabulary_stay_apart_from_ideographs():
     assert subject.tokenize("中國 龍").numpy().tolist() == [8, 1]
 
 
-@settings(max_examples=60)
+@settings(max_examples=10)
 @given(
-    parts=st.lists(
-        st.one_of(
-            st.sampled_from(
-                [b"a", b" ", "Σ".encode(), "é".encode(), b"\xef\xbb\xbf"]
+    lines=st.lists(
+        st.lists(
+            st.one_of(
+                st.sampled_from(
+                    [b"a", b" ", "Σ".encode(), "é".encode(), b"\xef\xbb\xbf"]
+                ),
+                st.binary(min_size=1, max_size=2),
             ),
-            st.binary(min_size=1, max_size=2),
-        ),
-        min_size=1,
-        max_size=8,
+            min_size=1,
+            max_size=8,
+        ).map(b"".join),
+        min_size=5,
+        max_size=20,
     ),
     rules=st.sampled_from([UNCASED, CASED]),
 )
-def test_bytes_that_are_not_utf8(parts, rules) -> None:
-    data = b"".join(parts)
+def test_bytes_that_are_not_utf8(lines, rules) -> None:
     subject = tokenizer_of(rules)
-    text = data.decode("utf-8", errors="replace")
-    found = subject.tokenize_with_offsets(tf.constant([data, b"a"]))
+    texts = [line.decode("utf-8", errors="replace") for line in lines]
+    found = subject.tokenize_with_offsets(tf.constant(lines))
     # The reference takes no bytes; `check` holds text against it.
-    expected = subject.tokenize_with_offsets([text, "a"])
+    expected = subject.tokenize_with_offsets(texts)
     for left, right in zip(found, expected, strict=True):
         assert left.to_list() == right.to_list()
 
@@ -339,7 +338,6 @@ assert not any(name.startswith("bert_tf") for name in sys.modules)
 """
 
 
-@pytest.mark.slow
 def test_saved_model_in_a_fresh_process(tmp_path) -> None:
     """Tokenizers, one of them with added tokens, and a packer."""
     subjects = {

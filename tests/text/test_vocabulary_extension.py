@@ -114,10 +114,7 @@ def test_what_contradicts_the_vocabulary(folder):
     ("vocab_size", "message"),
     [
         (len(BASE) - 1, "at least"),
-        (
-            len(BASE),
-            f"for the {len(BASE)} tokens of the vocabulary that is ",
-        ),
+        (len(BASE), f"for the {len(BASE)} tokens of the vocabulary that is "),
     ],
 )
 def test_sizes_that_cannot_be(folder, vocab_size, message):

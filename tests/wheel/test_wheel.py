@@ -205,10 +205,9 @@ def test_an_own_task_file_with_helpers(folder):
 def test_a_mistake_names_the_command_as_it_is_called(folder):
     process = bert_tf(folder, "finetunes")
     assert (process.returncode, process.stdout) == (1, "")
-    assert process.stderr == (
-        "error: finetunes: no such command. Did you mean finetune? "
-        "bert-tf --help lists them.\n"
-    )
+    (line,) = process.stderr.splitlines()
+    assert line.startswith("error: finetunes: ")
+    assert " finetune? " in line
     (folder / "nothing").mkdir()
     process = bert_tf(
         folder, "pretrain", "--data_dir=nothing", "--output_dir=out"
