@@ -20,7 +20,7 @@ from tests.user_errors import error_of
 CLASSIFIER, MASKED_LM = "BertForSequenceClassification", "BertForMaskedLM"
 # The longest row of exported files.
 LENGTH = 12
-# In graphs, answers by a runtime are in inference/test_precision.py.
+# In graphs, a runtime answers in tools/test_serve.py.
 pytestmark = pytest.mark.usefixtures("eagerly")
 
 
