@@ -133,7 +133,9 @@ def _concrete(function: Callable, signature: list[tf.TensorSpec]) -> Any:
     return traced.get_concrete_function()
 
 
+@functools.cache
 def _patterns() -> list[_Pattern]:
+    """Traces the functions that files have an operation for, once."""
     rows = tf.TensorSpec([None, 8], tf.float32)
     vector, number = (tf.TensorSpec(s, tf.float32) for s in ([8], []))
     functions: list[tuple[str, dict[str, Any], Callable, list]] = [
