@@ -71,10 +71,12 @@ def record(measured: dict[str, tuple[float, bool]], before: dict) -> dict:
 
 
 def additions() -> float:
-    """Returns the seconds of ten million additions in a Python loop."""
-    start, total = time.process_time(), 0
-    for number in range(10_000_000):
-        total += number
+    """Returns the seconds of ten million additions in a Python loop.
+
+    Its variables are global, as those of a script's loop.
+    """
+    start = time.process_time()
+    exec("total = 0\nfor number in range(10_000_000):\n    total += number", {})
     return round(time.process_time() - start, 2)
 
 
