@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: .venv/.runtime
 	$(BIN)/bert-tf demo --output_dir=demo_output
 
-# The merge lane: tests below four processor seconds, and the witnesses.
+# The merge lane: tests below two processor seconds, and the witnesses.
 test: .venv/.development
 	$(BIN)/python $(PYTEST) $(HERE) --lane=merge $(TESTS)
 

@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DURATIONS = ROOT / "tests" / "durations.json"
 # Processor seconds above which a test leaves the merge lane, and below which it
 # is not recorded.
-LIMIT, RECORDED = 4.0, 0.5
+LIMIT, RECORDED = 2.0, 0.5
 NUM_QUARTERS = 4
 # What a test without a record is taken for, in seconds.
 SHORT = 0.05

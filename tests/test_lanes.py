@@ -58,7 +58,7 @@ def test_durations_renew_measured_files_and_keep_what_is_accepted():
         },
     }
     measured = {
-        "tests/text/test_a.py::test_x[a::b]": (2.0, False),
+        "tests/text/test_a.py::test_x[a::b]": (1.9, False),
         "tests/text/test_a.py::test_short": (0.4, False),
         "tests/text/test_a.py::test_long": (9.0, False),
         "tests/test_top.py::test_witness": (8.0, True),
@@ -67,9 +67,9 @@ def test_durations_renew_measured_files_and_keep_what_is_accepted():
     assert after["seconds"] == {
         "tests/layers/test_b.py": {"test_other": 1.0},
         "tests/test_top.py": {"test_witness": 8.0},
-        "tests/text/test_a.py": {"test_long": 9.0, "test_x[a::b]": 2.0},
+        "tests/text/test_a.py": {"test_long": 9.0, "test_x[a::b]": 1.9},
     }
-    lane = {"layers": 1.0, "test_top.py": 8.0, "text": 2.4}
+    lane = {"layers": 1.0, "test_top.py": 8.0, "text": 2.3}
     assert after["merge_lane"] == lane
     assert after["accepted"] == lane | {"text": 3.0}
 
