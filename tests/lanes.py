@@ -7,6 +7,7 @@ a promise that no cheap test proves. All other tests are the rest, which CI runs
 by quarters. The short tests, without a record, run on other versions of Python.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -72,15 +73,15 @@ def process_seconds() -> float:
     ticks, processes = 0, [os.getpid()]
     while processes:
         folder = pathlib.Path("/proc", str(processes.pop()))
-        try:
+        # A process that has ended meanwhile left its ticks to its parent, and
+        # a thread that has ended left its children to another.
+        with contextlib.suppress(OSError):
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            for children in folder.glob("task/*/children"):
+            # User and system time, its own and that of waited-for children.
+            ticks += sum(map(int, fields[11:15]))
+        for children in folder.glob("task/*/children"):
+            with contextlib.suppress(OSError):
                 processes += map(int, children.read_text().split())
-        except OSError:
-            # It has ended, and its parent has its ticks.
-            continue
-        # User and system time, its own and that of children it waited for.
-        ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
