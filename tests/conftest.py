@@ -23,7 +23,6 @@ from tests.lanes import (  # noqa: F401
     pytest_addoption,
     pytest_collection_modifyitems,
     pytest_configure,
-    pytest_runtest_protocol,
     pytest_sessionfinish,
     pytest_terminal_summary,
     pytest_testnodedown,
@@ -65,6 +64,9 @@ def _prepare(config: types.ModuleType) -> None:
     allows only before its devices are first used; whatever names no strategy
     runs on the first one. Graphs are not optimized: on tiny models that takes
     longer than it saves.
+
+    `split_cpu` of the library is not used, since its module may be what imports
+    TensorFlow.
     """
     (cpu,) = config.list_physical_devices("CPU")
     halves = [config.LogicalDeviceConfiguration()] * 2

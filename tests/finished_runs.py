@@ -10,8 +10,10 @@ from tests.contracts.task_cases import CASES, Finished
 from tools.task_files import task_and_recipe
 
 RUNS = pathlib.Path(__file__).parent / "golden" / "finished_runs"
-NAMES = ("classes", "numbers", "several_labels")
-NAMES = (*NAMES, "tags", "questions", "choices")
+NAMES = (
+    *("classes", "numbers", "several_labels"),
+    *("tags", "questions", "choices"),
+)
 # Stands for the folder of a run in its files.
 PLACE = b"@PLACE@"
 

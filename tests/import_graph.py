@@ -103,16 +103,9 @@ def dependencies(path: str) -> set[str]:
 
 def _names(tree: ast.Module, path: str) -> Iterator[str]:
     """Yields dotted names and paths that a file mentions."""
-    package = path.split("/")[:-1]
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1]
-            parts = (above if node.level else []) + [node.module or ""]
-            module = ".".join(filter(None, parts))
-            yield from (f"{module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Attribute):
+        yield from imported_names(node, path.split("/")[:-1])
+        if isinstance(node, ast.Attribute):
             if isinstance(node.value, ast.Name) and node.value.id == "bert_tf":
                 yield f"bert_tf.{node.attr}"
         elif isinstance(node, ast.Expr):
@@ -121,6 +114,22 @@ def _names(tree: ast.Module, path: str) -> Iterator[str]:
                 node.value.value = None
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _names_in_text(node.value, path)
+
+
+def imported_names(node: ast.AST, package: list[str]) -> list[str]:
+    """Returns the dotted names that a node imports.
+
+    Args:
+      node: any node of a syntax tree.
+      package: the parts of the package's name, for relative imports.
+    """
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    above = package[: len(package) - node.level + 1] if node.level else []
+    module = ".".join(filter(None, [*above, node.module]))
+    return [f"{module}.{alias.name}" for alias in node.names]
 
 
 def _names_in_text(text: str, path: str) -> Iterator[str]:

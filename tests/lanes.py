@@ -120,6 +120,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Prepares the notes on this session's tests."""
     config.stash[_NOTES] = {"chosen": [], "not started": []}
+    if folder := config.getoption("measure"):
+        config.pluginmanager.register(Measurement(pathlib.Path(folder)))
     if config.getoption("until") < float("inf"):
         config.pluginmanager.register(TimeLeft(config))
 
@@ -198,18 +200,22 @@ def _list_promises(items: list[pytest.Item], seconds: dict) -> None:
             print(f"{mark.args[0]} | {item.nodeid} | {used:.1f}")
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Records the processor seconds of a test."""
-    before = process_seconds()
-    result = yield
-    if folder := item.config.getoption("measure"):
+class Measurement:
+    """Writes the processor seconds of each test in a file of this process."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.path = folder / f"{os.getpid()}.jsonl"
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Measures a test with the fixtures that are set up for it."""
+        before = process_seconds()
+        result = yield
         used = round(process_seconds() - before, 2)
-        path = pathlib.Path(folder, f"{os.getpid()}.jsonl")
-        with path.open("a", encoding="utf-8") as file:
+        with self.path.open("a", encoding="utf-8") as file:
             record = [item.nodeid, used, is_witness(item)]
             file.write(f"{json.dumps(record)}\n")
-    return result
+        return result
 
 
 class TimeLeft:

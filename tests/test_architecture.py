@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.import_graph import imported_names
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The ground floor is one room: its files may use each other.
 GROUND = (
@@ -84,11 +86,9 @@ def imports(path: pathlib.Path, for_types: bool = True) -> list[str]:
             if ast.unparse(node.test) == "TYPE_CHECKING":
                 node.body = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        names += imported_names(node, [])
     return names
 
 

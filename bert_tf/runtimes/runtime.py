@@ -546,7 +546,10 @@ def _remove_earlier(kept: pathlib.Path, prefix: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Returns the first line of an error, at most 200 characters."""
+    """Returns the last line of an error, at most 200 characters.
+
+    The lines before are where in the library's source it was raised.
+    """
     text = getattr(error, "strerror", None) or str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:200] if lines else type(error).__name__

@@ -239,7 +239,8 @@ class SignatureQueue:
         """Runs a request, possibly in a batch with others.
 
         Raises:
-          RequestError: it is larger than a batch, or too many are waiting.
+          RequestError: it is larger than a batch and not split, or too many are
+            waiting.
           tf.errors.OpError: the graph rejects it.
         """
         parameters = self._runner.parameters
