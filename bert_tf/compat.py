@@ -117,6 +117,20 @@ def in_cpu_graph() -> bool:
     return not tf.executing_eagerly() and not has_accelerator()
 
 
+def empty(shape: Sequence[int], dtype: Any = None) -> Any:
+    """`keras.ops.empty`, which on TensorFlow, in Keras 3.15.1, writes zeros.
+
+    Args:
+      shape: the shape of the tensor, whose values are undefined.
+      dtype: its dtype.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.empty(shape, dtype=dtype)
+    import tensorflow as tf
+
+    return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
+
+
 def take_rows(array: Any, indices: Any) -> Any:
     """`keras.ops.take` along the first axis, for non-negative indices.
 

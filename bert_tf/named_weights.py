@@ -18,6 +18,7 @@ from bert_tf.checkpoints import (
 from bert_tf.checkpoints.layout import head_parts
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, refuse_faults
+from bert_tf.layers.initialization import assign
 from bert_tf.layers.part_weights import Weight
 from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.progress import log
@@ -107,13 +108,13 @@ def assign_arrays(
         if weight.transposed:
             array = array.T
         if weight.third is None:
-            variable.assign(array)
+            assign(variable, array)
             continue
         thirds = parts.setdefault(id(variable), {})
         thirds[weight.third] = array
         if len(thirds) == 3:
             whole = np.concatenate([thirds[i] for i in range(3)], axis=-1)
-            variable.assign(whole)
+            assign(variable, whole)
             del parts[id(variable)]
 
 

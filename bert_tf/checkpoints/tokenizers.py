@@ -154,12 +154,25 @@ def load_tokenizer(
       UserError: the source or its vocabulary is missing or damaged, or its
         files require rules that the tokenizer does not implement.
     """
-    folder = transformer_folder(local_folder(source))
-    data = read_tokenizer(folder)
+    data = read_tokenizer(transformer_folder(local_folder(source)))
+    return make_tokenizer(data, source, split_special_tokens)
+
+
+def make_tokenizer(
+    data: TokenizerData,
+    source: str | os.PathLike,
+    split_special_tokens: bool = True,
+) -> Tokenizer:
+    """Makes the tokenizer of data that were read from a model's source.
+
+    Raises:
+      UserError: as `load_tokenizer`.
+    """
     try:
         return data.tokenizer(split_special_tokens)
     except OtherRules:
         # Names its file.
         raise
     except UserError as error:
+        folder = transformer_folder(local_folder(source))
         raise UserError(f"{folder / data.FILES[0]}: {error}") from None

@@ -5,11 +5,10 @@ folder reads back bit-identical with the same metadata, and the models of the
 source and of the folder compute the same for the same random ids.
 """
 
-import contextlib
 import dataclasses
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import keras
 import numpy as np
@@ -31,6 +30,7 @@ from bert_tf.checkpoints.checkpoint import REGRESSION, SINGLE_LABEL, num_labels
 from bert_tf.checkpoints.labels import default_labels
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError, first_few
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,
@@ -171,33 +171,6 @@ class SharedInputs:
         return source, converted
 
 
-@contextlib.contextmanager
-def _uninitialized_variables() -> Iterator[None]:
-    """Creates TensorFlow variables without initial values.
-
-    Initial values would need memory in addition to the weights, and
-    TensorFlow's pool does not release it.
-    """
-    if keras.backend.backend() != "tensorflow":
-        yield
-        return
-    import tensorflow as tf
-
-    def empty(create: Callable[..., Any], **arguments: Any) -> Any:
-        draw = arguments["initial_value"]
-        if callable(draw):
-            with tf.Graph().as_default():
-                # In a separate graph this only infers the shape.
-                value = tf.convert_to_tensor(draw())
-            arguments["initial_value"] = lambda: tf.raw_ops.Empty(
-                shape=value.shape.as_list(), dtype=value.dtype
-            )
-        return create(**arguments)
-
-    with tf.variable_creator_scope(empty):
-        yield
-
-
 def model_outputs(
     checkpoint: Checkpoint, batch: Batch, all_layers: bool = False
 ) -> Batch:
@@ -220,12 +193,12 @@ def model_outputs(
     absent = tuple(head for head in head_shapes(config) if head not in heads)
     # A GPU may multiply in lower precision than float32.
     with keras.device("cpu:0"):
-        with _uninitialized_variables():
+        with assigned_later():
             encoder = encoder_class(config)(config, dtype="float32")
             model = encoder
             if MASKED_LM in heads or NEXT_SENTENCE in heads:
                 model = BertPretrainer(encoder)
-        restore(model, checkpoint, fresh=absent)
+            restore(model, checkpoint, fresh=absent)
         outputs = dict(model(batch, training=False))
         for head in sorted(_MODELS.keys() & heads):
             model = _MODELS[head](encoder, num_labels(checkpoint, head))

@@ -36,6 +36,7 @@ from bert_tf.layers.heads import (
     last_positions,
     sequence_means,
 )
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.layers.rematerialization import rematerialized
 from bert_tf.layers.unpadding import TokenIndices
 from bert_tf.named_weights import (
@@ -550,9 +551,6 @@ class BertEncoder(keras.Model):
         rematerialize: bool = False,
     ) -> Self:
         """Builds the encoder of a checkpoint; see `from_checkpoint`."""
-        encoder = cls(
-            checkpoint.config, dtype=dtype, rematerialize=rematerialize
-        )
         for head in checkpoint.heads:
             if head in TASK_HEADS:
                 source = checkpoint.source
@@ -560,9 +558,16 @@ class BertEncoder(keras.Model):
                     f"{source}: its {head} is left out; restore(model, "
                     f"{source!r}) loads it into a model that has one."
                 )
-        restore_weights(
-            encoder.named_weights(), encoder.config, encoder.name, checkpoint
-        )
+        with assigned_later():
+            encoder = cls(
+                checkpoint.config, dtype=dtype, rematerialize=rematerialize
+            )
+            restore_weights(
+                encoder.named_weights(),
+                encoder.config,
+                encoder.name,
+                checkpoint,
+            )
         return encoder
 
     def get_config(self) -> dict[str, Any]:

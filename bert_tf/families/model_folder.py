@@ -11,16 +11,17 @@ from bert_tf.checkpoints import (
     Checkpoint,
     head_shapes,
     load_checkpoint,
-    load_tokenizer,
     place_labels,
     save_adapter,
     save_checkpoint,
 )
 from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
+from bert_tf.checkpoints.tokenizers import make_tokenizer
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.config import TaskConfig
 from bert_tf.files import write_text
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.models import restore
 from bert_tf.recipe import check_kind
 from bert_tf.sources import local_folder, read_module_list
@@ -170,13 +171,15 @@ def load_model(
     if task.head in LABELLED_HEADS and set(labels) == set(config.labels):
         checkpoint = place_labels(checkpoint, task.head, labels) or checkpoint
         config = dataclasses.replace(config, labels=labels)
-    encoder = encoder_class(checkpoint.config)(
-        checkpoint.config, dtype=precision
-    )
-    model = task.build(encoder, config, unpadded)
-    model.restore(checkpoint)
+    with assigned_later():
+        encoder = encoder_class(checkpoint.config)(
+            checkpoint.config, dtype=precision
+        )
+        model = task.build(encoder, config, unpadded)
+        model.restore(checkpoint)
     model.load_beside(pathlib.Path(folder))
-    return model, load_tokenizer(folder), config
+    data = checkpoint.require_tokenizer(str(folder))
+    return model, make_tokenizer(data, folder), config
 
 
 def restore_read_heads(
@@ -189,11 +192,14 @@ def restore_read_heads(
     restore(model, checkpoint, fresh=sorted(absent))
 
 
-def folder_tokenizer(source: str | os.PathLike) -> Tokenizer:
-    """Loads the tokenizer of a model folder.
+def checkpoint_tokenizer(
+    checkpoint: Checkpoint, source: str | os.PathLike
+) -> Tokenizer:
+    """Makes the tokenizer of a checkpoint, whose vocabulary is read already.
 
     In folders of sentence-transformers it recognizes special tokens in texts,
     as transformers does.
     """
     is_listed = read_module_list(local_folder(source)) is not None
-    return load_tokenizer(source, split_special_tokens=not is_listed)
+    data = checkpoint.require_tokenizer(str(source))
+    return make_tokenizer(data, source, split_special_tokens=not is_listed)

@@ -29,6 +29,7 @@ from bert_tf.finetuning.measured import (
     write_measured_page,
 )
 from bert_tf.finetuning.report_files import data_set_of
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.training.history import (
     errors_become_warnings,
@@ -213,12 +214,13 @@ def _number_kept(argument: str, share: float, number: int) -> int:
 def _build(
     task: Task, config: Any, checkpoint: Checkpoint, precision: str
 ) -> TaskModel:
-    model = task.build(
-        encoder_class(checkpoint.config)(checkpoint.config, dtype=precision),
-        config,
-    )
-    if model.in_checkpoint:
-        model.restore(checkpoint)
+    with assigned_later():
+        encoder = encoder_class(checkpoint.config)(
+            checkpoint.config, dtype=precision
+        )
+        model = task.build(encoder, config)
+        if model.in_checkpoint:
+            model.restore(checkpoint)
     return model
 
 

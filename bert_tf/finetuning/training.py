@@ -37,6 +37,7 @@ from bert_tf.finetuning.setup import (
     lr_multipliers,
     open_teacher,
 )
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.training.history import (
     LEARNING_CURVE,
     History,
@@ -83,7 +84,7 @@ def train_once(
     phase = _phase(data, recipe, strategy)
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
-    with strategy.scope():
+    with strategy.scope(), assigned_later():
         encoder = encoder_class(data.initial.config)(
             data.initial.config,
             dtype=recipe.precision,
@@ -93,6 +94,7 @@ def train_once(
             encoder, data.config, unpadded=not needs_static_shapes(strategy)
         )
         model.restore(data.initial, data.fresh)
+    with strategy.scope():
         if isinstance(recipe, SentenceRecipe) and recipe.head_start == FITTED:
             fit_head(
                 model,

@@ -36,7 +36,7 @@ from bert_tf.families.config import (
 from bert_tf.families.model_folder import (
     RESULTS_FILE,
     TASK_FILE,
-    folder_tokenizer,
+    checkpoint_tokenizer,
     read_config_as,
     restore_read_heads,
     task_of,
@@ -48,6 +48,7 @@ from bert_tf.families.usage_options import (
     NO_OPTIONS,
     UsageOptions,
 )
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -73,8 +74,7 @@ def served_model(
         tokenizer settings; or see `usage_of`.
     """
     checkpoint = load_checkpoint(folder, merge)
-    checkpoint.require_tokenizer(f"`folder`={folder}")
-    tokenizer = folder_tokenizer(folder)
+    tokenizer = checkpoint_tokenizer(checkpoint, folder)
     modules = config = activation = None
     if task_of(folder) is None:
         # With a task.json, other descriptions are ignored.
@@ -109,11 +109,14 @@ def served_model(
         return open_pretrained(
             folder, checkpoint, fills_masks, dtype, length, modules
         )
-    encoder = encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype)
-    network = config.build(encoder)
     # A pooler that the head does not read is optional.
     unread = () if config.reads_pooler else (POOLER,)
-    restore_read_heads(network, checkpoint, *unread)
+    with assigned_later():
+        encoder = encoder_class(checkpoint.config)(
+            checkpoint.config, dtype=dtype
+        )
+        network = config.build(encoder)
+        restore_read_heads(network, checkpoint, *unread)
     answers: Any = part_of(type(config), "answers")
     served = answers.text_model(config, network, tokenizer)
     if activation is not None and not served.labels:

@@ -29,6 +29,7 @@ from bert_tf.families.config import check_segments
 from bert_tf.families.model_folder import save_model
 from bert_tf.families.task_model import TaskModel
 from bert_tf.families.text_classification.config import TextClassificationConfig
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.models import bert_classifier, restore
 from bert_tf.optimization import AdamW, LinearWarmupDecay, warmup_steps
 from bert_tf.progress import log
@@ -154,22 +155,25 @@ class TextClassifier(keras.Model):
         checkpoint = load_checkpoint(source)
         if labels is None:
             labels = _classes_of(checkpoint)
-        model = cls(
-            encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype),
-            load_tokenizer(source),
-            labels,
-            max_seq_length,
-            pairs,
-            dropout,
-            learning_rate,
-        )
-        reordered: Checkpoint | None = checkpoint
-        if CLASSIFIER in checkpoint.heads:
-            reordered = place_labels(
-                checkpoint, CLASSIFIER, model.labels, SINGLE_LABEL
+        with assigned_later():
+            model = cls(
+                encoder_class(checkpoint.config)(
+                    checkpoint.config, dtype=dtype
+                ),
+                load_tokenizer(source),
+                labels,
+                max_seq_length,
+                pairs,
+                dropout,
+                learning_rate,
             )
-        fresh = () if reordered else (CLASSIFIER,)
-        restore(model, reordered or checkpoint, fresh)
+            reordered: Checkpoint | None = checkpoint
+            if CLASSIFIER in checkpoint.heads:
+                reordered = place_labels(
+                    checkpoint, CLASSIFIER, model.labels, SINGLE_LABEL
+                )
+            fresh = () if reordered else (CLASSIFIER,)
+            restore(model, reordered or checkpoint, fresh)
         return model
 
     @property

@@ -8,6 +8,7 @@ from keras import ops
 
 from bert_tf.compat import custom_gradient
 from bert_tf.config import BertConfig
+from bert_tf.layers.initialization import add_random_weight
 from bert_tf.layers.part_weights import LowRank, PartWeights, part_of
 from bert_tf.layers.products import (
     activate,
@@ -109,14 +110,10 @@ class ConfiguredLayer(keras.layers.Layer):
 
         Source: google-research/bert, modeling.py, create_initializer.
         """
-        return self.add_weight(
-            name=name,
-            shape=shape,
-            initializer=keras.initializers.TruncatedNormal(
-                stddev=self.config.initializer_range
-            ),
-            autocast=False,
+        initializer = keras.initializers.TruncatedNormal(
+            stddev=self.config.initializer_range
         )
+        return add_random_weight(self, name, shape, initializer)
 
     def add_bias(self, name: str, size: int) -> keras.Variable:
         """Adds a bias of zeros."""
@@ -131,11 +128,11 @@ class ConfiguredLayer(keras.layers.Layer):
         as PyTorch initializes linear layers, and `b` is 0.
         """
         rank, bound = self.config.lora_rank, inputs**-0.5
-        a = self.add_weight(
-            name=f"{prefix}lora_a",
-            shape=(inputs, rank),
-            initializer=keras.initializers.RandomUniform(-bound, bound),
-            autocast=False,
+        a = add_random_weight(
+            self,
+            f"{prefix}lora_a",
+            (inputs, rank),
+            keras.initializers.RandomUniform(-bound, bound),
         )
         b = self.add_weight(
             name=f"{prefix}lora_b",
@@ -290,12 +287,8 @@ class GlorotDense(Dense):
 
     def add_kernel(self, name: str, shape: tuple[int, ...]) -> keras.Variable:
         """Adds a kernel that is uniform within (6 / (I + O))^0.5."""
-        return self.add_weight(
-            name=name,
-            shape=shape,
-            initializer="glorot_uniform",
-            autocast=False,
-        )
+        initializer = keras.initializers.GlorotUniform()
+        return add_random_weight(self, name, shape, initializer)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -21,6 +21,7 @@ from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.encoders.inputs import check_inputs
 from bert_tf.errors import UserError
 from bert_tf.layers import MaskedLMHead, NextSentenceHead
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.layers.unpadding import TokenIndices
 from bert_tf.named_weights import (
     NamedWeights,
@@ -381,19 +382,20 @@ class BertPretrainer(PartlyTrained):
           UserError: the source is not a model, or its arrays do not fit.
         """
         checkpoint, folder = load_checkpoint(source), local_folder(source)
-        pretrainer = cls(
-            checkpoint.config,
-            dtype=dtype,
-            objective=objective,
-            **cls.arguments_beside(folder),
-        )
-        restore_weights(
-            pretrainer.named_weights(),
-            pretrainer.config,
-            pretrainer.name,
-            checkpoint,
-        )
-        pretrainer.load_beside(folder)
+        with assigned_later():
+            pretrainer = cls(
+                checkpoint.config,
+                dtype=dtype,
+                objective=objective,
+                **cls.arguments_beside(folder),
+            )
+            restore_weights(
+                pretrainer.named_weights(),
+                pretrainer.config,
+                pretrainer.name,
+                checkpoint,
+            )
+            pretrainer.load_beside(folder)
         return pretrainer
 
     @classmethod

@@ -21,6 +21,7 @@ from bert_tf.config import BertConfig
 from bert_tf.distiller import DistillationObjective, Distiller
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.files import locked, sync, written_beside
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.models import restore
 from bert_tf.pretraining.electra import ElectraPretrainer, generator_of
 from bert_tf.pretraining.objective import (
@@ -135,7 +136,7 @@ def _run(
     phases = _phases(recipe, folders, steps, strategy)
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
-    with strategy.scope():
+    with strategy.scope(), assigned_later():
         encoder = encoder_class(config)(
             config,
             dtype=recipe.precision,
@@ -156,6 +157,7 @@ def _run(
         if initial is not None:
             restore(model, initial, sorted(left_out))
             model.load_beside(local_folder(recipe.init_from))
+    with strategy.scope():
         trained, full_objective = model, objective
         if teacher is not None:
             full_objective = DistillationObjective(objective, recipe)

@@ -61,26 +61,37 @@ def _replacements(
         code: text.translate(replaced) for code, text in rules.mapping.items()
     }
     mapping.update(dict.fromkeys(unicode_tables.dropped(), ""))
-    if code_points.unassigned is not None:
-        unknown = unicode_tables.unassigned().copy()
-        unknown[list(code_points.kept)] = False
-        codes = np.flatnonzero(unknown).tolist()
-        mapping = dict.fromkeys(codes, code_points.unassigned) | mapping
-    return _packed(mapping)
+    if code_points.unassigned is None:
+        return _packed(mapping)
+    unknown = unicode_tables.unassigned().copy()
+    unknown[list(code_points.kept)] = False
+    return _packed(mapping, unknown, code_points.unassigned)
 
 
-def _packed(mapping: Mapping[int, str]) -> tuple[np.ndarray, str]:
-    """The values of `_trie` and the pool that they point into."""
+def _packed(
+    mapping: Mapping[int, str],
+    others: np.ndarray | None = None,
+    replacement: str = "",
+) -> tuple[np.ndarray, str]:
+    """The values of `_trie` and the pool that they point into.
+
+    Args:
+      mapping: replacements by code point.
+      others: code points that have the same replacement, bool, unless they are
+        in the mapping.
+      replacement: the replacement of `others`.
+    """
     values = np.zeros(unicode_tables.CODE_POINTS, np.int64)
-    pool, offsets, length = [], {}, 0
-    for code, text in mapping.items():
+    numbers: dict[str, int] = {}
+    length = 0
+    for text in dict.fromkeys([replacement, *mapping.values()]):
         size = len(text.encode())
-        if text not in offsets:
-            offsets[text] = length
-            pool.append(text)
-            length += size
-        values[code] = _CHANGED | offsets[text] << _LENGTH_BITS | size
-    return values, "".join(pool)
+        numbers[text] = _CHANGED | length << _LENGTH_BITS | size
+        length += size
+    if others is not None:
+        values[others] = numbers[replacement]
+    values[list(mapping)] = [numbers[text] for text in mapping.values()]
+    return values, "".join(numbers)
 
 
 def _trie(values: np.ndarray) -> np.ndarray:

@@ -385,15 +385,20 @@ def test_self_check_names_the_version_and_the_text(monkeypatch) -> None:
     """With TF Text's own table in place of ours, the first use says so."""
     import tensorflow_text
 
+    version = tensorflow_text.__version__
+    assert version == tokenizer.TESTED, "set TESTED to the installed version"
+    for lower_case in (True, False):
+        tokenizer.check_rules(lower_case)
+
     class Stock(tensorflow_text.FastBertNormalizer):
         def __init__(self, model_buffer):
             super().__init__(lower_case_nfd_strip_accents=True)
 
     monkeypatch.setattr(normalizer.tf_text, "FastBertNormalizer", Stock)
-    tokenizer._check_rules.cache_clear()
-    version = tensorflow_text.__version__
+    monkeypatch.setattr(tokenizer, "TESTED", "0")
+    tokenizer.check_rules.cache_clear()
     with pytest.raises(UserError, match=f"{version} breaks BERT's rules: 'a"):
         BertTokenizer(TOKENS, lower_case=True)
     monkeypatch.undo()
-    tokenizer._check_rules.cache_clear()
+    tokenizer.check_rules.cache_clear()
     BertTokenizer(TOKENS, lower_case=True)

@@ -19,7 +19,10 @@ from bert_tf.checkpoints.sentence_modules import (
 )
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError, first_few, whole_number
-from bert_tf.families.model_folder import folder_tokenizer, restore_read_heads
+from bert_tf.families.model_folder import (
+    checkpoint_tokenizer,
+    restore_read_heads,
+)
 from bert_tf.families.pretrained.settings import AUTO, PER_TOKEN, POOLED
 from bert_tf.families.requests import (
     Request,
@@ -42,6 +45,7 @@ from bert_tf.families.text_model import (
     encoder_of,
     largest,
 )
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.runtimes.runtime import Network, Runtime
 from bert_tf.text.added_tokens import SPACE
@@ -553,11 +557,12 @@ def open_pretrained(
       UserError: an array or the vocabulary is missing or malformed.
     """
     kind = BertPretrainer if fills_masks else encoder_class(checkpoint.config)
-    model = kind(checkpoint.config, dtype=dtype)
-    restore_read_heads(model, checkpoint, NEXT_SENTENCE, POOLER)
+    with assigned_later():
+        model = kind(checkpoint.config, dtype=dtype)
+        restore_read_heads(model, checkpoint, NEXT_SENTENCE, POOLER)
     return PretrainedModel(
         model,
-        folder_tokenizer(source),
+        checkpoint_tokenizer(checkpoint, source),
         max_seq_length,
         modules=modules,
         has_pooler=POOLER in checkpoint.heads,

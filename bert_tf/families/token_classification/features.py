@@ -42,6 +42,7 @@ from bert_tf.families.token_classification.entities import sentence_of_words
 from bert_tf.families.token_classification.windows import WordRows
 from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
 from bert_tf.files import written_beside
+from bert_tf.layers.initialization import assigned_later
 from bert_tf.models import model_arrays, restore
 from bert_tf.progress import Progress
 from bert_tf.text.layout import EncodedRows, ragged_range
@@ -150,11 +151,12 @@ class FeatureRows:
 
     def _encoder(self) -> Callable[..., tf.Tensor]:
         """Maps a batch and indices, int32 [words, 2], to [words, K, H]."""
-        encoder = encoder_class(self.checkpoint.config)(
-            self.checkpoint.config, dtype=self.precision
-        )
-        # The features do not depend on the pooler.
-        restore(encoder, self.checkpoint, [POOLER])
+        with assigned_later():
+            encoder = encoder_class(self.checkpoint.config)(
+                self.checkpoint.config, dtype=self.precision
+            )
+            # The features do not depend on the pooler.
+            restore(encoder, self.checkpoint, [POOLER])
         specs = {
             feature.name: tf.TensorSpec([None, None], tf.int32)
             for feature in ENCODER_INPUTS
