@@ -8,7 +8,7 @@ import contextlib
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -129,6 +129,23 @@ def empty(shape: Sequence[int], dtype: Any = None) -> Any:
     import tensorflow as tf
 
     return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
+
+
+def once_per_graph(key: Hashable, make: Callable[[], Any]) -> Any:
+    """What `make` returned for the key in the graph that is being traced.
+
+    The graph owns it, so that both are freed together. An attribute is set on
+    `tf.Graph`, TensorFlow 2.21.0.
+    """
+    import tensorflow as tf
+
+    graph = tf.compat.v1.get_default_graph()
+    if not hasattr(graph, "bert_tf_made"):
+        graph.bert_tf_made = {}
+    made = graph.bert_tf_made
+    if key not in made:
+        made[key] = make()
+    return made[key]
 
 
 def take_rows(array: Any, indices: Any) -> Any:

@@ -2,7 +2,8 @@
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import keras
@@ -38,6 +39,7 @@ from bert_tf.layers.heads import (
 )
 from bert_tf.layers.initialization import assigned_later
 from bert_tf.layers.rematerialization import rematerialized
+from bert_tf.layers.traced_once import can_trace_once, traced_once
 from bert_tf.layers.unpadding import TokenIndices
 from bert_tf.named_weights import (
     NamedWeights,
@@ -305,23 +307,22 @@ class BertEncoder(keras.Model):
             training=training,
             word_embeddings=inputs.get("word_embeddings"),
         )
+
+        def attend(layer: int, block: TransformerBlock, hidden: Any) -> Any:
+            outputs = block(
+                hidden,
+                biases[layer],
+                cls_only=cls_only and layer == len(self.blocks) - 1,
+                training=training,
+                cls_positions=last,
+                return_probabilities=return_probabilities,
+            )
+            return outputs if return_probabilities else outputs[:1]
+
         layers, probabilities = [], []
-        for layer, block in enumerate(self.blocks):
-
-            def attend(
-                hidden: Any, block: Any = block, layer: int = layer
-            ) -> Any:
-                outputs = block(
-                    hidden,
-                    biases[layer],
-                    cls_only=cls_only and layer == len(self.blocks) - 1,
-                    training=training,
-                    cls_positions=last,
-                    return_probabilities=return_probabilities,
-                )
-                return outputs if return_probabilities else outputs[:1]
-
-            hidden, *optional = self._run(block, attend, hidden, training)
+        keys = list(map(id, biases))
+        for run in self._layer_functions(attend, keys, cls_only, training):
+            hidden, *optional = run(hidden)
             layers.append(hidden)
             probabilities += optional
         return embedded, layers, probabilities
@@ -345,16 +346,21 @@ class BertEncoder(keras.Model):
         )
         embedded = hidden = embedded[0]
         groups = [self._group_masks(tokens) for tokens in token_indices.masks]
-        layers = []
-        for layer, block in enumerate(self.blocks):
-            attend = functools.partial(
-                block.of_tokens,
-                token_indices=token_indices,
-                masks=[masks[layer] for masks in groups],
+        masks = list(zip(*groups, strict=True))
+
+        def attend(layer: int, block: TransformerBlock, hidden: Any) -> Any:
+            return block.of_tokens(
+                hidden,
+                token_indices,
+                masks[layer],
                 cls_only=cls_only and layer == len(self.blocks) - 1,
                 training=training,
             )
-            hidden = self._run(block, attend, hidden, training)
+
+        layers = []
+        keys = [tuple(map(id, each)) for each in masks]
+        for run in self._layer_functions(attend, keys, cls_only, training):
+            hidden = run(hidden)
             layers.append(hidden)
         return embedded, layers
 
@@ -431,17 +437,53 @@ class BertEncoder(keras.Model):
         calls = symbolic_outputs(self)
         return max(calls, key=len) if calls else super().output
 
-    def _run(
+    def _layer_functions(
         self,
-        block: TransformerBlock,
-        function: Callable[[Any], Any],
-        hidden: Any,
+        function: Callable[[int, TransformerBlock, Any], Any],
+        masks: Sequence[Hashable],
+        cls_only: bool,
         training: bool | None,
-    ) -> Any:
-        """Calls a function of a block; see `rematerialized`."""
-        if self.rematerialize and training:
-            return rematerialized(block, function, hidden)
-        return function(hidden)
+    ) -> list[Callable[[Any], Any]]:
+        """Functions that compute the layers' outputs from hidden states.
+
+        Layers that compute the same are traced once; see `traced_once`.
+
+        Args:
+          function: maps a layer's number, its block and its inputs to outputs.
+          masks: for each layer a key of its masks, equal for equal ones.
+          cls_only: whether the last layer computes only the pooled tokens.
+          training: whether dropout is active.
+        """
+
+        def of_block(layer: int, block: TransformerBlock, hidden: Any) -> Any:
+            if self.rematerialize and training:
+                run = functools.partial(function, layer, block)
+                return rematerialized(block, run, hidden)
+            return function(layer, block, hidden)
+
+        keys: list[Hashable] = [
+            (block.computation, mask)
+            for block, mask in zip(self.blocks, masks, strict=True)
+        ]
+        if cls_only:
+            keys[-1] = None
+        # The function of a single layer would save nothing.
+        repeated = set()
+        if can_trace_once():
+            repeated = {key for key, n in Counter(keys).items() if n > 1}
+        layers: list[Callable[[Any], Any]] = []
+        for layer, (block, key) in enumerate(
+            zip(self.blocks, keys, strict=True)
+        ):
+            run = functools.partial(of_block, layer)
+            if key in repeated:
+                run = functools.partial(
+                    traced_once, block, run, key=key, training=training
+                )
+            else:
+                run = functools.partial(run, block)
+            layers.append(run)
+        return layers
 
     def compute_output_spec(
         self,

@@ -1,6 +1,7 @@
 """ModernBERT (Warner et al. 2024): pre-norm, gated, with rotary positions."""
 
 import dataclasses
+from collections.abc import Hashable
 from typing import Any
 
 import keras
@@ -109,6 +110,11 @@ class ModernBertBlock(TransformerBlock):
         if self.input_norm is None:
             return hidden
         return self.input_norm(hidden)
+
+    @property
+    def computation(self) -> Hashable:
+        """See `TransformerBlock`; the rotations differ between layers."""
+        return super().computation, self.attention.base
 
     def part_weights(self) -> list[PartWeights]:
         """The weights of all parts of a layer."""

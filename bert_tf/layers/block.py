@@ -1,6 +1,6 @@
 """One layer of the Transformer encoder."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import keras
@@ -134,6 +134,14 @@ class TransformerBlock(ConfiguredLayer):
     def full_bias(self, bias: Any) -> Any:
         """The bias of all pairs of tokens; see `SelfAttention`."""
         return self.attention.full_bias(bias)
+
+    @property
+    def computation(self) -> Hashable:
+        """Equal for blocks whose variables enter the same computation."""
+        variables = tuple(
+            (tuple(v.shape), v.dtype, v.trainable) for v in self.variables
+        )
+        return type(self), self.attention.window, variables
 
     def part_weights(self) -> list[PartWeights]:
         """The weights of all parts of a layer."""

@@ -9,6 +9,12 @@ from keras import ops
 from bert_tf.layers.products import in_backward_pass
 
 
+def generators_of(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """The states of a layer's dropout generators."""
+    known = {id(weight) for weight in layer.weights}
+    return [v for v in layer.variables if id(v) not in known]
+
+
 def rematerialized(
     layer: keras.layers.Layer, function: Callable[[Any], Any], inputs: Any
 ) -> Any:
@@ -27,9 +33,7 @@ def rematerialized(
     Returns:
       The outputs of the function.
     """
-    weights = layer.weights
-    known = {id(weight) for weight in weights}
-    generators = [v for v in layer.variables if id(v) not in known]
+    weights, generators = layer.weights, generators_of(layer)
     states = [ops.copy(generator.value) for generator in generators]
 
     def stateless(inputs: Any, *values: Any) -> tuple[Any, list[Any]]:

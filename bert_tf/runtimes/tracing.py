@@ -18,6 +18,7 @@ from bert_tf.features import ENCODER_INPUTS
 from bert_tf.layers.attention import uncut_attention
 from bert_tf.layers.base import normalise
 from bert_tf.layers.products import activate
+from bert_tf.layers.traced_once import traced_each_time
 from bert_tf.runtimes.graph import (
     BATCH,
     GELU,
@@ -115,7 +116,7 @@ def trace(
         order[:] = found
         return found
 
-    with uncut_attention():
+    with uncut_attention(), traced_each_time():
         concrete = _concrete(
             outputs, [tf.TensorSpec(shape, tf.int32, name) for name in names]
         )
