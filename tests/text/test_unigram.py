@@ -36,15 +36,8 @@ CORPUS = [
 TEXTS = [
     *CORPUS[:4],
     *("", " ", "  a", "a  ", "a  b", "\n a", "a\t\tb \u2003 c", "\u3000"),
-    *(
-        "e\u0301\u0344",
-        "Å",
-        *("ΟΔΟΣ ΣΑΣ", "ΑΣ\u0301", "ΑΣ'Α Σ İΣ", "Σ ΣΣ"),
-        "İI",
-        "\ufeff\u200d",
-        "①²ﬁ",
-        "\u1100\u1161",
-    ),
+    *("e\u0301\u0344", "Å", "ΟΔΟΣ ΣΑΣ", "ΑΣ\u0301", "ΑΣ'Α Σ İΣ", "Σ ΣΣ"),
+    *("İI", "\ufeff\u200d", "①²ﬁ", "\u1100\u1161"),
     *("<mask> a", "a [MASK]b", "</s>", "😀 ☃", "1,2,3,", "12,345,678", "a,1,"),
 ]
 
@@ -234,6 +227,10 @@ def test_special_tokens_in_text(xlm_roberta_graph, albert_graph):
 def test_added_tokens(xlm_roberta, tmp_path):
     extended = Unigram.from_dict(xlm_roberta.to_dict())
     extended.save(tmp_path)
+    assert read_tokenizer(tmp_path) == extended
+    opened = bert_tf.load_tokenizer(tmp_path, split_special_tokens=False)
+    assert isinstance(opened, UnigramTokenizer)
+    assert opened.data == extended
     number = len(extended)
     (tmp_path / "added_tokens.json").write_text(json.dumps({"<smile>": number}))
     data = Unigram.read(tmp_path)
@@ -349,15 +346,6 @@ def test_detokenize(xlm_roberta_graph):
     assert [text.decode() for text in found.numpy()] == texts
 
 
-def test_a_folder_opens(folders, tmp_path):
-    data = Unigram.read(folders / "xlm-roberta")
-    data.save(tmp_path)
-    assert read_tokenizer(tmp_path) == data
-    opened = bert_tf.load_tokenizer(tmp_path, split_special_tokens=False)
-    assert isinstance(opened, UnigramTokenizer)
-    assert opened.data == data
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -380,6 +368,9 @@ def test_other_models_are_refused(options, message, tmp_path):
     assert error_of(Unigram.read, tmp_path).startswith(f"{path}: {message}")
 
 
+SPLIT = "pre_tokenizer"
+
+
 @pytest.mark.parametrize(
     ("name", "part", "changes", "message"),
     [
@@ -392,18 +383,8 @@ def test_other_models_are_refused(options, message, tmp_path):
             {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
             "pattern is '``'",
         ),
-        (
-            "xlm-roberta",
-            "pre_tokenizer",
-            {"type": "ByteLevel"},
-            "type is 'ByteLevel'",
-        ),
-        (
-            "xlm-roberta",
-            "pre_tokenizer",
-            {"prepend_scheme": "never"},
-            "prepend_scheme is 'never'",
-        ),
+        ("xlm-roberta", SPLIT, {"type": "ByteLevel"}, "type is 'ByteLevel'"),
+        ("xlm-roberta", SPLIT, {"prepend_scheme": "never"}, "is 'never'"),
     ],
 )
 def test_other_rules_of_a_json_file_are_refused(
@@ -477,11 +458,8 @@ def test_real_tokenizers(name, folder, kind, tmp_path):
         with lzma.open(path) as file:
             (tmp_path / path.stem).write_bytes(file.read())
     if name == "t5":
-        values = {
-            "cls_token": "</s>",
-            "sep_token": "</s>",
-            "mask_token": "<unk>",
-        }
+        values = {"cls_token": "</s>", "sep_token": "</s>"}
+        values["mask_token"] = "<unk>"
         path = tmp_path / "tokenizer_config.json"
         path.write_text(json.dumps(values))
     with lzma.open(REAL / "tokenizers" / f"{name}.jsonl.xz") as file:
