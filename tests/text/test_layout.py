@@ -52,9 +52,7 @@ def best_span(spans: list[tuple[int, int]], position: int) -> int:
     return best
 
 
-def rows_by_loop(
-    pairs: list, packing: Packing, length: int
-) -> list[tuple[list, list]]:
+def rows_by_loop(pairs, packing: Packing, length: int) -> list[tuple]:
     """Token ids and segments of each row of (A, B), B may be None."""
     rows = []
     for a, b in pairs:
@@ -81,9 +79,7 @@ def texts_of(rows: list[list[int]]) -> TokenIds:
     return TokenIds(*(tf.constant(x, tf.int32) for x in (flat, begin, count)))
 
 
-def packed_rows(
-    pairs: list, packing: Packing, length: int
-) -> layout.EncodedRows:
+def packed_rows(pairs, packing: Packing, length: int) -> layout.EncodedRows:
     """Rows of (A, B) as long as they may be; those without a B have None."""
     is_pair = np.array([b is not None for _, b in pairs], bool)
     room = np.where(is_pair, packing.num_special(2), packing.num_special(1))
@@ -119,9 +115,8 @@ def test_lengths_of_pairs(a: int, b: int, room: int) -> None:
         (np.int64, np.minimum, np.maximum),
         (tf.constant, tf.minimum, tf.maximum),
     ):
-        kept = truncation.truncated_lengths(
-            kind(a), kind(b), room, minimum, maximum
-        )
+        given = kind(a), kind(b), room, minimum, maximum
+        kept = truncation.truncated_lengths(*given)
         assert tuple(map(int, kept)) == (len(left), len(right))
 
 
@@ -255,8 +250,7 @@ def test_compiled_for_any_batch(is_pair: bool) -> None:
                 for i in range(1 + is_pair)
             )
         )
-        expected = rows_by_loop(
-            [(a, b if is_pair else None) for a, b in pairs], BERT, 10
-        )
+        rows = [(a, b if is_pair else None) for a, b in pairs]
+        expected = rows_by_loop(rows, BERT, 10)
         assert_padded(found, expected, found["input_ids"].shape[1])
     assert packed.experimental_get_tracing_count() == 1

@@ -80,10 +80,8 @@ def test_pieces_and_rows(other, moved_ids):
     assert [moved_ids[row].tolist() for row in ids[0]] == ids[1]
     assert plain.detokenize(ids[0][0]) == moved.detokenize(ids[1][0])
     assert_worker_agrees(moved)
-    packed = [
-        SentencePacker(e, 12)(TEXTS[:2], TEXTS[2:]) for e in (plain, moved)
-    ]
-    first, second = packed
+    packs = SentencePacker(plain, 12), SentencePacker(moved, 12)
+    first, second = (pack(TEXTS[:2], TEXTS[2:]) for pack in packs)
     rows = moved_ids[first["input_ids"].numpy()]
     np.testing.assert_array_equal(rows, second["input_ids"])
     for name in ("input_mask", "segment_ids"):
@@ -224,12 +222,10 @@ def test_a_model_fills_masks_and_embeds_as_before(other, moved_ids, tmp_path):
     moved = load_checkpoint(tmp_path / "moved")
     assert moved.vocabulary.mask_id == other.mask_id
     words = moved.arrays["bert/embeddings/word_embeddings"]
-    np.testing.assert_array_equal(
-        words[moved_ids], arrays["bert/embeddings/word_embeddings"]
-    )
-    vectors = [
-        bert_tf.embed(tmp_path / name, TEXTS) for name in ("plain", "moved")
-    ]
+    before = arrays["bert/embeddings/word_embeddings"]
+    np.testing.assert_array_equal(words[moved_ids], before)
+    names = ("plain", "moved")
+    vectors = [bert_tf.embed(tmp_path / name, TEXTS) for name in names]
     np.testing.assert_allclose(*vectors, atol=1e-6)
     filled = [
         {

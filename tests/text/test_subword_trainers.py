@@ -70,17 +70,14 @@ def likelihood(model: bytes, lines: list[str]) -> float:
 
 
 def test_an_albert_model_has_its_rules(corpus, tmp_path):
-    found = train_vocab(
-        [corpus], 75, lower_case=True, kind="unigram", held_out=0.2
-    )
+    settings = {"kind": "unigram", "lower_case": True}
+    found = train_vocab([corpus], 75, held_out=0.2, **settings)
     assert isinstance(found.data, AlbertUnigram)
     special = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
     assert found.tokens[:7] == (*special, "(", ")")
     assert all(token == token.lower() for token in found.tokens[5:])
     assert not {"é", "ü", "▁Cat"} & {c for t in found.tokens for c in t}
-    kept = train_vocab(
-        [corpus], 75, lower_case=True, strip_accents=False, kind="unigram"
-    )
+    kept = train_vocab([corpus], 75, strip_accents=False, **settings)
     assert any("é" in token for token in kept.tokens)
     found.save(tmp_path / "spiece.model")
     assert read_tokenizer(tmp_path) == found.data

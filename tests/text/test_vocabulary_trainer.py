@@ -16,6 +16,7 @@ from bert_tf.corpora.sources import CorpusFile
 from bert_tf.corpora.vocabulary import count_words, train_vocab
 from bert_tf.errors import UserError
 from bert_tf.text import word_counts
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.wordpiece_trainer import WordPieceTrainer
@@ -118,11 +119,10 @@ def test_memory_is_bounded_by_forgetting_the_rarest() -> None:
 
 @pytest.mark.parametrize(("size", "lower_case"), [(110, True), (120, False)])
 def test_exact_size_special_tokens_first(corpus, size, lower_case) -> None:
-    trained = train_vocab(
-        [corpus], size, lower_case, character_coverage=1.0, held_out=0.0
-    )
+    everything = {"character_coverage": 1.0, "held_out": 0.0}
+    trained = train_vocab([corpus], size, lower_case, **everything)
     assert len(trained.tokens) == len(set(trained.tokens)) == size
-    assert trained.tokens[:5] == ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    assert trained.tokens[:5] == SPECIAL_TOKENS
     assert trained.vocabulary.looks_cased() is not lower_case
     tokenizer = BertTokenizer(trained.vocabulary, lower_case)
     ids = tokenizer.tokenize(TEXT)
