@@ -77,8 +77,8 @@ def test_a_run_without_a_fault_has_no_reason(trained) -> None:
             {"losses": [0.7, 0.69], "recipe": {"learning_rate": 1e-6}},
             r"learning_rate=1e-06 is low, and the loss did not fall; try 2e-03",
         ),
-        ({"losses": [0.7, 0.69]}, r"loss did not fall \(0\.7 to 0\.69\)"),
-        ({"losses": [0.7, 0.01]}, r"100 .* are learned \(loss 0\.01\), but"),
+        ({"losses": [0.7, 0.69]}, r"the .* did not fall \(0\.7 to 0\.69\)"),
+        ({"losses": [0.7, 0.01]}, r"the 100 .* learned \(loss 0\.01\), but"),
         (
             {"train": {"tokens": {"unknown_word_share": 0.2}}},
             r"20\.0 % of the words are \[UNK\] in this vocabulary",

@@ -182,7 +182,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(changes, words, tmp_path):
     (folder / "circle").symlink_to("circle")
     for path, values in changes.items():
         (folder / path).write_text(json.dumps(values), encoding="utf-8")
-    line = error_of(read_sentence_modules, load_checkpoint(folder))
+    line = error_of(lambda: read_sentence_modules(load_checkpoint(folder)))
     assert re.search(words, line), line
 
 
