@@ -139,6 +139,10 @@ def test_a_text_embedder(tmp_path):
     row = np.pad(ids, [(0, 0), (1, 1)], constant_values=((0, 0), (0, 2)))
     inputs = {"token_ids": row, "padding_mask": np.ones_like(row)}
     np.testing.assert_allclose(ours, embedder(inputs), **CLOSE)
+    # It is converted with its tokenizer, and proved.
+    file, theirs = tmp_path / data.FILES[0], tmp_path / "theirs"
+    convert_checkpoint(tmp_path, "hugging_face", theirs, vocab_file=file)
+    assert_same(load_checkpoint(tmp_path), load_checkpoint(theirs))
 
 
 def test_the_pooler_of_an_electra_is_left_out(tmp_path):
