@@ -37,15 +37,12 @@ from bert_tf.models import (
     bert_span_labeler,
     bert_token_classifier,
 )
-from bert_tf.pretraining.objective import (
-    MaskedLanguageModeling,
-)
+from bert_tf.pretraining.objective import MaskedLanguageModeling
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.pretraining.recipe import PretrainingRecipe
 
 TEACHER = small_config(num_hidden_layers=4)
 STUDENT = small_config()
-NONE = {"label_weight": 0.0, "soft_target_weight": 0.0, "cosine_weight": 0.0}
 TERMS = ("cosine", "hidden_state", "attention_score")
 
 
@@ -162,11 +159,17 @@ ALL = {
 }
 
 
-def test_every_term_is_that_of_plain_numpy():
-    batch = pretraining_batch(STUDENT, rows=4)
-    student, teacher = pretrainers()
+@pytest.fixture(scope="module")
+def of_all():
+    """A recipe with all terms and its distiller, which no test changes."""
     recipe = settings(**ALL)
-    distiller = Distiller(student, teacher, recipe, return_all_layers=True)
+    return recipe, Distiller(*pretrainers(), recipe, return_all_layers=True)
+
+
+def test_every_term_is_that_of_plain_numpy(of_all):
+    batch = pretraining_batch(STUDENT, rows=4)
+    recipe, distiller = of_all
+    student, teacher = distiller.student, distiller.teacher
     found = mean_losses(distiller, batch, recipe)
     expected = numpy_terms(
         student,
@@ -201,7 +204,7 @@ def test_named_layers_are_compared():
         assert bool(found == pytest.approx(expected, rel=2e-5)) is same
 
 
-def test_padding_changes_nothing():
+def test_padding_changes_nothing(of_all):
     batch = predictions_of_tokens(pretraining_batch(STUDENT, length=10))
     longer = dict(batch)
     for name in ("input_ids", "input_mask", "segment_ids"):
@@ -210,13 +213,10 @@ def test_padding_changes_nothing():
     longer["input_ids"] = np.where(
         longer["input_mask"] == 1, longer["input_ids"], 7
     )
-    student, teacher = pretrainers()
-    recipe = settings(**ALL)
-    distiller = Distiller(student, teacher, recipe, return_all_layers=True)
+    recipe, distiller = of_all
     found = mean_losses(distiller, longer, recipe)
-    assert found == pytest.approx(
-        mean_losses(distiller, batch, recipe), rel=1e-5
-    )
+    expected = mean_losses(distiller, batch, recipe)
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_packed_and_unpadded_rows_give_the_losses_of_their_sequences():
@@ -235,11 +235,10 @@ def test_packed_and_unpadded_rows_give_the_losses_of_their_sequences():
     assert found[2] == pytest.approx(found[0], rel=1e-4)
 
 
-def test_the_student_alone_is_trained():
+def test_the_student_alone_is_trained(of_all):
     batch = pretraining_batch(STUDENT)
-    student, teacher = pretrainers()
-    recipe = settings(**ALL)
-    distiller = Distiller(student, teacher, recipe, return_all_layers=True)
+    recipe, distiller = of_all
+    student, teacher = distiller.student, distiller.teacher
     trained = set(map(id, distiller.trainable_variables))
     own = set(map(id, student.trainable_variables))
     assert own < trained
@@ -338,18 +337,13 @@ def test_soft_targets_of_choices_leave_out_those_that_a_row_lacks():
     own, theirs = (numpy(model(batch)["logits"]) for model in models)
     expected = divergence(own, theirs, 2.0)
     expected[0] = divergence(own[0, :2], theirs[0, :2], 2.0)
-    recipe = settings(FinetuningRecipe, **TASK_LAYERS)
+    recipe = settings(
+        FinetuningRecipe, **{f"{term}_weight": 1.0 for term in TERMS}
+    )
     distiller = Distiller(*models, recipe, return_all_layers=True)
     found = mean_losses(distiller, batch, recipe, ChoicesObjective())
     assert found["soft_target_loss"] == pytest.approx(expected.mean(), rel=1e-4)
     assert len(found) == 5
-
-
-TASK_LAYERS = {
-    "cosine_weight": 1.0,
-    "hidden_state_weight": 1.0,
-    "attention_score_weight": 1.0,
-}
 
 
 @pytest.mark.parametrize(
@@ -424,7 +418,7 @@ def test_sizes_that_cannot_be_compared(sizes, line):
 
 
 def test_a_narrow_student_learns_hidden_states():
-    models = pretrainers(student=small_config(hidden_size=12))
+    models = pretrainers(small_config(hidden_size=12))
     recipe = settings(cosine_weight=0.0, hidden_state_weight=1.0)
     distiller = Distiller(*models, recipe, return_all_layers=True)
     losses = mean_losses(distiller, pretraining_batch(STUDENT), recipe)
@@ -440,12 +434,10 @@ def test_an_objective_without_soft_targets():
     DistillationObjective(Own(), settings(soft_target_weight=0.0))
 
 
-def test_parts_add_up_to_the_batch():
+def test_parts_add_up_to_the_batch(of_all):
     """Sums and weights of slices or replicas make the mean of all rows."""
     batch = pretraining_batch(STUDENT, rows=4)
-    student, teacher = pretrainers()
-    recipe = settings(**ALL)
-    distiller = Distiller(student, teacher, recipe, return_all_layers=True)
+    recipe, distiller = of_all
     objective = DistillationObjective(MaskedLanguageModeling(), recipe)
     sums = {}, {}
     for part in (np.s_[:1], np.s_[1:]):

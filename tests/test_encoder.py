@@ -83,50 +83,6 @@ def test_words_given_as_embeddings() -> None:
         encoder({**inputs, "word_embeddings": rows}, unpadded=True)
 
 
-def pack(rows: list[np.ndarray], length: int) -> dict[str, np.ndarray]:
-    """One row out of several (ids, segments) pairs, padded to length."""
-    packed = {
-        name: np.zeros((1, length), "int32")
-        for name in (
-            "input_ids",
-            "input_mask",
-            "segment_ids",
-            "position_ids",
-            "sequence_ids",
-        )
-    }
-    start = 0
-    for number, (ids, segments) in enumerate(rows, start=1):
-        part = np.s_[0, start : start + len(ids)]
-        packed["input_ids"][part] = ids
-        packed["input_mask"][part] = 1
-        packed["segment_ids"][part] = segments
-        packed["position_ids"][part] = np.arange(len(ids))
-        packed["sequence_ids"][part] = number
-        start += len(ids)
-    return packed
-
-
-def test_a_packed_row_of_a_causal_model_gives_what_separate_rows_give() -> None:
-    """Of other models, see `contracts/test_architectures.py`."""
-    config = small_config(causal=True)
-    encoder = fill(BertEncoder(config))
-    random = np.random.default_rng(3)
-    rows = [
-        (random.integers(0, 41, n), random.integers(0, 2, n)) for n in (7, 3, 5)
-    ]
-    whole = numpy(encoder(pack(rows, 18))["sequence_output"])[0]
-    start = 0
-    for ids, segments in rows:
-        alone = pack([(ids, segments)], len(ids))
-        np.testing.assert_allclose(
-            whole[start : start + len(ids)],
-            numpy(encoder(alone)["sequence_output"])[0],
-            atol=1e-5,
-        )
-        start += len(ids)
-
-
 @pytest.mark.parametrize("how", [{}, {"unpadded": True}])
 @pytest.mark.parametrize("bilstm", [False, True])
 def test_what_is_padded_changes_nothing(bilstm, how) -> None:
@@ -227,17 +183,12 @@ def test_a_missing_input_is_named() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_sequence_that_is_too_long_is_refused() -> None:
+def test_a_layer_of_a_model_refuses_a_sequence_that_is_too_long() -> None:
+    """Of arrays, see `contracts/test_architectures.py`."""
     config = small_config()
-    encoder = BertEncoder(config)
-    message = "21 positions, .* 20"
-    with pytest.raises(UserError, match=message):
-        encoder(encoder_inputs(config, length=21))
-    with pytest.raises(UserError, match=message):
-        encoder(
-            {
-                name: keras.Input((21,), dtype="int32")
-                for name in encoder_inputs(config)
-            }
-        )
-    encoder(encoder_inputs(config, length=20))
+    inputs = {
+        name: keras.Input((21,), dtype="int32")
+        for name in encoder_inputs(config)
+    }
+    with pytest.raises(UserError, match="21 positions, .* 20"):
+        BertEncoder(config)(inputs)

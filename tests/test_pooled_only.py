@@ -70,22 +70,28 @@ def test_output_and_gradients_are_those_of_the_whole(
     assert np.abs(found[at]).max() > 1e-2
 
 
-def test_every_token_still_matters_and_padding_does_not() -> None:
-    config = small_config(num_hidden_layers=1)
+@pytest.mark.parametrize(
+    ("causal", "pooled_only"), [(False, True), (True, False), (True, True)]
+)
+def test_every_token_still_matters_and_padding_does_not(
+    causal, pooled_only
+) -> None:
+    config = small_config(num_hidden_layers=1, causal=causal)
     encoder = fill(BertEncoder(config))
-    inputs = encoder_inputs(config)
+    inputs = encoder_inputs(config, rows=2)
     inputs["input_mask"][0, 7:] = 0
 
-    def first_row(ids):
+    def pooled(ids):
         given = {**inputs, "input_ids": ids}
-        return numpy(encoder(given, pooled_only=True)["pooled_output"])[0]
+        return numpy(encoder(given, pooled_only=pooled_only)["pooled_output"])
 
-    before = first_row(inputs["input_ids"])
+    before = pooled(inputs["input_ids"])
     for place in range(10):
         ids = inputs["input_ids"].copy()
         ids[0, place] = (ids[0, place] + 5) % config.vocab_size
-        change = np.abs(first_row(ids) - before).max()
+        change, other = np.abs(pooled(ids) - before).max(axis=-1)
         assert change > 1e-4 if place < 7 else change < 1e-6, place
+        assert other == 0
 
 
 def test_the_last_layer_works_on_one_position(monkeypatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from tests import commands_page
 from tests.documents import blocks
 
@@ -54,15 +55,8 @@ def test_the_api_page_has_every_public_name():
 @pytest.fixture
 def small_model_folder(tmp_path) -> pathlib.Path:
     words = sorted(set(" ".join(POSITIVE + NEGATIVE).replace(".", "").split()))
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *words]
-    config = bert_tf.BertConfig(
-        vocab_size=len(tokens),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=128,
-    )
+    tokens = [*SPECIAL_TOKENS, ".", *words]
+    config = bert_tf.BertConfig.from_size("1/32/2", len(tokens))
     folder = tmp_path / "demo_output" / "model"
     folder.mkdir(parents=True)
     keras.utils.set_random_seed(1)
@@ -81,10 +75,10 @@ def test_the_keras_program(small_model_folder, tmp_path, monkeypatch):
     """The program as printed, on rows of our own and at a higher rate."""
     (program,) = blocks("docs/keras.md", "python")
     assert len(program.strip().splitlines()) <= 32
-    texts = tf.constant((POSITIVE + NEGATIVE) * 128)
+    texts = tf.constant((POSITIVE + NEGATIVE) * 64)
     labels = tf.constant([1] * 3 + [0] * 3, tf.int64)
     rows = tf.data.Dataset.from_tensor_slices(
-        {"sentence": texts, "label": tf.tile(labels, [128])}
+        {"sentence": texts, "label": tf.tile(labels, [64])}
     )
     datasets = importlib.import_module("tensorflow_datasets")
 

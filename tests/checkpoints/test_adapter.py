@@ -34,6 +34,11 @@ def change(tmp_path):
     return changed
 
 
+def rows_of(ids):
+    mask = np.ones_like(ids)
+    return {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * mask}
+
+
 @pytest.mark.parametrize("name", ["pissa", "olora", "mica", "rslora"])
 def test_an_adapter_computes_what_peft_does(name, tmp_path) -> None:
     found = load_checkpoint(GOLDEN / name)
@@ -43,12 +48,7 @@ def test_an_adapter_computes_what_peft_does(name, tmp_path) -> None:
         np.testing.assert_allclose(kernel, expected, atol=1e-5)
     model = bert_classifier(BertEncoder(found.config), 3)
     restore(model, found)
-    ids = OUTPUTS["input_ids"]
-    rows = {
-        "input_ids": ids,
-        "input_mask": np.ones_like(ids),
-        "segment_ids": np.zeros_like(ids),
-    }
+    rows = rows_of(OUTPUTS["input_ids"])
     logits = OUTPUTS[f"{name}/logits"]
     np.testing.assert_allclose(model(rows), logits, atol=1e-5)
     # Proved against the files themselves.
@@ -74,12 +74,7 @@ def test_an_adapter_computes_what_peft_does(name, tmp_path) -> None:
 @pytest.mark.parametrize("name", ["roberta", "albert", "modernbert"])
 def test_an_adapter_of_a_relative_computes_what_peft_does(name, tmp_path):
     """Merged and apart; and it is written with the names that peft gave it."""
-    ids = 5 + OUTPUTS["input_ids"] % 15
-    rows = {
-        "input_ids": ids,
-        "input_mask": np.ones_like(ids),
-        "segment_ids": np.zeros_like(ids),
-    }
+    rows = rows_of(5 + OUTPUTS["input_ids"] % 15)
     apart = load_checkpoint(GOLDEN / name, merge=False)
     for found in (apart, load_checkpoint(GOLDEN / name)):
         model = bert_classifier(encoder_class(found.config)(found.config), 3)
@@ -144,7 +139,6 @@ def test_where_the_path_of_a_base_leads(change, tmp_path, monkeypatch) -> None:
 def test_a_base_that_leads_back(change, tmp_path) -> None:
     mica = change(base_model_name_or_path="../pissa")
     change("pissa", base_model_name_or_path="../mica")
-    line = error_of(load_checkpoint, mica)
-    assert "is the base model of an adapter and leads back to it" in line
+    assert error_of(load_checkpoint, mica).count("leads back") == 1
     line = error_of(load_checkpoint, change(base_model_name_or_path="."))
     assert line.count("leads back") == 1

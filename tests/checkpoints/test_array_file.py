@@ -11,6 +11,7 @@ import safetensors
 import safetensors.numpy
 
 from bert_tf.checkpoints import open_arrays, read_arrays, write_arrays
+from tests.checkpoints.arrays import assert_same_arrays
 from tests.user_errors import error_of
 
 FOUR = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
@@ -95,12 +96,7 @@ def test_round_trip_of_any_order_and_shape(tmp_path):
         "strided": np.arange(10, dtype=np.int64)[::3],
     }
     write_arrays(path, arrays, {"format": "pt"})
-    read = read_arrays(path)
-    assert read.keys() == arrays.keys()
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(read[name], array)
-        assert read[name].shape == array.shape
-        assert read[name].dtype == array.dtype
+    assert_same_arrays(read_arrays(path), arrays)
     with safetensors.safe_open(path, "numpy") as file:
         assert file.metadata() == {"format": "pt"}
     # Others may read what a user trains.

@@ -10,7 +10,7 @@ import tensorflow as tf
 from safetensors.numpy import load_file
 
 from bert_tf.checkpoints import load_checkpoint, save_checkpoint
-from bert_tf.errors import UserError
+from tests.checkpoints.arrays import assert_same_arrays, write_variables
 from tests.relatives import ALBERT_UNIGRAM
 from tests.user_errors import error_of
 
@@ -62,15 +62,6 @@ def googles() -> dict[str, np.ndarray]:
     return arrays
 
 
-def write_variables(prefix, arrays) -> None:
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=list(arrays),
-        shape_and_slices=[""] * len(arrays),
-        tensors=[tf.constant(array) for array in arrays.values()],
-    )
-
-
 @pytest.fixture
 def folder(tmp_path):
     arrays = googles()
@@ -97,9 +88,7 @@ def folder(tmp_path):
 def test_a_tf1_folder_is_the_model_of_transformers(folder):
     found, expected = load_checkpoint(folder), load_checkpoint(THEIRS)
     assert found.config == expected.config
-    assert found.arrays.keys() == expected.arrays.keys()
-    for name, array in found.arrays.items():
-        np.testing.assert_array_equal(array, expected.arrays[name], name)
+    assert_same_arrays(found.arrays, expected.arrays)
     assert found.tokenizer == ALBERT_UNIGRAM
 
 
@@ -107,10 +96,8 @@ def test_what_is_written_is_what_google_names(folder, tmp_path):
     checkpoint = load_checkpoint(folder)
     save_checkpoint(tmp_path / "again", checkpoint, "google_tf1")
     reader = tf.train.load_checkpoint(str(tmp_path / "again/bert_model.ckpt"))
-    expected = googles()
-    assert set(reader.get_variable_to_shape_map()) == set(expected)
-    for name, array in expected.items():
-        np.testing.assert_array_equal(reader.get_tensor(name), array, name)
+    names = reader.get_variable_to_shape_map()
+    assert_same_arrays({n: reader.get_tensor(n) for n in names}, googles())
     stored, given = (
         json.loads((place / "albert_config.json").read_text())
         for place in (tmp_path / "again", folder)
@@ -126,8 +113,7 @@ def test_what_is_refused(folder):
     line = error_of(load_checkpoint, folder)
     assert line.startswith(f"{path}: unknown key embeding_size; it takes")
     path.write_text(json.dumps(values | {"embedding_size": 7}))
-    with pytest.raises(UserError, match="word_embeddings"):
-        load_checkpoint(folder)
+    assert "word_embeddings" in error_of(load_checkpoint, folder)
     path.unlink()
     line = error_of(load_checkpoint, folder)
     assert line.startswith(f"{folder}: has no albert_config.json; put")

@@ -12,6 +12,7 @@ from bert_tf.checkpoints import (
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from tests import commands
+from tests.checkpoints.arrays import write_variables
 from tests.contracts.architecture_cases import CASES
 from tests.relatives import Golden, assert_same, write_vocabulary
 from tests.user_errors import error_of
@@ -25,13 +26,7 @@ tiny_config = CASES["electra"].config
 def write_google(folder, arrays):
     """A checkpoint as google-research/electra's estimators leave it."""
     folder.mkdir()
-    with tf.device("CPU:0"):
-        tf.raw_ops.SaveV2(
-            prefix=str(folder / "model.ckpt-7"),
-            tensor_names=list(arrays),
-            shape_and_slices=[""] * len(arrays),
-            tensors=[tf.constant(array) for array in arrays.values()],
-        )
+    write_variables(folder / "model.ckpt-7", arrays)
     write_vocabulary(folder)
     return folder
 
@@ -61,12 +56,7 @@ def google_arrays(width=6, hidden=64, generator=16):
         shapes |= dense(f"{body}/embeddings_project", width, size)
         for number in range(2):
             layer = f"{body}/encoder/layer_{number}"
-            for part in (
-                "self/query",
-                "self/key",
-                "self/value",
-                "output/dense",
-            ):
+            for part in "self/query self/key self/value output/dense".split():
                 shapes |= dense(f"{layer}/attention/{part}", size, size)
             shapes |= dense(f"{layer}/intermediate/dense", size, 4 * size)
             shapes |= dense(f"{layer}/output/dense", 4 * size, size)
@@ -101,10 +91,8 @@ def test_a_tf1_checkpoint_holds_a_discriminator_and_a_generator(tmp_path):
         np.testing.assert_array_equal(
             found["bert/embeddings/word_embeddings"], words
         )
-        for name in (
-            "embeddings_project/bias",
-            "encoder/layer_1/output/dense/bias",
-        ):
+        for part in ("embeddings_project", "encoder/layer_1/output/dense"):
+            name = f"{part}/bias"
             np.testing.assert_array_equal(
                 found[f"bert/{name}"], arrays[f"{body}/{name}"]
             )
@@ -117,12 +105,8 @@ def test_a_tf1_checkpoint_holds_a_discriminator_and_a_generator(tmp_path):
         save_checkpoint(googles, load_checkpoint(theirs), "google_tf1")
         for target in (ours, theirs, googles):
             assert_same(load_checkpoint(target), checkpoint)
-        names = {
-            n
-            for n, _ in tf.train.list_variables(
-                str(googles / "bert_model.ckpt")
-            )
-        }
+        stored = tf.train.list_variables(str(googles / "bert_model.ckpt"))
+        names = {name for name, _ in stored}
         own = {"electra", "discriminator_predictions"}
         if generator:
             own = {"electra/embeddings", "generator", "generator_predictions"}

@@ -25,6 +25,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_files import AddedToken
+from tests.checkpoints.arrays import assert_same_arrays
 from tests.hugging_face_models import (
     CLASSES,
     LABELS,
@@ -38,13 +39,6 @@ from tests.user_errors import error_of
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "hugging_face"
 SAVED = GOLDEN / "saved"
 WRITTEN = json.loads((GOLDEN / "written.json").read_text())
-
-
-def assert_same_arrays(left, right):
-    assert left.keys() == right.keys()
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
-        assert left[name].dtype == right[name].dtype == np.float32
 
 
 def test_ids_of_what_transformers_loads(tmp_path):

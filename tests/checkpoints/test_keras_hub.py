@@ -17,6 +17,7 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.text.tokenizer import BertTokenizer
+from tests.checkpoints.arrays import assert_same_arrays
 from tests.checkpoints.damage import (
     assert_refused,
     changed_json,
@@ -185,10 +186,7 @@ def test_tokenizers_of_relatives(kind, tmp_path):
 
 
 def assert_same(folder, preset):
-    found, expected = (load_checkpoint(f).arrays for f in (folder, preset))
-    assert found.keys() == expected.keys()
-    for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array)
+    assert_same_arrays(*(load_checkpoint(f).arrays for f in (folder, preset)))
 
 
 def test_shards_are_read_as_one_file(models, presets, copied):
@@ -202,8 +200,7 @@ def test_shards_are_read_as_one_file(models, presets, copied):
     shutil.copy(folder / "model_00000.weights.h5", folder / "twice.weights.h5")
     files = json.loads(path.read_text())["weight_map"]
     changed_json(path, weight_map=files | {"more": "twice.weights.h5"})
-    line = error_of(load_checkpoint, folder)
-    assert "is in two files of the preset" in line
+    assert "is in two files of the preset" in error_of(load_checkpoint, folder)
     for name in ("../x.weights.h5", "/etc/x.weights.h5", "x.bin", 3):
         changed_json(path, weight_map={"/layers/dense/vars": [name]})
         assert str(name) in error_of(load_checkpoint, folder)

@@ -13,6 +13,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.text.vocabulary import Vocabulary
+from tests.checkpoints.arrays import assert_same_arrays
 from tests.hugging_face_models import TOKENS, random_arrays, tiny_config
 from tests.user_errors import error_of
 
@@ -70,14 +71,11 @@ def test_a_prefix_of_all_names(changes, folder, capsys):
     theirs, arrays = folder(**changes)
     found = load_checkpoint(theirs)
     assert found.heads == HEADS
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(found.arrays[name], array)
+    assert_same_arrays(found.arrays, arrays)
     prefix = changes.get("prefix", "model.")
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        f"{theirs}: the names of its arrays begin with {prefix!r}, which is "
-        "left out."
-    )
+    assert line.startswith(f"{theirs}: ")
+    assert f"begin with {prefix!r}, " in line
 
 
 def test_two_models_in_one_file(folder):
@@ -86,29 +84,26 @@ def test_two_models_in_one_file(folder):
     both = stored | {n.replace("student", "teacher"): stored[n] for n in stored}
     write_arrays(theirs / "model.safetensors", both, {"format": "pt"})
     line = error_of(load_checkpoint, theirs)
-    assert "unexpected: student.bert.embeddings.LayerNorm.bias" in line
+    assert ": student.bert.embeddings.LayerNorm.bias" in line
 
 
 def test_arrays_of_other_layers(folder, tmp_path, capsys):
     others = ["loss_fct.weight", "crf.transitions", "crf.start_transitions"]
     theirs, arrays = folder("module.", others)
     line = error_of(load_checkpoint, theirs)
-    assert "unexpected: crf.start_transitions [3], crf.transitions" in line
+    assert ": crf.start_transitions [3], crf.transitions" in line
     assert "`ignore` is a regular expression" in line
     found = load_checkpoint(theirs, ignore=r"^crf\.|loss_fct")
     assert sorted(found.left_out) == sorted(others)
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(found.arrays[name], array)
+    assert_same_arrays(found.arrays, arrays)
     report = convert_checkpoint(
         theirs, "bert_tf", tmp_path / "ours", ignore=r"crf|loss_fct"
     )
     assert len(report.comparisons) == 3
     BertEncoder.from_checkpoint(theirs, ignore=r"crf|loss_fct")
     line = error_of(load_checkpoint, theirs, ignore="crf|loss_fct|classif")
-    assert line.startswith(
-        "`ignore`=crf|loss_fct|classif: would leave out classifier.bias, "
-        "classifier.weight of "
-    )
+    assert line.startswith("`ignore`=crf|loss_fct|classif: ")
+    assert "classifier.bias, classifier.weight of " in line
     assert "crf" in error_of(load_checkpoint, theirs, ignore="nothere")
     assert "`ignore`=nothere matches no array" in capsys.readouterr().err
     line = error_of(load_checkpoint, theirs, ignore="crf[")

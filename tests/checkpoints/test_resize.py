@@ -29,13 +29,9 @@ def checkpoint(heads=HEADS, rows=9):
 
 
 def test_embeddings_that_are_narrower_than_the_layers():
-    config = ElectraConfig(
-        vocab_size=9,
-        hidden_size=8,
+    config = dataclasses.replace(
+        ElectraConfig.from_size("1/8/2", 9),
         embedding_size=6,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=12,
         max_position_embeddings=6,
     )
     arrays = random_arrays(config, ())
@@ -79,11 +75,11 @@ def test_rows_are_copied_by_token():
     for name in old.arrays:
         if name not in (WORDS, BIAS):
             assert new.arrays[name] is old.arrays[name]
-    assert line == (
-        "vocabulary: 8 of 12 rows copied by token, 2 new ones are the mean of "
-        "the pieces that they were, 2 drawn (truncated normal, standard "
-        "deviation 0.04, seed 1), 1 of the old 9 dropped"
-    )
+    for part in (
+        *("8 of 12 rows copied", " 2 new ones are the mean", " 2 drawn ("),
+        *("deviation 0.04, seed 1)", " 1 of the old 9 dropped"),
+    ):
+        assert part in line
 
 
 def test_a_piece_within_a_word_comes_first():
@@ -156,10 +152,8 @@ def test_positions_are_extended():
     words = Vocabulary([*TOKENS, *(f"w{i}" for i in range(494))])
     other = replace_vocabulary(old, words, 2)[0].arrays[WORDS]
     assert (other[9:] != made[6:]).all()
-    assert line == (
-        "positions: 6 copied, 494 new ones drawn (truncated normal, standard "
-        "deviation 0.04, seed 2); train at that length before use"
-    )
+    assert line.startswith("positions: 6 copied, 494 new ones drawn (")
+    assert "deviation 0.04, seed 2); train" in line
 
 
 def test_nothing_is_read_before_it_is_asked_for():

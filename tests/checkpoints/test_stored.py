@@ -10,14 +10,7 @@ from bert_tf.config import BertConfig
 from bert_tf.lazy_arrays import LazyArrays
 from tests.user_errors import error_of
 
-CONFIG = BertConfig(
-    vocab_size=7,
-    hidden_size=4,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=6,
-    max_position_embeddings=5,
-)
+CONFIG = BertConfig.from_size("1/4/2", 7)
 KERNEL = "bert/encoder/layer_0/intermediate/dense/kernel"
 QUERY = "bert/encoder/layer_0/attention/self/query/kernel"
 
@@ -30,7 +23,7 @@ def table():
     stored = {
         name: Stored(name.upper(), shape) for name, shape in shapes.items()
     }
-    stored[KERNEL] = Stored(KERNEL.upper(), (6, 4), transposed=True)
+    stored[KERNEL] = Stored(KERNEL.upper(), (16, 4), transposed=True)
     stored[QUERY] = Stored(QUERY.upper(), (4, 2, 2))
     stored["output_weights"] = Stored("OUTPUT_WEIGHTS", (4, None), True)
     return stored
@@ -105,7 +98,7 @@ def test_other_floating_point_numbers(dtype):
         (
             ("pooler",),
             {KERNEL.upper(): None},
-            [f"the configuration; missing: {KERNEL.upper()} [6, 4]."],
+            [f"the configuration; missing: {KERNEL.upper()} [16, 4]."],
         ),
         (
             ("next_sentence", "classifier"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bert_tf.checkpoints import load_checkpoint
+from tests.checkpoints.arrays import assert_same_arrays
 from tests.checkpoints.damage import (
     assert_refused,
     changed_json,
@@ -98,9 +99,7 @@ def assert_same(checkpoint, folder):
     expected = load_checkpoint(folder)
     assert checkpoint.config == expected.config
     assert checkpoint.labels == expected.labels
-    assert checkpoint.arrays.keys() == expected.arrays.keys()
-    for name, array in expected.arrays.items():
-        np.testing.assert_array_equal(checkpoint.arrays[name], array)
+    assert_same_arrays(checkpoint.arrays, expected.arrays)
 
 
 @pytest.mark.parametrize("kind", ["sharded", "safetensors"])

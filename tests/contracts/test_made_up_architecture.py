@@ -37,23 +37,23 @@ def architecture(monkeypatch) -> None:
     add_to_package(monkeypatch)
 
 
-@pytest.fixture
-def start(tmp_path):
+def write_start(folder, layers, **changes):
     architecture = find_architecture("mosaic", "tests")
     tokenizer = architecture.tokenizer()
     config = architecture.config(
         vocab_size=len(tokenizer),
         hidden_size=16,
-        num_hidden_layers=LAYERS,
+        num_hidden_layers=layers,
         num_attention_heads=HEADS,
         intermediate_size=32,
         max_position_embeddings=66,
         layer_norm_eps=1e-5,
+        **changes,
     )
     arrays = fill(encoder_class(config)(config), scale=0.3).to_arrays()
     checkpoint = Checkpoint(config, arrays).with_tokenizer(tokenizer)
-    save_checkpoint(tmp_path / "start", checkpoint)
-    return tmp_path / "start"
+    save_checkpoint(folder, checkpoint)
+    return folder
 
 
 def normalised(rows, gamma):
@@ -97,7 +97,8 @@ def plain_states(arrays, ids):
     return np.stack(states)
 
 
-def test_its_numbers(start):
+def test_its_numbers(tmp_path):
+    start = write_start(tmp_path, LAYERS)
     encoder = bert_tf.load_encoder(start)
     assert len(encoder.blocks) == LAYERS
     assert len(set(map(id, encoder.blocks))) == 4
@@ -123,7 +124,10 @@ def test_its_numbers(start):
 
 
 @pytest.mark.witness("an architecture costs two files and a line")
-def test_an_architecture_costs_two_files_and_a_line(start, tmp_path):
+@pytest.mark.usefixtures("undrawn")
+def test_an_architecture_costs_two_files_and_a_line(tmp_path):
+    # The third layer is the first one again.
+    start = write_start(tmp_path / "start", 3, num_groups=1)
     write = write_reviews(lambda text, good, number: "bad good".split()[good])
     for seed, (name, count) in enumerate((("train", 72), ("dev", 14))):
         write(tmp_path / f"{name}.csv", count, seed, False)

@@ -54,6 +54,7 @@ def write_ratings(path: pathlib.Path, count: int, seed: int) -> list[str]:
 
 
 @pytest.mark.witness("a family costs a folder and a line")
+@pytest.mark.usefixtures("undrawn")
 def test_a_family_costs_a_folder_and_a_line(task, tmp_path):
     write_ratings(tmp_path / "train.csv", 160, 0)
     texts = write_ratings(tmp_path / "dev.csv", 24, 1)

@@ -124,7 +124,7 @@ def test_arrays_are_accounted_for_on_both_sides(loaded):
         line = line_of(proof.prove, source, converted, converted, ())
         assert f"{name} would be in the source or in the written" in line
     line = line_of(proof.prove, loaded, loaded, loaded, ["pooler"])
-    assert "bert/pooler/dense/bias, bert/pooler/dense/kernel would" in line
+    assert f"bert/pooler/dense/bias, {POOLER} would" in line
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_rows_given_to_other_tokens_are_found(source, tmp_path, monkeypatch):
 
     monkeypatch.setattr(convert, "replace_vocabulary", wrong)
     line = line_of(convert_checkpoint, *arguments)
-    assert "differs from the source in sequence_output by " in line
+    assert " in sequence_output by " in line
     monkeypatch.undo()
     report = convert_checkpoint(*arguments)
     assert all(c.difference < 1e-6 for c in report.comparisons)

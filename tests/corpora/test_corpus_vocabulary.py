@@ -3,7 +3,6 @@ import collections
 import json
 import pathlib
 
-import pytest
 from corpus_files import articles, write_dump
 
 from bert_tf.corpora.recipe import CorpusRecipe
@@ -14,10 +13,10 @@ from bert_tf.corpora.vocabulary import (
     train_corpus_vocab,
     train_vocab,
 )
-from bert_tf.errors import UserError
 from bert_tf.text.vocabulary_trainer import TrainedVocabulary
 from bert_tf.text.word_counts import CorpusCounts, WordCounts
 from bert_tf.text.wordpiece_trainer import WordPieceTrainer
+from tests.user_errors import error_of
 
 SENTENCES = ["The cat sat on the mat.", "The cats sit where mats are."] * 30
 
@@ -53,9 +52,7 @@ def trained(
     return train_corpus_vocab(files, recipe, trainer, workers)
 
 
-def test_formats_give_the_vocabulary_of_their_sentences(
-    tmp_path: pathlib.Path,
-) -> None:
+def test_formats_give_the_vocabulary_of_their_sentences(tmp_path) -> None:
     lines, text = tmp_path / "a.txt", tmp_path / "b.txt"
     rows = tmp_path / "c.jsonl"
     lines.write_text("\n".join(SENTENCES))
@@ -100,9 +97,7 @@ def test_weights_decide_what_is_learned(tmp_path: pathlib.Path) -> None:
     assert any("ef" in token for token in learn(1, 3))
 
 
-def test_smoothing_decides_how_often_words_count(
-    tmp_path: pathlib.Path,
-) -> None:
+def test_smoothing_decides_how_often_words_count(tmp_path) -> None:
     for name, lines in (("a", 30), ("b", 10)):
         (tmp_path / f"{name}.txt").write_text(f"{name * 2}\n" * lines)
     recipe = CorpusRecipe(smoothing=0.0)
@@ -113,5 +108,4 @@ def test_smoothing_decides_how_often_words_count(
 
 def test_no_words(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": " "}\n')
-    with pytest.raises(UserError, match="holds no words"):
-        trained(f"{tmp_path}/a.jsonl")
+    assert "holds no words" in error_of(trained, f"{tmp_path}/a.jsonl")

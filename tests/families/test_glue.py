@@ -109,10 +109,7 @@ TRAIN = {
     "stsb": [("A dog.", "A cat.", 1.25), ("A dog.", "The dog.", 5.0)],
     "qqp": [("Who?", "Which?", "0"), ("Why?", "", "1")],
     "mnli": [('A "b', "B c", "neutral"), ('A "b', "B c", "entailment")],
-    "qnli": [
-        ("Who?", 'Me "', "entailment"),
-        ("Why?", "So.", "not_entailment"),
-    ],
+    "qnli": [("Who?", 'Me "', "entailment"), ("Why?", "So.", "not_entailment")],
     "rte": [("A.", "B.", "entailment"), ("C.", "D.", "not_entailment")],
     "wnli": [("A.", "B.", "1"), ("C.", "D.", "0")],
 }
@@ -206,7 +203,7 @@ def test_a_missing_dev_file_is_logged(glue, capsys):
     recipe = recipe_of(task, glue)
     assert task.splits(task.dev_splits, recipe) == ("dev_matched",)
     shown = capsys.readouterr().err
-    assert f"{glue}: has no MNLI/dev_mismatched.tsv nor dev_mism" in shown
+    assert f"{glue}: has no MNLI/dev_mismatched.tsv" in shown
     (glue / "MNLI" / "dev_matched.tsv").unlink()
     line = error_of(task.splits, task.dev_splits, recipe)
     assert "neither MNLI/dev_matched.tsv nor" in line
@@ -215,10 +212,8 @@ def test_a_missing_dev_file_is_logged(glue, capsys):
 def test_missing_data(tmp_path):
     task = task_of("mrpc")
     line = error_of(task.load, "train", recipe_of(task, tmp_path))
-    assert line.startswith(
-        f"`data_dir`={tmp_path}: has neither MRPC/train.tsv nor train.tsv; "
-        "give the task's folder in its official layout"
-    )
+    assert line.startswith(f"`data_dir`={tmp_path}: has neither ")
+    assert "MRPC/train.tsv nor train.tsv; give" in line
     line = error_of(task.load, "train", recipe_of(task, tmp_path / "none"))
     assert "no such folder" in line
 

@@ -19,11 +19,7 @@ NUMBERS = RANDOM.normal(0, 3, ROWS).astype("float32")
 
 
 def batch_of(objective, rows=slice(None)):
-    labels = {
-        "label_ids": CLASSES,
-        "label_sets": SETS,
-        "label_values": NUMBERS,
-    }
+    labels = {"label_ids": CLASSES, "label_sets": SETS, "label_values": NUMBERS}
     name = objective.label_name
     return {name: labels[name][rows], "example_weights": WEIGHTS[rows]}
 

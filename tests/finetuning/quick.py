@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning import measured, report_files
+from bert_tf.finetuning import head_start, measured, report_files
 from bert_tf.report import figures
 from bert_tf.text.tokenizer import GraphTokenizer
 
@@ -28,6 +28,8 @@ def quickly(graphs: bool = False) -> Iterator[None]:
         patch.setattr(figures, "write_learning_curve", lambda *_: None)
         patch.setattr(measured, "_TIMED_BATCHES", 1)
         patch.setattr(measured, "_TIMED_ROUNDS", 1)
+        # Eager steps of a head, which test_few_rows.py takes to their end.
+        patch.setattr(head_start, "_MOST_STEPS", 5)
         # Tokenizers are traced before their first call, also where they then
         # run eagerly.
         patch.setattr(GraphTokenizer, "_traced", lambda _, function: function)

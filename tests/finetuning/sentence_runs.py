@@ -1,9 +1,11 @@
 """A tiny model folder and tasks in memory, for tests of whole runs."""
 
 import dataclasses
+import functools
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
@@ -20,6 +22,7 @@ FILLER = ["a", "film", "the", "plot", "was", "and", "very", "it", "so"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD, *BAD, *FILLER]
 
 
+@functools.cache
 def tokenizer() -> BertTokenizer:
     return BertTokenizer(TOKENS, lower_case=True)
 
@@ -72,6 +75,26 @@ class Rows:
 
     def read(self, split, recipe, labelled):
         return list(self.splits[split])
+
+
+@dataclasses.dataclass
+class FixedRows:
+    """Rows in memory, all padded to one length."""
+
+    values: dict[str, np.ndarray]
+
+    @property
+    def lengths(self):
+        return self.values["input_mask"].sum(axis=1)
+
+    def batch(self, chosen, width=0):
+        return {
+            name: tf.gather(value, chosen)
+            for name, value in self.values.items()
+        }
+
+    def __len__(self):
+        return len(self.values["example_weights"])
 
 
 def data(pairs: bool = False, train: int = 92) -> Rows:

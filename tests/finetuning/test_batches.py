@@ -173,9 +173,7 @@ def test_workers_share_a_batch_of_one_length(data):
     st.integers(1, 9),
     st.integers(1, 4),
 )
-def test_batches_by_length(
-    lengths: list[int], batch_size: int, multiple: int
-) -> None:
+def test_batches_by_length(lengths, batch_size, multiple) -> None:
     count = np.array(lengths, np.int64)
     batches = list(batches_by_length(count, batch_size, multiple))
     order = np.concatenate([np.zeros(0, np.int64), *batches])

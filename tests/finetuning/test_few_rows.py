@@ -19,21 +19,21 @@ from bert_tf.families.task_model import (
 from bert_tf.families.text_classification.few_rows import complete
 from bert_tf.finetuning.head_start import fit_head
 from bert_tf.models import bert_classifier
-from tests.finetuning.sentence_runs import model_folder
+from tests.finetuning.sentence_runs import FixedRows, model_folder
+from tests.model_helpers import encoder_inputs
 
 CHOSEN = (
-    "num_train_epochs",
-    "train_batch_size",
-    "learning_rate",
-    "classifier_pooling",
-    "head_start",
+    *("num_train_epochs", "train_batch_size", "learning_rate"),
+    *("classifier_pooling", "head_start"),
 )
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     return load_checkpoint(
-        model_folder(tmp_path_factory.mktemp("start") / "model")
+        model_folder(
+            tmp_path_factory.mktemp("start") / "model", num_hidden_layers=1
+        )
     )
 
 
@@ -85,35 +85,6 @@ def test_what_is_set_stays(start, capsys) -> None:
     assert not capsys.readouterr().out
 
 
-class Rows:
-    """Rows of random ids with labels."""
-
-    def __init__(self, start, **labels):
-        random = np.random.default_rng(1)
-        size = start.config.vocab_size
-        self.lengths = random.integers(4, 12, 40)
-        self.ids = random.integers(5, size, (40, 12)).astype("int32")
-        self.labels = {
-            "example_weights": random.uniform(0.5, 1, 40).astype("float32"),
-            **labels,
-        }
-
-    def __len__(self):
-        return 40
-
-    def batch(self, rows, width=0):
-        del width
-        mask = tf.sequence_mask(tf.gather(self.lengths, rows), 12, tf.int32)
-        ids = tf.gather(self.ids, rows) * mask
-        labels = {k: tf.gather(v, rows) for k, v in self.labels.items()}
-        return {
-            "input_ids": ids,
-            "input_mask": mask,
-            "segment_ids": tf.zeros_like(ids),
-            **labels,
-        }
-
-
 @pytest.mark.parametrize(
     ("objective", "outputs"),
     [
@@ -130,8 +101,13 @@ def test_the_head_fits_the_rows(start, objective, outputs) -> None:
         "label_ids": random.integers(0, 3, 40).astype("int32"),
         "label_sets": random.integers(0, 2, (40, 3)).astype("float32"),
     }
-    name = objective.label_name
-    rows = Rows(start, **{name: labels[name]})
+    name, weights = objective.label_name, random.uniform(0.5, 1, 40)
+    values = {
+        **encoder_inputs(start.config, rows=40, length=12, seed=1),
+        "example_weights": weights.astype("float32"),
+        name: labels[name],
+    }
+    rows = FixedRows(values)
     encoder = BertEncoder(start.config)
     encoder.load_arrays(
         {k: v for k, v in start.arrays.items() if k in encoder.to_arrays()}
@@ -150,7 +126,7 @@ def test_the_head_fits_the_rows(start, objective, outputs) -> None:
     penalty = 0.25 * inputs.shape[1] / 40
     if outputs == 1:
         # The normal equations of weighted ridge regression.
-        weights = rows.labels["example_weights"].astype("float64")
+        weights = values["example_weights"].astype("float64")
         weights /= weights.sum()
         columns = np.c_[standard, np.ones(40)].astype("float64")
         ridge = np.diag([penalty / 2] * inputs.shape[1] + [0.0])

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -38,6 +39,7 @@ from bert_tf.finetuning.setup import (
 from bert_tf.models import bert_classifier
 from bert_tf.report import figures
 from bert_tf.training.step import TrainingStep
+from tests.checkpoints.arrays import assert_same_arrays
 from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import (
     TOKENS,
@@ -54,6 +56,7 @@ from tests.run_folders import (
     stop_at,
     weights,
 )
+from tests.user_errors import error_of
 
 # 24 rows in batches of 8: an epoch, and an evaluation, has 3 steps.
 TASK = SentenceTask(name="mood", data=data(train=24))
@@ -135,8 +138,9 @@ def test_a_report_that_fails_is_a_warning(
     for name in (*written, "predictions_test.tsv"):
         assert (folder / name).is_file()
     printed = capfd.readouterr().err
-    assert "warning: the report could not be made (IsADirectoryError" in printed
-    assert "warning: the learning curve could not be made" in printed
+    assert "warning: the report could not" in printed
+    assert "(IsADirectoryError" in printed
+    assert "warning: the learning curve could not" in printed
 
 
 @pytest.mark.parametrize(
@@ -288,8 +292,8 @@ def test_a_head_of_other_labels_starts_fresh(classes, recipe, tmp_path, capfd):
 
     found = prepared(classes.task, classes.recipe)
     assert found.fresh == ()
-    for name, array in load_checkpoint(classes.folder).arrays.items():
-        np.testing.assert_array_equal(found.initial.arrays[name], array)
+    expected = load_checkpoint(classes.folder).arrays
+    assert_same_arrays(found.initial.arrays, expected)
     capfd.readouterr()
     task = RegressionTask(name="mood", data=numbers(TASK.data))
     assert prepared(task, recipe).fresh == (CLASSIFIER,)
@@ -308,7 +312,8 @@ def test_bfloat16_in_one_graph_for_all_lengths(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(TrainingStep, "_forward", counted)
     recipe = recipe.override(["precision=mixed_bfloat16", "num_train_epochs=3"])
     task = SentenceTask(name="mood", data=data())
-    done = run_finetuning(task, recipe, tmp_path, ["train"])
+    with quickly(graphs=True):
+        done = run_finetuning(task, recipe, tmp_path, ["train"])
     assert done["train"]["dev"]["dev"]["accuracy"] > 0.8
     assert all(a.dtype == np.float32 for a in weights(tmp_path).values())
     assert traced == [(8, None)]
@@ -339,9 +344,8 @@ def test_settings_that_do_not_fit(
 ):
     recipe = recipe.override(settings.split())
     modes = mode.split(",") if mode else []
-    with pytest.raises(UserError, match=message) as caught:
-        run_finetuning(task, recipe, tmp_path / "new", modes)
-    assert "\n" not in str(caught.value)
+    line = error_of(run_finetuning, task, recipe, tmp_path / "new", modes)
+    assert re.search(message, line), line
     assert not (tmp_path / "new").exists()
 
 

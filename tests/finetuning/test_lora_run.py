@@ -12,19 +12,13 @@ from bert_tf.families.task_model import TaskModel
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import lr_multipliers, open_initial
 from bert_tf.models import bert_classifier
-from tests.contracts.task_cases import CASES, model_folder
+from tests.contracts.task_cases import CASES
 from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import small_recipe
 from tests.run_folders import answer_lines, weights
 from tests.user_errors import error_of
 
 LORA = ["lora_rank=2", "lora_on=all_dense", "learning_rate=2e-2"]
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("start") / "model"
-    return model_folder(folder)
 
 
 @pytest.fixture(scope="module")

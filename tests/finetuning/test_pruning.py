@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.checkpoints.pruned import keep_parts
@@ -16,7 +15,9 @@ from bert_tf.finetuning.pruning import prune
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.models import bert_classifier, restore
 from tests.as_numpy import as_numpy
-from tests.contracts.task_cases import CASES, model_folder
+from tests.checkpoints.arrays import assert_same_arrays
+from tests.contracts.task_cases import CASES
+from tests.finetuning.sentence_runs import FixedRows
 from tests.model_helpers import encoder_inputs, fill, numpy, small_config
 from tests.reference_bert import ReferenceBert, softmax
 from tests.user_errors import error_of
@@ -56,26 +57,6 @@ class MaskedBert(ReferenceBert):
         shares = softmax(self.logits(batch))
         labels = batch["label_ids"]
         return -np.log(shares[np.arange(len(labels)), labels])
-
-
-@dataclasses.dataclass
-class FixedRows:
-    """Rows in memory, all padded to one length."""
-
-    values: dict[str, np.ndarray]
-
-    @property
-    def lengths(self):
-        return self.values["input_mask"].sum(axis=1)
-
-    def batch(self, chosen, width=0):
-        return {
-            name: tf.gather(value, chosen)
-            for name, value in self.values.items()
-        }
-
-    def __len__(self):
-        return len(self.values["label_ids"])
 
 
 def classifier(config=CONFIG, scale: float = 0.25) -> TaskModel:
@@ -183,16 +164,13 @@ def test_all_is_the_same_model() -> None:
     whole = Checkpoint(CONFIG, arrays)
     same = keep_parts(whole, *everything)
     assert same.config == CONFIG
-    assert same.arrays.keys() == arrays.keys()
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(same.arrays[name], array)
+    assert_same_arrays(same.arrays, arrays)
     # What is pruned may be pruned again.
     once = keep_parts(whole, everything[0][:, :2], everything[1][:, :9])
     twice = keep_parts(once, everything[0][:, :1], everything[1][:, :4])
     direct = keep_parts(whole, everything[0][:, :1], everything[1][:, :4])
     assert twice.config == direct.config
-    for name, array in direct.arrays.items():
-        np.testing.assert_array_equal(twice.arrays[name], array)
+    assert_same_arrays(twice.arrays, direct.arrays)
 
 
 def test_the_most_important_keep_their_order() -> None:
@@ -201,8 +179,7 @@ def test_the_most_important_keep_their_order() -> None:
     np.testing.assert_array_equal(found, [[1, 3], [0, 1]])
 
 
-def test_folders_that_do_not_go(tmp_path) -> None:
-    start = model_folder(tmp_path / "start")
+def test_folders_that_do_not_go(start, tmp_path) -> None:
     task, recipe = CASES["classes"].make(tmp_path / "files", start)
     new = tmp_path / "new"
     line = error_of(prune, task, recipe, start, new, PruningSettings())
@@ -211,18 +188,14 @@ def test_folders_that_do_not_go(tmp_path) -> None:
     full.mkdir()
     (full / "mine.txt").write_text("mine")
     line = error_of(prune, task, recipe, start, full, PruningSettings())
-    assert line == (
-        f"`output_dir`={full}: is not empty; name a folder that is not there "
-        "yet."
-    )
+    assert line.startswith(f"`output_dir`={full}: is not empty; name")
     assert not new.exists()
     assert [path.name for path in full.iterdir()] == ["mine.txt"]
 
 
 def test_an_adapter_becomes_a_whole_model_that_is_trained_on(
-    tmp_path, capsys, quick
+    start, tmp_path, capsys, quick
 ) -> None:
-    start = model_folder(tmp_path / "start")
     task, recipe = CASES["classes"].make(tmp_path / "files", start)
     recipe = recipe.override(["num_train_epochs=0.12"])
     lora = recipe.override(["lora_rank=2"])

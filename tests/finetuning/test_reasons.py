@@ -52,6 +52,9 @@ def reasons(trained, losses=(0.7, 0.3), **changes) -> str:
     return "\n".join(likely_reasons(results | changes, history, trained))
 
 
+MOSTLY_B = {"counts": {"a": 9, "b": 91}, "majority_share": 0.91}
+
+
 def test_a_run_without_a_fault_has_no_reason(trained) -> None:
     assert not reasons(trained)
     # Nor one of a family with other statistics.
@@ -74,37 +77,21 @@ def test_a_run_without_a_fault_has_no_reason(trained) -> None:
             {"losses": [0.7, 0.69], "recipe": {"learning_rate": 1e-6}},
             r"learning_rate=1e-06 is low, and the loss did not fall; try 2e-03",
         ),
-        (
-            {"losses": [0.7, 0.69]},
-            r"the training loss did not fall \(0\.7 to 0\.69\)",
-        ),
-        (
-            {"losses": [0.7, 0.01]},
-            r"the 100 training rows are learned \(loss 0\.01\), but",
-        ),
+        ({"losses": [0.7, 0.69]}, r"the .* did not fall \(0\.7 to 0\.69\)"),
+        ({"losses": [0.7, 0.01]}, r"the 100 .* learned \(loss 0\.01\), but"),
         (
             {"train": {"tokens": {"unknown_word_share": 0.2}}},
             r"20\.0 % of the words are \[UNK\] in this vocabulary",
         ),
         (
-            {
-                "train": {
-                    "labels": {
-                        "counts": {"a": 9, "b": 91},
-                        "majority_share": 0.91,
-                    }
-                }
-            },
+            {"train": {"labels": MOSTLY_B}},
             r"91\.0 % of the training rows have the label b, .*=balanced",
         ),
         (
             {"doctor": {"repeated": {"contradicting_texts": 8}}},
             r"8 texts have several labels in the training rows",
         ),
-        (
-            {"examples": {"train": 100, "dev": 2}},
-            r"dev has 2 rows, too few to tell",
-        ),
+        ({"examples": {"train": 100, "dev": 2}}, r"dev has 2 rows, too few"),
     ],
 )
 def test_each_reason_is_seen_in_the_run(trained, changes, expected) -> None:

@@ -152,9 +152,8 @@ def test_seeds_are_listed_and_degenerate_ones_flagged(reports):
 
 
 def test_what_the_data_doctor_found(tmp_path, reports, undrawn):
-    assert "Data doctor data of it: train: 3 rows unknown: 1 %" in (
-        text_of(reports["tags"])
-    )
+    found = text_of(reports["tags"]).partition("Data doctor data of it: ")[2]
+    assert found.startswith("train: 3 rows unknown: 1 %")
     page = write_report(changed(RUNS["tags"], doctor={}), tmp_path)
     assert "Data doctor" not in text_of(page)
 
@@ -230,14 +229,9 @@ def test_pages_of_extreme_runs(tmp_path):
     assert page.stat().st_size < 500_000
     texts = {"text_a": "yes", "text_b": None, "identifier": "x"}
     lines = [
-        {
-            **texts,
-            "row": row,
-            "label": "ab"[row % 2],
-            "prediction": "ab"[row % 2],
-        }
-        | {"probabilities": [float("ab"[row % 2] == x) for x in "abc"]}
-        for row in range(4)
+        {**texts, "row": row, "label": label, "prediction": label}
+        | {"probabilities": [float(label == x) for x in "abc"]}
+        for row, label in enumerate("abab")
     ]
     results = report_runs.results_of("MRPC", ["a", "b", "c"], {"f1": 1.0})
     page, text = page_of(report_runs.finished(results, lines), "correct")
@@ -247,7 +241,7 @@ def test_pages_of_extreme_runs(tmp_path):
     assert found["per_label"][2]["precision"] is None
     assert found["calibration"]["expected_calibration_error"] == 0
     _, text = page_of(report_runs.tag_run(report_runs.TAGS[2:]), "none")
-    assert "There is no entity in 1 sentences, and none was predicted." in text
+    assert "no entity in 1 sentences, and none was" in text
     tags = [f"B-T{number:02}" for number in range(40)]
     line = {"row": 1, "words": ["w"] * 40, "tags": tags}
     line["predictions"] = [*tags[1:], tags[0]]
@@ -270,7 +264,7 @@ def test_settings_that_differ_come_first():
     values = {"seed": 12345, "learning_rate": 1e-3, "unknown": True}
     rows = setting_rows(values, FinetuningRecipe, {})
     assert [(row["name"], row["changed"]) for row in rows] == [
-        *(("learning_rate", True), ("unknown", True), ("seed", False)),
+        *(("learning_rate", True), ("unknown", True), ("seed", False))
     ]
     assert rows[0]["default"] == 5e-5
     assert rows[0]["help"]
@@ -349,7 +343,7 @@ def hostile_questions() -> report_runs.Run:
                 {"text": text[3:90], "start": 3},
                 # Of what does not stand there, nothing is marked.
                 {"text": "elsewhere", "start": 9},
-            ],
+            ]
         }
         for line in report_runs.QUESTIONS
     ]

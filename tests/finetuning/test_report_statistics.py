@@ -119,7 +119,7 @@ def test_choices():
         "pooled": 0,
     }
     assert [(x["precision"], x["recall"]) for x in found["per_label"]] == [
-        *((0.5, 1.0), (0.0, 0.0), (None, None), (1.0, 0.5)),
+        *((0.5, 1.0), (0.0, 0.0), (None, None), (1.0, 0.5))
     ]
     assert found["by_number_of_choices"] == [
         {"choices": 2, "count": 2, "accuracy": 0.5, "chance": 0.5},

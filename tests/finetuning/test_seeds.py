@@ -11,6 +11,7 @@ from bert_tf.errors import UserError
 from bert_tf.families.text_classification.kinds import SentenceTask
 from bert_tf.finetuning import report_files
 from bert_tf.finetuning.run import _print_table, run_finetuning, summary
+from tests.checkpoints.arrays import assert_same_arrays
 from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import data, model_folder, small_recipe
 from tests.run_folders import assert_same_run, history, weights
@@ -53,9 +54,7 @@ def test_each_seed_is_a_run_and_the_best_is_kept(two_seeds, capsys):
     assert [row["best"] for row in results["seeds"]].count(True) == 1
     assert best["best"]
     assert results["dev"]["dev"] == best["dev"]
-    theirs = weights(folder / best["folder"])
-    for name, array in weights(folder).items():
-        np.testing.assert_array_equal(array, theirs[name])
+    assert_same_arrays(weights(folder), weights(folder / best["folder"]))
     one, two = weights(folder / "seed_1"), weights(folder / "seed_2")
     assert (one["output_weights"] != two["output_weights"]).any()
     part = results["summary"]["accuracy"]

@@ -19,11 +19,11 @@ from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
 from bert_tf.inference.load import LoadedModel
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from tests.model_helpers import fill, small_config
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-TOKENS += [*LETTERS, *(f"##{letter}" for letter in LETTERS)]
+TOKENS = [*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
 TOKENS += [*"ABCS.,-'()?&1234567890", "##1", "##9", "the", "ferry", "smith"]
 TOKENS += ["cafe", "##ing", "東", "京", "ü", "é", "##é", "σ", "##ς", "A", "is"]
 TOKENS = list(dict.fromkeys(TOKENS))
@@ -40,9 +40,8 @@ def tokenizer(lower_case: bool = True) -> bert_tf.BertTokenizer:
 
 
 def config(**changes) -> bert_tf.BertConfig:
-    return small_config(
-        vocab_size=len(TOKENS) + 3, max_position_embeddings=80, **changes
-    )
+    changes |= {"vocab_size": len(TOKENS) + 3, "max_position_embeddings": 80}
+    return small_config(**changes)
 
 
 @functools.cache
@@ -56,9 +55,8 @@ def new_encoder() -> bert_tf.BertEncoder:
 
 @functools.cache
 def classifier(classes: int = 3):
-    return fill(
-        bert_tf.bert_classifier(new_encoder(), classes, unpadded=True), 1, 0.6
-    )
+    model = bert_tf.bert_classifier(new_encoder(), classes, unpadded=True)
+    return fill(model, 1, 0.6)
 
 
 @functools.cache
@@ -68,18 +66,15 @@ def span_labeler():
 
 @functools.cache
 def tagger():
-    return fill(
-        bert_tf.bert_token_classifier(new_encoder(), len(TAGS), unpadded=True),
-        3,
-        0.6,
-    )
+    count = len(TAGS)
+    model = bert_tf.bert_token_classifier(new_encoder(), count, unpadded=True)
+    return fill(model, 3, 0.6)
 
 
 @functools.cache
 def chooser():
-    return fill(
-        bert_tf.bert_multiple_choice(new_encoder(), unpadded=True), 4, 0.6
-    )
+    model = bert_tf.bert_multiple_choice(new_encoder(), unpadded=True)
+    return fill(model, 4, 0.6)
 
 
 @functools.cache

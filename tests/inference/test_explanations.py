@@ -70,7 +70,7 @@ def test_the_number_is_the_answers():
         ("regression", lambda answer: answer["score"]),
         (
             "several_labels",
-            lambda answer: log_odds(max(answer["probabilities"].values())),
+            lambda a: log_odds(max(a["probabilities"].values())),
         ),
         ("choice", lambda answer: log_odds(max(answer["probabilities"]))),
     ):
@@ -151,9 +151,8 @@ def test_gradients_are_finite_differences():
     def score(embeddings):
         # Words of the vocabulary's own, one for each position.
         bert = ReferenceBert(model.encoder.config, {**arrays, name: embeddings})
-        *_, pooled, _ = bert.encode_row(
-            np.arange(count), np.ones(count), segments
-        )
+        rows = np.arange(count), np.ones(count), segments
+        *_, pooled, _ = bert.encode_row(*rows)
         logits = pooled @ numpy(head.kernel) + numpy(head.bias)
         others = np.delete(logits, label)
         return logits[label] - np.logaddexp.reduce(others)
@@ -180,9 +179,8 @@ def test_occlusion_is_each_word_masked():
         if word.text in ("ferry", "the"):
             masked = ["[MASK]" if t == word.text else t for t in tokens]
             _, without = reference("classes", found, masked, label)
-            assert word.attribution == pytest.approx(
-                score - without, rel=1e-3, abs=1e-4
-            )
+            near = pytest.approx(score - without, rel=1e-3, abs=1e-4)
+            assert word.attribution == near
 
 
 def test_steps_are_doubled_until_the_error_is_small(capsys):
@@ -221,9 +219,8 @@ def test_table_numbers_and_page(tmp_path):
     values = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
     assert values == json.loads(json.dumps(found.to_dict()))
     assert values["words"][0]["share"] == found.words[0].share
-    np.testing.assert_allclose(
-        values["rows"][0]["attention"], found.rows[0].attention, atol=1e-4
-    )
+    (attention, *_) = (row["attention"] for row in values["rows"])
+    np.testing.assert_allclose(attention, found.rows[0].attention, atol=1e-4)
 
 
 def test_the_page_is_no_markup_of_the_users(tmp_path):
@@ -277,9 +274,8 @@ def test_the_page_is_no_markup_of_the_users(tmp_path):
             ".map(b => [b.textContent, Number(b.title)])"
         )
         assert [text for text, _ in shown] == list(texts)
-        np.testing.assert_allclose(
-            [value for _, value in shown], attention, atol=0.003
-        )
+        values = [value for _, value in shown]
+        np.testing.assert_allclose(values, attention, atol=0.003)
         assert browser.messages == []
     finally:
         browser.close()

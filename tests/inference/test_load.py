@@ -19,10 +19,7 @@ COLUMNS = {
     "classes": lambda texts: {"text": texts, "text_b": texts[::-1]},
     "regression": lambda texts: {"text": texts},
     "several_labels": lambda texts: {"text": texts},
-    "span": lambda texts: {
-        "question": ["is the ferry"] * len(texts),
-        "context": texts,
-    },
+    "span": lambda t: {"question": ["is the ferry"] * len(t), "context": t},
     "tags": lambda texts: {"text": texts},
     "choice": lambda texts: {
         "text": texts,
@@ -132,17 +129,9 @@ BAD = [
     ("span", {"question": "a", "context": LONG}, "`context` takes "),
     ("choice", CHOICE | {"choices": []}, "`choices` is an em"),
     ("choice", CHOICE | {"choices": "b"}, "`choices` is one string, 'b'"),
-    (
-        "choice",
-        {"text": ["a"], "choices": [["b", 2]], "start": "a"},
-        "`choices`[0][1] is 2; give a string.",
-    ),
+    ("choice", CHOICE | {"choices": [["b", 2]], "text": ["a"]}, "[0][1] is 2;"),
     ("choice", CHOICE | {"choices": [["b"], "c"]}, "`choices`[0] is ['b']; g"),
-    (
-        "choice",
-        {"text": ["a", "b"], "choices": [["c"], [""]], "start": "a"},
-        "`choices`[1] has none; give at least one that is not empty.",
-    ),
+    ("choice", CHOICE | {"choices": [["c"], [""]]}, "`choices`[1] has none; "),
 ]
 
 
@@ -156,7 +145,8 @@ def test_a_table_is_no_list_of_its_columns():
         columns = ("text", "label")
 
     line = error_of(loaded("regression"), Table(["text"]))
-    assert line.startswith("`text` is a table with the columns text, label")
+    assert line.startswith("`text` is a table ")
+    assert "text, label" in line
 
 
 def test_what_is_not_finite_is_refused():

@@ -75,12 +75,10 @@ def test_formats_are_read_and_csv_is_written(tmp_path):
     answers = models.loaded("several_labels")(texts)
     model = tmp_path / "several_labels"
     source = write(tmp_path / "in.csv", rows)
-    (tmp_path / "in.tsv").write_text(
-        "".join(f"{row['a']}\t{row['title']}\n" for row in rows), "utf-8"
-    )
-    (tmp_path / "in.txt.gz").write_bytes(
-        gzip.compress("".join(f"{t}\n" for t in texts).encode())
-    )
+    table = "".join(f"{row['a']}\t{row['title']}\n" for row in rows)
+    (tmp_path / "in.tsv").write_text(table, "utf-8")
+    lines = "".join(f"{text}\n" for text in texts).encode()
+    (tmp_path / "in.txt.gz").write_bytes(gzip.compress(lines))
     for name, settings in (
         ("in.csv", {"text_column": "title"}),
         ("in.tsv", {"text_column": "1", "header": False}),
@@ -106,9 +104,8 @@ def test_columns_are_those_of_the_training(tmp_path):
     facts = {"task": "mood", "text_columns": "head, body"}
     (model / "task.json").write_text(json.dumps(facts))
     (model / "recipe.json").write_text('{"header": true}')
-    source = write(
-        tmp_path / "in.csv", [{"body": "the ferry", "head": "is good"}]
-    )
+    row = {"body": "the ferry", "head": "is good"}
+    source = write(tmp_path / "in.csv", [row])
     (line,) = predict(model, source, tmp_path / "out.jsonl")
     answer = models.loaded("classes")("is good", "the ferry")
     assert_near(line["probabilities"], answer["probabilities"])
@@ -158,7 +155,7 @@ def test_bad_rows_are_lines_and_not_the_end(tmp_path):
         assert error.get("id") == key
         assert why in error["error"]
     assert "2 of 7 rows answered; " in summary
-    assert "out.jsonl.errors.jsonl says why the others are not" in summary
+    assert "out.jsonl.errors.jsonl" in summary
     # Another run without such rows takes the file away.
     source.write_text("text,id\n[MASK],1\n")
     output.write_text("")
@@ -169,7 +166,7 @@ def test_bad_rows_are_lines_and_not_the_end(tmp_path):
     assert f"`output`={output}: is there already and has other lines" in line
     other = tmp_path / "other.jsonl"
     line = error_of(predict_file, model, source, other)
-    assert "none of its 2 rows has an answer. The first: row 2: text" in line
+    assert "none of its 2 rows has an answer. The first: row 2" in line
     # What was there stays, and nothing is left of it.
     assert not list(tmp_path.glob("*.partial"))
     assert not other.exists()
@@ -231,7 +228,7 @@ def test_answers_to_another_input_stay(tmp_path, suffix):
         line = error_of(predict_file, model, other, output, settings)
         assert line.startswith(f"`output`={output}: is there already and has")
     line = error_of(predict_file, model, "-", output, settings)
-    assert "whether it answers standard input cannot be told" in line
+    assert "standard input" in line
     assert output.read_bytes() == before
     assert not list(tmp_path.glob("*.partial"))
     # What is no file of answers at all.
@@ -279,10 +276,9 @@ def test_a_killed_run_is_resumed(suffix, tmp_path, monkeypatch, capsys):
     assert "resumes after 16 rows" in capsys.readouterr().err
     assert len(asked) == len(TEXTS) - 16
     assert output.read_bytes() == whole.read_bytes()
-    errors = [
-        tmp_path / f"{name}.{suffix}.errors.jsonl" for name in ("out", "whole")
-    ]
-    assert errors[0].read_bytes() == errors[1].read_bytes()
+    errors = tmp_path / f"out.{suffix}.errors.jsonl"
+    other_errors = tmp_path / f"whole.{suffix}.errors.jsonl"
+    assert errors.read_bytes() == other_errors.read_bytes()
     assert not partial.exists()
 
 
@@ -362,7 +358,7 @@ def test_what_cannot_be_predicted_is_refused(tmp_path):
         assert what in error_of(predict_file, *given)
     source, pairs = tmp_path / "in.txt", tmp_path / "classes"
     line = error_of(predict_file, pairs, source, output)
-    assert "has one text a line, and this model takes text and text_b" in line
+    assert "this model takes text and text_b" in line
     with pytest.raises(UserError, match="batch_size is 0; it takes 1 or more"):
         PredictSettings(batch_size=0)
     # Nothing is left behind.

@@ -14,6 +14,7 @@ from bert_tf.families.requests import Request, string_array
 from bert_tf.inference import saving
 from bert_tf.inference.saving import write_saved_model
 from bert_tf.inference.served_folder import describe_model, scripts_of
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from tests.inference import serving_models as models
 
@@ -93,10 +94,8 @@ def test_another_answer_leaves_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize("written", ["the graph", "the warm-up"])
 def test_a_full_disk_leaves_nothing(written, tmp_path, monkeypatch):
     def full(*_: object) -> None:
-        place = f"{tmp_path}/new/.1.partial/saved_model.pb.tmp"
-        raise tf.errors.ResourceExhaustedError(
-            None, None, f"{place}; No space left on device"
-        )
+        line = f"{tmp_path}/new/.1.partial/x.tmp; No space left on device"
+        raise tf.errors.ResourceExhaustedError(None, None, line)
 
     served, path = models.KINDS["regression"](), tmp_path / "new" / "1"
     monkeypatch.setattr(tf.saved_model, "save", full)
@@ -113,9 +112,8 @@ def test_text_must_be_equal():
     differ = saving._difference
     words = np.array([b"a", b"b"], object)
     assert differ(words, words.copy(), 0.1) is None
-    assert "b'c' in place of b'b'" in differ(
-        words, np.array([b"a", b"c"], object), 0.1
-    )
+    others = np.array([b"a", b"c"], object)
+    assert "b'c' in place of b'b'" in differ(words, others, 0.1)
     numbers = np.array([1.0, 1000.0], np.float32)
     assert differ(numbers, numbers * np.float32(1 + 5e-6), 1e-5) is None
     assert differ(numbers, numbers * np.float32(1 + 5e-5), 1e-5)
@@ -134,10 +132,8 @@ def test_a_folder_that_does_not_load_leaves_nothing(tmp_path, monkeypatch):
 def test_a_version_is_whole_and_proven(tmp_path, kind):
     served = models.KINDS[kind]()
     recipe = {"seed": 3, "init_from": "/home/anna/base"}
-    folder = write_saved_model(
-        *(served, tmp_path / "m", 7, recipe),
-        training={"main_metric": "f1"},
-    )
+    training = {"main_metric": "f1"}
+    folder = write_saved_model(served, tmp_path / "m", 7, recipe, training)
     assert folder == tmp_path / "m" / "7"
     assert [path.name for path in folder.parent.iterdir()] == ["7"]
     vocabulary = (folder / "assets" / "vocab.txt").read_text().split("\n")
@@ -220,8 +216,7 @@ def test_what_is_stated_of_every_kind(kind):
     ],
 )
 def test_scripts_are_of_letters(tokens, scripts):
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocabulary = Vocabulary([*special, *tokens.split()])
+    vocabulary = Vocabulary([*SPECIAL_TOKENS, *tokens.split()])
     assert scripts_of(vocabulary.texts) == scripts
 
 
@@ -237,9 +232,7 @@ def test_scripts_are_of_letters(tokens, scripts):
     ],
 )
 def test_scripts_of_released_vocabularies(name, scripts, shared_data):
-    vocabulary = Vocabulary.from_file(
-        shared_data / "vocab" / name / "vocab.txt"
-    )
-    found = scripts_of(vocabulary.texts)
+    path = shared_data / "vocab" / name / "vocab.txt"
+    found = scripts_of(Vocabulary.from_file(path).texts)
     assert found[: len(scripts)] == scripts
     assert (len(found) > 15) == ("multilingual" in name)

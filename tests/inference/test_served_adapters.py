@@ -23,9 +23,8 @@ from tests.inference.serving_models import text_config
 from tests.user_errors import error_of
 
 MOOD = text_config(labels=("negative", "positive"), max_seq_length=16)
-TAGS = TokenClassificationConfig(
-    "tagging", ("O", "B-X", "I-X"), 16, "sentence", 0
-)
+TAGS = TokenClassificationConfig("x", ("O", "B-X", "I-X"), 16, "sentence", 0)
+SHARPER = {"lora_rank": 3, "lora_on": "all_dense"}
 
 
 def adapter(folder, start, facts, head, **lora):
@@ -47,14 +46,7 @@ def folders(tmp_path_factory):
     start = model_folder(root / "start", num_hidden_layers=1)
     return start, [
         adapter(root / "mood", start, MOOD, bert_classifier, lora_rank=2),
-        adapter(
-            root / "sharper",
-            start,
-            MOOD,
-            bert_classifier,
-            lora_rank=3,
-            lora_on="all_dense",
-        ),
+        adapter(root / "sharper", start, MOOD, bert_classifier, **SHARPER),
         adapter(root / "tags", start, TAGS, bert_token_classifier, lora_rank=1),
     ]
 
@@ -64,9 +56,8 @@ def test_each_answers_as_by_itself(folders, tmp_path) -> None:
     served = served_adapters(first, others)
     assert set(describe_model(served)["beside"]) == {"sharper", "tags"}
     save(served, tmp_path / "version")
-    loaded = LoadedModel(
-        tmp_path / "version", tf.compat.v1.ConfigProto(), ("serve",)
-    )
+    session = tf.compat.v1.ConfigProto()
+    loaded = LoadedModel(tmp_path / "version", session, ("serve",))
     assert set(loaded.signatures) == {
         *("serving_default", "tokens", "classify", "sharper", "sharper_tokens"),
         *("tags", "tags_tokens"),
@@ -90,9 +81,8 @@ def test_each_answers_as_by_itself(folders, tmp_path) -> None:
     assert np.abs(found[0] - found[2]).max() > 0.01
     loaded.close()
     # Written and loaded are the base once and what each adapter holds.
-    stored = tf.train.load_checkpoint(
-        str(tmp_path / "version" / "variables" / "variables")
-    )
+    variables = tmp_path / "version" / "variables" / "variables"
+    stored = tf.train.load_checkpoint(str(variables))
     written = sum(
         np.prod(shape, dtype=int)
         for name, shape in stored.get_variable_to_shape_map().items()
@@ -123,9 +113,8 @@ def test_what_cannot_be_put_beside(folders, tmp_path) -> None:
         ("a-b", start, "takes letters, digits and _; rename"),
         ("tokens", start, "there is a signature tokens already"),
     ):
-        named = adapter(
-            tmp_path / name, base, MOOD, bert_classifier, lora_rank=2
-        )
+        given = tmp_path / name, base, MOOD, bert_classifier
+        named = adapter(*given, lora_rank=2)
         assert message in error_of(served_adapters, first, [named])
 
 

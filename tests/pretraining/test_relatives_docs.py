@@ -60,9 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         ("modern", "document_sentences"),
     ],
 )
-def test_the_commands_of_each(
-    folder: pathlib.Path, name: str, sequences: str
-) -> None:
+def test_the_commands_of_each(folder, name, sequences) -> None:
     out = folder / "out"
     of_name = [b for b in blocks(PAGE, "sh") if f"out/{name}_records" in b]
     run(folder, *of_name)

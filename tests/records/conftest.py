@@ -1,6 +1,5 @@
 """Folders of records that the tests of this room build."""
 
-import pathlib
 from collections.abc import Callable
 
 import pytest
@@ -11,9 +10,7 @@ from bert_tf.records.folder import RecordFolder
 
 
 @pytest.fixture
-def workshop(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> Workshop:
+def workshop(tmp_path, monkeypatch) -> Workshop:
     """Two files of text, which are read in several blocks."""
     monkeypatch.setattr(corpus, "BLOCK_BYTES", 8000)
     (tmp_path / "a.txt").write_text(text(60, seed=1))
@@ -22,9 +19,7 @@ def workshop(
 
 
 @pytest.fixture(scope="session")
-def build(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., RecordFolder]:
+def build(tmp_path_factory) -> Callable[..., RecordFolder]:
     """Builds a folder of records once for each set of settings."""
     base = tmp_path_factory.mktemp("records")
     (base / "text.txt").write_text(text(150))

@@ -55,17 +55,12 @@ NEW = {"max_seq_length": 64, "num_shards": 2}
 
 
 @pytest.mark.parametrize("kind", ["static", "mixed"])
-def test_bytes_do_not_depend_on_the_workers(
-    workshop: Workshop, kind: str
-) -> None:
+def test_bytes_do_not_depend_on_the_workers(workshop, kind) -> None:
     inputs, changes = "", STATIC
     if kind == "mixed":
         inputs, changes = workshop.mixed_inputs()
         changes |= SENTENCES
-    one, two = (
-        workshop.build(f"w{workers}", workers, inputs, **changes)
-        for workers in (1, 2)
-    )
+    one, two = (workshop.build(f"w{n}", n, inputs, **changes) for n in (1, 2))
     names = [path.name for path in (workshop.folder / "w2").iterdir()]
     assert sum(name.startswith("records-") for name in names) == 3
     assert ".work" not in names
@@ -74,9 +69,7 @@ def test_bytes_do_not_depend_on_the_workers(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bytes_stay_as_they_were(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_bytes_stay_as_they_were(workshop, monkeypatch, kind) -> None:
     """Changed records would break the resumption of builds.
 
     The digests were recorded when the format was fixed.
@@ -95,6 +88,11 @@ def test_bytes_stay_as_they_were(
     assert workshop.records() == recorded[kind]
 
 
+def lines_of(workshop: Workshop) -> list[str]:
+    files = [workshop.folder / name for name in ("a.txt", "b.txt")]
+    return [x for file in files for x in file.read_text().split("\n") if x]
+
+
 def test_records_of_sentences_hold_the_text(workshop: Workshop) -> None:
     report = workshop.build(held_out=0.0, num_shards=1, **SENTENCES)
     (path,) = (workshop.folder / "out").glob("*.tfrecord")
@@ -107,10 +105,7 @@ def test_records_of_sentences_hold_the_text(workshop: Workshop) -> None:
         assert row["segment_ids"] == [0] * len(ids)
         assert row["next_sentence_labels"] == [-1]
         found += [token for token in ids if token not in special]
-    texts = [
-        (workshop.folder / name).read_text() for name in ("a.txt", "b.txt")
-    ]
-    lines = [line for text in texts for line in text.split("\n") if line]
+    lines = lines_of(workshop)
     tokens = BertTokenizer(VOCABULARY).tokenize(lines).flat_values.numpy()
     assert sorted(found) == sorted(tokens.tolist())
     statistics = report.statistics
@@ -124,12 +119,7 @@ def test_records_of_sentences_hold_the_text(workshop: Workshop) -> None:
 
 def test_records_hold_the_text(workshop: Workshop) -> None:
     report = workshop.build(max_seq_length=512, max_predictions_per_seq=76)
-    lines = [
-        line
-        for name in ("a.txt", "b.txt")
-        for line in (workshop.folder / name).read_text().split("\n")
-        if line
-    ]
+    lines = lines_of(workshop)
     tokens = BertTokenizer(VOCABULARY).tokenize(lines).flat_values.numpy()
     flat = f",{','.join(map(str, tokens.tolist()))},"
     files = sorted((workshop.folder / "out").glob("*.tfrecord"))
@@ -153,9 +143,8 @@ def test_records_hold_the_text(workshop: Workshop) -> None:
     assert statistics["sentences"] == len(lines)
     assert statistics["documents"] == 90
     training = rows[-statistics["records"] :]
-    assert statistics["record_tokens"] == sum(
-        len(row["input_ids"]) for row in training
-    )
+    sizes = [len(row["input_ids"]) for row in training]
+    assert statistics["record_tokens"] == sum(sizes)
     random_next = sum(row["next_sentence_labels"] == [1] for row in training)
     assert statistics["random_next"] == random_next
     assert 0.3 < random_next / len(training) < 0.7
@@ -207,11 +196,8 @@ def test_a_run_that_stops_anywhere_is_finished_by_the_next(
     inputs, settings = workshop.mixed_inputs()
     workshop.build("whole", 1, inputs, **settings)
     whole = workshop.digests("whole")
-    for stage, steps in (
-        ("tokenize_corpus", 3),
-        ("allocate", 0),
-        ("build_shards", 2),
-    ):
+    stages = {"tokenize_corpus": 3, "allocate": 0, "build_shards": 2}
+    for stage, steps in stages.items():
         work = getattr(build_module, stage)
 
         def stop_after(*arguments, work=work, steps=steps) -> Iterator[object]:
@@ -242,9 +228,7 @@ def test_a_run_that_stops_anywhere_is_finished_by_the_next(
         assert workshop.digests(stage) == whole
 
 
-def test_only_missing_shards_are_made(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_missing_shards_are_made(workshop, monkeypatch) -> None:
     build = build_module.build_shards
     requested: list[int] = []
 
@@ -260,9 +244,7 @@ def test_only_missing_shards_are_made(
     assert requested == [4, 3, 2]
 
 
-def test_full_disk_keeps_what_was_complete(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_keeps_what_was_complete(workshop, monkeypatch) -> None:
     def full(path: pathlib.Path, rows: object) -> None:
         pathlib.Path(path).write_bytes(b"half a shard")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
@@ -384,9 +366,7 @@ def test_killed_for_good_at_any_moment(workshop: Workshop) -> None:
     assert workshop.digests("out") == workshop.digests("whole")
 
 
-def test_finished_records_are_kept_refused_or_replaced(
-    workshop: Workshop,
-) -> None:
+def test_finished_records_are_kept_refused_or_replaced(workshop) -> None:
     report = workshop.build()
     out, keep = workshop.folder / "out", workshop.folder / "out" / "notes.txt"
     keep.write_text("the user's own")
@@ -463,9 +443,8 @@ def test_a_corpus_of_few_documents(workshop: Workshop) -> None:
     one.write_text("bal del .\nfim gor .\n\nkun .\n")
     for seed in range(3):
         lines: list[str] = []
-        report = workshop.build(
-            f"out{seed}", seed=seed, held_out=0.4, log=lines.append
-        )
+        settings = {"seed": seed, "held_out": 0.4, "log": lines.append}
+        report = workshop.build(f"out{seed}", **settings)
         assert report.statistics["records"] >= 2
         assert report.statistics["held_out_records"] == 0
         folder = RecordFolder.open(workshop.folder / f"out{seed}")
@@ -574,17 +553,15 @@ def test_a_report_says_how_to_train(workshop: Workshop) -> None:
             expected += f" --set=objective={flags}"
         tokenizer = report.tokenizer if name == "bert" else tokenizer_of(name)
         recipe = dataclasses.replace(report.recipe, sequences=sequences)
-        changed = dataclasses.replace(
-            report, tokenizer=tokenizer, recipe=recipe
-        )
+        changes = {"tokenizer": tokenizer, "recipe": recipe}
+        changed = dataclasses.replace(report, **changes)
         last = str(changed).splitlines()[-1]
         assert last.endswith(f" --output_dir=DIR {expected}")
     for name in ("roberta", "albert"):
         data = tokenizer_of(name)
         data.save(workshop.folder / name)
-        other = Workshop(
-            workshop.folder, workshop.folder / name / data.FILES[0]
-        )
+        file = workshop.folder / name / data.FILES[0]
+        other = Workshop(workshop.folder, file)
         found = other.build(f"of_{name}")
         assert found.recipe.lower_case is (name == "albert")
         assert found.tokenizer == data
@@ -592,9 +569,7 @@ def test_a_report_says_how_to_train(workshop: Workshop) -> None:
             other.build("other", lower_case=name == "roberta")
 
 
-def test_fields_added_later_keep_folders_and_runs_of_before(
-    tmp_path: pathlib.Path,
-) -> None:
+def test_fields_added_later_keep_folders_and_runs_of_before(tmp_path) -> None:
     before = {
         "5d4e42abb17940ca982fd6f31f105f44dc42295801718bd22150711d7b3af12c": {},
         "b4e485dd774cf9c49f3d353a6563f36b70a731b461a4becf3d402301e24b68a1": {

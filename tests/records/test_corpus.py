@@ -55,10 +55,8 @@ def vars_of(block: Block) -> dict[str, object]:
 def documents_of(block: Block) -> list[list[bytes]]:
     sentences = sentences_of(block)
     ends = [*block.document_starts[1:], len(sentences)]
-    return [
-        sentences[start:end]
-        for start, end in zip(block.document_starts, ends, strict=True)
-    ]
+    bounds = zip(block.document_starts, ends, strict=True)
+    return [sentences[start:end] for start, end in bounds]
 
 
 def read(
@@ -71,9 +69,7 @@ def read(
     return list(read_blocks(files_of(paths, recipe), start, number, recipe))
 
 
-def test_documents_end_at_blank_lines_and_at_file_ends(
-    tmp_path: pathlib.Path,
-) -> None:
+def test_documents_end_at_blank_lines_and_at_file_ends(tmp_path) -> None:
     paths = write(
         tmp_path,
         b"\n\n a one \r\na two\n \t \n\xc2\xa0\nb one\xe2\x80\xa8still b one\n",
@@ -152,9 +148,7 @@ def line_by_line(texts: list[bytes]) -> list[tuple[int, list[bytes]]]:
 
 @given(texts=st.lists(LINES, min_size=1, max_size=3), batch=st.integers(1, 900))
 def test_blocks_end_where_reading_line_by_line_ends_them(
-    tmp_path_factory: pytest.TempPathFactory,
-    texts: list[list[bytes]],
-    batch: int,
+    tmp_path_factory, texts, batch
 ) -> None:
     joined = [b"\n".join(lines) for lines in texts]
     paths = write(tmp_path_factory.mktemp("lines"), *joined)
@@ -169,26 +163,21 @@ def test_blocks_end_where_reading_line_by_line_ends_them(
 
 def test_bytes_that_are_not_utf8(tmp_path: pathlib.Path) -> None:
     paths = write(tmp_path, b"good\n", b"good\n\nbad \xff here\n")
-    with pytest.raises(
-        UserError, match=r"1\.txt, line 3: byte 5 .*`encoding_errors`=replace"
-    ):
+    line = r"1\.txt, line 3: byte 5 .*`encoding_errors`=rep"
+    with pytest.raises(UserError, match=line):
         read(paths)
     (block,) = read(paths, "replace")
     assert sentences_of(block)[-1] == "bad \ufffd here".encode()
 
 
 SENTENCES = st.lists(
-    st.lists(st.lists(st.integers(0, 500), max_size=6), max_size=5),
-    max_size=12,
+    st.lists(st.lists(st.integers(0, 500), max_size=6), max_size=5), max_size=12
 )
 
 
 @given(corpus=SENTENCES, pools=st.integers(1, 4), seed=st.integers(0, 99))
 def test_block_files_give_back_every_document(
-    tmp_path_factory: pytest.TempPathFactory,
-    corpus: list[list[list[int]]],
-    pools: int,
-    seed: int,
+    tmp_path_factory, corpus, pools, seed
 ) -> None:
     path = tmp_path_factory.mktemp("blocks") / "block"
     documents = flat(corpus).without_empty()
@@ -216,9 +205,7 @@ def test_block_files_give_back_every_document(
         assert as_lists(read_pool([path, path], pool)) == mine + mine
 
 
-def deal(
-    count: int, block: int, seed: int, held_out: float = 0.1
-) -> np.ndarray:
+def deal(count: int, block: int, seed: int, held_out=0.1) -> np.ndarray:
     recipe = RecordsRecipe(seed=seed, num_shards=4, held_out=held_out)
     plan = RecordsPlan(recipe, "", (), {})
     return plan.assign_pools(count, block)

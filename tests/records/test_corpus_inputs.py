@@ -17,9 +17,7 @@ from bert_tf.records.token_blocks import Documents
 from tests.relatives import BYTES
 
 
-def test_the_same_text_in_any_format_gives_the_same_records(
-    workshop: Workshop,
-) -> None:
+def test_the_same_text_in_any_format_gives_the_same_records(workshop) -> None:
     documents = made_documents(60, seed=1)
     inputs = {
         "jsonl": workshop.write("a.jsonl", documents),
@@ -46,9 +44,8 @@ def test_near_duplicates_are_left_out_and_counted(workshop: Workshop) -> None:
     assert "9 documents left out as near-duplicates" in str(report)
     assert report.statistics["records"] < kept.statistics["records"]
     # What is left is made of the first forty alone.
-    alone = workshop.build(
-        "alone", inputs=workshop.write("b.jsonl", documents), held_out=0.0
-    )
+    path = workshop.write("b.jsonl", documents)
+    alone = workshop.build("alone", inputs=path, held_out=0.0)
     taken = report.corpora[""]["tokens_taken"]
     assert taken == alone.statistics["tokens"]
 
@@ -107,10 +104,8 @@ def test_a_repeat_makes_other_pairs_of_the_same_document() -> None:
     assert (owner[made.labels == 1] != other[made.labels == 1]).all()
     plain = dataclasses.replace(documents, repeats=np.ones(20, np.int64))
     unsaid = dataclasses.replace(documents, repeats=None)
-    one, same = (
-        vars(make_instances(each, 20, recipe, PACKING, "x"))
-        for each in (plain, unsaid)
-    )
+    given = 20, recipe, PACKING, "x"
+    one, same = (vars(make_instances(d, *given)) for d in (plain, unsaid))
     for name, values in one.items():
         assert np.all(values == same[name]), name
 
@@ -140,9 +135,7 @@ def test_sentences_of_a_document_are_apart(workshop: Workshop) -> None:
         assert spelled == b"bal del. fim gor. kun bal."
 
 
-def test_a_document_without_end_is_cut_with_a_warning(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_without_end_is_cut_with_a_warning(workshop, monkeypatch):
     for module in ("bert_tf.corpora.reading", "bert_tf.records.corpus"):
         monkeypatch.setattr(f"{module}.DOCUMENT_BYTES", 20_000)
     lines = "\n".join(made_documents(200, seed=8))

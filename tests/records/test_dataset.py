@@ -30,6 +30,7 @@ from bert_tf.records.dataset import (
 from bert_tf.records.record_file import RecordFile
 from bert_tf.sharding import WHOLE, Shard
 
+HALVES = Shard(0, 2), Shard(1, 2)
 KINDS = {
     "plain": {},
     "static": {"static_masking": True, "dupe_factor": 2},
@@ -40,19 +41,14 @@ KINDS = {
 
 
 @pytest.fixture(params=KINDS)
-def folder(
-    build: Callable[..., RecordFolder], request: pytest.FixtureRequest
-) -> RecordFolder:
+def folder(build, request) -> RecordFolder:
     return build(**KINDS[request.param])
 
 
 def equal(a: list[Batch], b: list[Batch]) -> bool:
     assert [x.keys() for x in a] == [x.keys() for x in b]
-    return all(
-        (x[name] == y[name]).all()
-        for x, y in zip(a, b, strict=True)
-        for name in x
-    )
+    pairs = zip(a, b, strict=True)
+    return all((x[name] == y[name]).all() for x, y in pairs for name in x)
 
 
 def restored(batch: Batch) -> list[tuple[int, ...]]:
@@ -96,9 +92,7 @@ def check_table(batches: tf.data.Dataset, folder: RecordFolder) -> None:
         assert spec.dtype.name == feature.dtype
 
 
-def test_an_epoch_holds_every_record_once_with_new_masks(
-    folder: RecordFolder,
-) -> None:
+def test_an_epoch_holds_every_record_once_with_new_masks(folder) -> None:
     """Batches of one row, so that the ends of epochs are visible."""
     count, training = folder.num_records, training_batches(folder, 1, seed=3)
     check_table(training, folder)
@@ -130,16 +124,12 @@ def test_an_epoch_holds_every_record_once_with_new_masks(
 
 # Static masks are read in the same order.
 @pytest.mark.parametrize("folder", ["plain", "packed"], indirect=True)
-def test_batch_k_is_the_same_wherever_one_starts(
-    folder: RecordFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_k_is_the_same_wherever_one_starts(folder, monkeypatch) -> None:
     """Across the ends of files, windows and epochs."""
     monkeypatch.setattr(reading_order, "WINDOW", 16)
     size = 7
-    whole = take(
-        training_batches(folder, size, seed=5),
-        2 * folder.num_records // size + 3,
-    )
+    count = 2 * folder.num_records // size + 3
+    whole = take(training_batches(folder, size, seed=5), count)
     start = folder.num_records // size - 1
     resumed = take(training_batches(folder, size, 5, start), 4)
     assert equal(resumed, whole[start : start + 4])
@@ -158,9 +148,7 @@ def test_seeds_decide_records_order_and_masks(build: Callable) -> None:
 
 
 @pytest.mark.parametrize("folder", ["plain", "packed"], indirect=True)
-def test_held_out_records_come_once_with_the_same_masks(
-    folder: RecordFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_held_out_records_come_once_with_the_same_masks(folder, monkeypatch):
     monkeypatch.setattr(dataset, "_HELD_OUT_ROWS", 32)
     assert folder.num_held_out > 32
     count, everything = folder.num_held_out, []
@@ -176,32 +164,24 @@ def test_held_out_records_come_once_with_the_same_masks(
     assert restored(everything[0]) == written(folder.held_out_files)
 
 
-def test_workers_read_their_own_parts_of_the_same_batches(
-    build: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_read_their_own_parts_of_the_same_batches(build, monkeypatch):
     monkeypatch.setattr(reading_order, "WINDOW", 16)
     folder = build()
     total, start = folder.num_records // 16 + 4, 3
     (whole, *own) = (
         take(training_batches(folder, 16, 5, first, 2, shard), total - first)
-        for first, shard in (
-            (0, WHOLE),
-            (start, Shard(0, 2)),
-            (start, Shard(1, 2)),
-        )
+        for first, shard in ((0, WHOLE), (start, HALVES[0]), (start, HALVES[1]))
     )
     assert equal([joined(p) for p in zip(*own, strict=True)], whole[start:])
     (whole, *own) = (
         list(held_out_batches(folder, 24, shard).as_numpy_iterator())
-        for shard in (WHOLE, Shard(0, 2), Shard(1, 2))
+        for shard in (WHOLE, *HALVES)
     )
     assert equal([joined(p) for p in zip(*own, strict=True)], whole)
 
 
 @pytest.mark.parametrize("streams", [2, 3, 7])
-def test_streams_read_every_record_once_an_epoch(
-    build: Callable, monkeypatch: pytest.MonkeyPatch, streams: int
-) -> None:
+def test_streams_read_every_record_once_an_epoch(build, monkeypatch, streams):
     monkeypatch.setattr(reading_order, "WINDOW", 16)
     folder = build()
     counts = [file.records for file in folder.training_files]
@@ -248,9 +228,7 @@ def original(tmp_path: pathlib.Path) -> tuple[pathlib.Path, list]:
     return tmp_path, [reference.features(i, lengths) for i in made]
 
 
-def test_records_of_the_original_are_read(
-    original: tuple[pathlib.Path, list],
-) -> None:
+def test_records_of_the_original_are_read(original) -> None:
     path, made = original
     for name in (path, path / "*.tfrecord"):
         folder = RecordFolder.open(name)
@@ -267,16 +245,13 @@ def test_records_of_the_original_are_read(
             for row in columns
         )
 
-    read = (
-        {name: v[row] for name, v in batch.items()} for row in range(len(made))
-    )
+    places = range(len(made))
+    read = ({name: v[row] for name, v in batch.items()} for row in places)
     assert rows(read) == rows(made)
     assert list(held_out_batches(folder, 8)) == []
 
 
-def test_folders_that_cannot_be_opened(
-    original: tuple[pathlib.Path, list], tmp_path: pathlib.Path
-) -> None:
+def test_folders_that_cannot_be_opened(original, tmp_path) -> None:
     path, _ = original
     empty = tmp_path / "empty"
     empty.mkdir()

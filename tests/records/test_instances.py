@@ -41,14 +41,7 @@ def ranges(instances: Instances) -> list[tuple[int, int, int, int, bool]]:
     kind=st.sampled_from([SENTENCE_PAIRS, SENTENCE_ORDER]),
     seed=st.integers(0, 1000),
 )
-def test_pairs_keep_the_rule(
-    corpus: list[list[list[int]]],
-    length: int,
-    short: float,
-    random_next: float,
-    kind: str,
-    seed: int,
-) -> None:
+def test_pairs_keep_the_rule(corpus, length, short, random_next, kind, seed):
     """If nothing is truncated, each token is in one A, or in a B beside its A.
 
     B follows A, or if swapped precedes it. Except sentences of one token, if
@@ -103,9 +96,8 @@ def test_share_of_random_texts(share: float) -> None:
     """Of the pairs of several sentences, where a random text is by choice."""
     rng = np.random.default_rng(0)
     pool = flat([[[0] * int(n) for n in rng.integers(2, 9, 400)]] * 40)
-    recipe = RecordsRecipe(
-        max_seq_length=64, short_seq_prob=0, random_next_prob=share
-    )
+    shares = {"short_seq_prob": 0, "random_next_prob": share}
+    recipe = RecordsRecipe(max_seq_length=64, **shares)
     made = make_instances(pool, len(pool), recipe, PACKING, "x")
     count = len(made)
     # At most one sentence a document stands alone at its end.
@@ -118,9 +110,8 @@ def test_share_of_random_texts(share: float) -> None:
 def test_a_lone_sentence_is_divided_where_no_text_is_random() -> None:
     """Anywhere between two of its tokens; one of one token is left out."""
     pool = flat([[[0] * 10], [[0]]])
-    recipe = RecordsRecipe(
-        random_next_prob=0, short_seq_prob=0, dupe_factor=4000
-    )
+    shares = {"short_seq_prob": 0, "random_next_prob": 0}
+    recipe = RecordsRecipe(dupe_factor=4000, **shares)
     made = make_instances(pool, 2, recipe, PACKING, "x")
     assert len(made) == made.tokens_cut == 4000
     assert not made.labels.any()
@@ -175,9 +166,7 @@ def test_passes_and_seeds_give_other_sequences(kind: str) -> None:
     ("length", "kind"),
     [(20, SENTENCE_PAIRS), (128, SENTENCE_PAIRS), (64, SENTENCE_ORDER)],
 )
-def test_shares_are_those_of_the_plain_algorithm(
-    length: int, kind: str
-) -> None:
+def test_shares_are_those_of_the_plain_algorithm(length, kind) -> None:
     """Two samples of thousands of pairs, from us and from the reference."""
     corpus = documents(120)
     lengths = reference.Lengths(
@@ -207,15 +196,12 @@ def test_shares_are_those_of_the_plain_algorithm(
     assert largest_gap(our_a, their_a) < 0.03
     for is_random in (False, True):
         our_b = (ours.b_end - ours.b_start)[ours.labels == is_random]
-        their_b = np.array(
-            [sum(i.segment_ids) - 1 for i in theirs if i.is_random == is_random]
-        )
+        chosen = [i for i in theirs if i.is_random == is_random]
+        their_b = np.array([sum(i.segment_ids) - 1 for i in chosen])
         assert largest_gap(our_b, their_b) < 0.04
 
 
-def plain_rows(
-    corpus: list[list[list[int]]], room: int, crosses: bool
-) -> list[list[int]]:
+def plain_rows(corpus, room: int, crosses: bool) -> list[list[int]]:
     """Rows of whole sentences, one sentence after the other."""
     rows: list[list[int]] = [[]]
     for document in corpus:
@@ -245,14 +231,7 @@ def plain_rows(
     own=st.integers(0, 6),
     seed=st.integers(0, 1000),
 )
-def test_whole_sentences_fill_rows(
-    corpus: list[list[list[int]]],
-    length: int,
-    kind: str,
-    passes: int,
-    own: int,
-    seed: int,
-) -> None:
+def test_whole_sentences_fill_rows(corpus, length, kind, passes, own, seed):
     """Of every own document, in an order that is drawn for each pass."""
     own = min(own, len(corpus))
     # Each document consists of its own number.
@@ -272,10 +251,8 @@ def test_whole_sentences_fill_rows(
     assert found.tokens_cut == 0
     assert (found.b_start == found.b_end).all()
     order = np.argsort(found.a_start)
-    rows = [
-        found.ids[found.a_start[row] : found.a_end[row]].tolist()
-        for row in order
-    ]
+    ends = zip(found.a_start[order], found.a_end[order], strict=True)
+    rows = [found.ids[start:end].tolist() for start, end in ends]
     lengths = found.lengths()[order]
     assert lengths.tolist() == [len(row) + 2 for row in rows]
     seen = [token for row in rows for token in row if token != V.sep_id]

@@ -7,12 +7,12 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
 from records_corpus import TOKENS, VOCABULARY, text
 
 from bert_tf.records import dynamic_masking, masking
 from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.text.tokenizer_protocol import TokenizerData
 from bert_tf.text.wordpiece import WordPiece
 from tests.relatives import ALBERT_UNIGRAM, BYTES, UNIGRAM
 
@@ -44,15 +44,17 @@ def rows(
     return ids, lengths
 
 
-def by_numpy(
-    ids: np.ndarray, lengths: np.ndarray, rule: MaskingRule, seed: int
-) -> SimpleNamespace:
+def repeated(ids: np.ndarray, lengths: np.ndarray, copies: int) -> tuple:
+    return np.repeat(ids, copies, axis=0), np.repeat(lengths, copies)
+
+
+def by_numpy(ids, lengths, rule: MaskingRule, seed: int) -> SimpleNamespace:
     rng = np.random.default_rng(seed)
     return SimpleNamespace(**masking.mask_rows(ids, lengths, rule, rng))
 
 
 def by_tensorflow(
-    ids: np.ndarray, lengths: np.ndarray, rule: MaskingRule, seed: int
+    ids, lengths, rule: MaskingRule, seed: int
 ) -> SimpleNamespace:
     seeds = tf.constant([seed, 0], tf.int64)
     noise = dynamic_masking.draw_noise(*ids.shape, seeds, rule)
@@ -87,13 +89,7 @@ BOTH = pytest.mark.parametrize("draw", [by_numpy, by_tensorflow])
     mix=st.sampled_from(MIXES),
 )
 def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
-    whole_words: bool,
-    seed: int,
-    length: int,
-    prob: float,
-    most: int,
-    ngrams: int,
-    mix: tuple[float, float, float],
+    whole_words, seed, length, prob, most, ngrams, mix
 ) -> None:
     ids, lengths = rows(8, length, seed)
     most = min(most, length)
@@ -117,9 +113,8 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
     )
     assert (positions.numpy() == chosen).all()
     masked = masking.replace_tokens(ids, chosen, action, others, law)
-    theirs = dynamic_masking.replace_tokens(
-        tf.constant(ids), positions, action, others, law
-    )
+    drawn = action, others, law
+    theirs = dynamic_masking.replace_tokens(tf.constant(ids), positions, *drawn)
     for name, value in theirs.items():
         assert value.dtype.name == masked[name].dtype.name, name
         assert (value.numpy() == masked[name]).all(), name
@@ -137,9 +132,8 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
         assert not ours.masked_lm_ids[row, used:].any()
         assert not ours.masked_lm_positions[row, used:].any()
         by = np.float32(mix[0]), np.float32(1 - mix[2])
-        for place, noisy, other in zip(
-            expected, action[row], others[row], strict=False
-        ):
+        drawn = action[row], others[row]
+        for place, noisy, other in zip(expected, *drawn, strict=False):
             new = ids[row, place] if noisy < by[1] else other
             new = V.mask_id if noisy < by[0] else new
             assert ours.input_ids[row, place] == new
@@ -154,9 +148,7 @@ def test_words_longer_than_what_remains_are_skipped() -> None:
     text = [word, piece, piece] * 10 + [word, piece, word]
     ids = np.array([[V.cls_id, *text, V.sep_id]], np.int32)
     law = rule(
-        max_seq_length=ids.size,
-        max_predictions_per_seq=2,
-        whole_word_mask=True,
+        max_seq_length=ids.size, max_predictions_per_seq=2, whole_word_mask=True
     )
     # The words of three come first, then that of two, then the single one.
     noise = np.linspace(0, 0.9, ids.size, dtype=np.float32)[None]
@@ -170,12 +162,7 @@ def test_words_longer_than_what_remains_are_skipped() -> None:
     assert chosen.tolist() == [[31, 32]]
 
 
-def take_ngrams(
-    groups: list[list[int]],
-    order: list[int],
-    ngrams: list[int],
-    to_take: int,
-) -> list[int]:
+def take_ngrams(groups: list[list[int]], order, ngrams, to_take) -> list[int]:
     """The places of n-grams, one after the other, as google-research/albert.
 
     Args:
@@ -199,13 +186,7 @@ def take_ngrams(
     return sorted(chosen)
 
 
-def take_groups(
-    tokens: np.ndarray,
-    noise: np.ndarray,
-    ngram_noise: np.ndarray,
-    law: MaskingRule,
-    to_take: int,
-) -> list[int]:
+def take_groups(tokens, noise, ngram_noise, law: MaskingRule, to_take: int):
     """The choice one group after the other, in the order of the noise."""
     groups: list[list[int]] = []
     for place, token in enumerate(tokens):
@@ -216,10 +197,9 @@ def take_groups(
         else:
             groups.append([place])
     several = law.joins_previous.any() or law.masked_ngram_length > 1
-    order = sorted(
-        range(len(groups)),
-        key=lambda g: noise[g] if several else noise[groups[g][0]],
-    )
+    if not several:
+        noise = noise[[group[0] for group in groups]]
+    order = sorted(range(len(groups)), key=noise.__getitem__)
     shares = np.cumsum([1 / n for n in range(1, law.masked_ngram_length + 1)])
     ends = (shares / shares[-1]).astype(np.float32)
     ngrams = [int((number >= ends).sum()) + 1 for number in ngram_noise]
@@ -233,15 +213,9 @@ def test_ngrams_are_distributed_as_in_the_authors_algorithm(draw) -> None:
     ids = np.where(np.isin(ids, [V.cls_id, V.sep_id, 0]), ids, 20)
     ids[0, 10:40:3] = np.flatnonzero(CONTINUES)[3]
     size, copies = int(lengths[0]), 6000
-    law = rule(
-        max_seq_length=64,
-        masked_lm_prob=0.3,
-        whole_word_mask=True,
-        masked_ngram_length=3,
-    )
-    masked = draw(
-        np.repeat(ids, copies, axis=0), np.repeat(lengths, copies), law, 11
-    )
+    words = {"masked_lm_prob": 0.3, "whole_word_mask": True}
+    law = rule(max_seq_length=64, masked_ngram_length=3, **words)
+    masked = draw(*repeated(ids, lengths, copies), law, 11)
     ours = np.zeros((copies, 64), bool)
     row, slot = np.nonzero(masked.masked_lm_weights)
     ours[row, masked.masked_lm_positions[row, slot]] = True
@@ -264,9 +238,7 @@ def test_ngrams_are_distributed_as_in_the_authors_algorithm(draw) -> None:
     for length in (1, 2, 3, 4):
         counts = []
         for sample in (ours, theirs):
-            windows = np.lib.stride_tricks.sliding_window_view(
-                sample, length, axis=1
-            )
+            windows = sliding_window_view(sample, length, axis=1)
             counts.append(windows.all(axis=2).sum(axis=0))
         spread = np.sqrt(np.maximum(counts[0] + counts[1], 9))
         assert (abs(counts[0] - counts[1]) < 4.5 * spread).all()
@@ -293,23 +265,19 @@ def test_count_rounds_halves_to_even_as_python_does() -> None:
     ids=["wordpiece", "byte_bpe", "unigram", "albert"],
 )
 @BOTH
-def test_all_of_a_word_is_masked_in_every_tokenizer(
-    draw, data: TokenizerData, begins
-) -> None:
+def test_all_of_a_word_is_masked_in_every_tokenizer(draw, data, begins) -> None:
     vocabulary = data.vocabulary
     packing = vocabulary.packing
     lines = text(20).replace(" .", ".").replace("\n\n", "\n").split("\n")
     ids = data.tokenizer().tokenize(lines).numpy()
-    framed = [
-        np.concatenate([packing.begin, row[:40], packing.end]) for row in ids
-    ]
+    begin, end = packing.begin, packing.end
+    framed = [np.concatenate([begin, row[:40], end]) for row in ids]
     lengths = np.array([len(row) for row in framed])
     padded = np.full((len(framed), 64), packing.pad_id, np.int32)
     for row, one in zip(padded, framed, strict=True):
         row[: len(one)] = one
-    recipe = RecordsRecipe(
-        max_seq_length=64, masked_lm_prob=0.3, whole_word_mask=True
-    )
+    settings = {"masked_lm_prob": 0.3, "whole_word_mask": True}
+    recipe = RecordsRecipe(max_seq_length=64, **settings)
     law = MaskingRule.from_recipe(recipe, vocabulary)
     masked = draw(padded, lengths, law, 7)
     several = 0
@@ -317,7 +285,7 @@ def test_all_of_a_word_is_masked_in_every_tokenizer(
         used = masked.masked_lm_weights[row] > 0
         chosen = set(masked.masked_lm_positions[row, used].tolist())
         words: list[set[int]] = []
-        for place in range(len(packing.begin), len(one) - len(packing.end)):
+        for place in range(len(begin), len(one) - len(end)):
             if not words or begins(vocabulary.tokens[one[place]]):
                 words.append(set())
             words[-1].add(place)
@@ -335,19 +303,15 @@ def within(successes: int, trials: int, share: float) -> bool:
 
 @BOTH
 @pytest.mark.parametrize("mix", [MIXES[0], MIXES[6]], ids=str)
-def test_shares_of_mask_keep_and_random(
-    draw, mix: tuple[float, float, float]
-) -> None:
+def test_shares_of_mask_keep_and_random(draw, mix) -> None:
     ids, lengths = rows(6000, 64, seed=5)
     mask, same_share, random_share = mix
-    law = rule(
-        max_seq_length=64, mask_token_rate=mask, random_token_rate=random_share
-    )
+    rates = {"mask_token_rate": mask, "random_token_rate": random_share}
+    law = rule(max_seq_length=64, **rates)
     masked = draw(ids, lengths, law, 5)
     used = masked.masked_lm_weights > 0
-    new = np.take_along_axis(
-        masked.input_ids, masked.masked_lm_positions, axis=1
-    )[used]
+    places = masked.masked_lm_positions
+    new = np.take_along_axis(masked.input_ids, places, axis=1)[used]
     labels = masked.masked_lm_ids[used]
     is_mask = new == V.mask_id
     same = new == labels
@@ -369,9 +333,7 @@ def test_every_text_token_is_chosen_equally_often(draw) -> None:
     ids, lengths = rows(1, 40, seed=9)
     copies = 8000
     law = rule(max_seq_length=40)
-    masked = draw(
-        np.repeat(ids, copies, axis=0), np.repeat(lengths, copies), law, 11
-    )
+    masked = draw(*repeated(ids, lengths, copies), law, 11)
     used = masked.masked_lm_weights > 0
     counts = np.bincount(masked.masked_lm_positions[used], minlength=40)
     texts = (ids[0] != V.cls_id) & (ids[0] != V.sep_id) & (ids[0] != 0)

@@ -1,7 +1,6 @@
 """The same records read with other masks, or with the next tokens instead."""
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -23,9 +22,7 @@ from tests.user_errors import error_of
 MASKS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 
-def test_masks_are_those_of_records_made_with_these_settings(
-    build: Callable[..., RecordFolder],
-) -> None:
+def test_masks_are_those_of_records_made_with_these_settings(build) -> None:
     """Records without masks do not depend on the settings of masks."""
     changes = {"masked_lm_prob": 0.4, "mask_token_rate": 0.5}
     changes |= {"random_token_rate": 0.3}
@@ -49,9 +46,7 @@ def test_masks_are_those_of_records_made_with_these_settings(
     ],
     ids=str,
 )
-def test_packed_rows_lose_no_prediction(
-    build: Callable[..., RecordFolder], changes: dict[str, float]
-) -> None:
+def test_packed_rows_lose_no_prediction(build, changes) -> None:
     folder = build(packing=True).with_masks(**changes)
     counts = predictions_by_length(folder.recipe)
     full = changes.get("max_predictions_per_seq", round(64 * 0.99))
@@ -87,17 +82,14 @@ def test_no_row_needs_more_predictions_than_the_bound(
     assert bound <= width * prob + len(lengths) + 1
 
 
-def test_a_mix_alone_changes_only_what_the_tokens_become(
-    build: Callable[..., RecordFolder],
-) -> None:
+def test_a_mix_alone_changes_only_what_the_tokens_become(build) -> None:
     folder = build(packing=True)
     assert folder.with_masks() is folder
     mixed = folder.with_masks(mask_token_rate=0.0, random_token_rate=0.0)
     assert mixed.max_predictions_per_seq == folder.max_predictions_per_seq
     assert mixed.packing == folder.packing
-    masked, same = (
-        take(training_batches(f, 8, 5), 1)[0] for f in (folder, mixed)
-    )
+    (masked,) = take(training_batches(folder, 8, 5), 1)
+    (same,) = take(training_batches(mixed, 8, 5), 1)
     for name in masked.keys() - {"input_ids"}:
         assert (masked[name] == same[name]).all(), name
     used = same["masked_lm_weights"] > 0
@@ -108,9 +100,7 @@ def test_a_mix_alone_changes_only_what_the_tokens_become(
     assert (restored == same["input_ids"]).all()
 
 
-def test_masks_that_cannot_be_changed(
-    build: Callable[..., RecordFolder],
-) -> None:
+def test_masks_that_cannot_be_changed(build) -> None:
     folder, static = build(), build(static_masking=True)
     foreign = dataclasses.replace(static, recipe=None, tokenizer=None)
     for records in (static, foreign):
@@ -133,9 +123,7 @@ def test_masks_that_cannot_be_changed(
 
 
 @pytest.fixture(params=["plain", "packed"])
-def next_tokens(
-    build: Callable[..., RecordFolder], request: pytest.FixtureRequest
-) -> RecordFolder:
+def next_tokens(build, request) -> RecordFolder:
     changes = {"packing": True} if request.param == "packed" else {}
     return build(**changes).with_next_tokens()
 
@@ -166,9 +154,7 @@ def check_next_tokens(batch: Batch) -> None:
     assert count == used.sum()
 
 
-def test_every_token_predicts_the_next_one_of_its_sequence(
-    next_tokens: RecordFolder,
-) -> None:
+def test_every_token_predicts_the_next_one_of_its_sequence(next_tokens) -> None:
     check_next_tokens(take(training_batches(next_tokens, 8, seed=2), 1)[0])
     held_out = list(held_out_batches(next_tokens, 7).as_numpy_iterator())
     whole = joined(held_out)

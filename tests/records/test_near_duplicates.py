@@ -130,9 +130,7 @@ def test_near_duplicates_go_and_others_stay(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.8])
-def test_blocks_and_memory_do_not_matter(
-    tmp_path: pathlib.Path, threshold: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_and_memory_do_not_matter(tmp_path, threshold, monkeypatch):
     rng = random.Random(5)
     corpus = long_documents(30, seed=2)
     corpus += [

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import json
-import pathlib
 import shutil
 from collections.abc import Callable
 
@@ -12,7 +11,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from records_corpus import VOCABULARY, Workshop, parsed, sequences_of
+from records_corpus import VOCABULARY, parsed, sequences_of
 
 from bert_tf.errors import UserError
 from bert_tf.records import masking
@@ -44,9 +43,7 @@ def plain_best_fit(lengths: list[int], row_length: int) -> list[list[int]]:
 
 
 @given(case=LENGTHS, seed=st.integers(0, 9))
-def test_rows_are_those_of_plain_best_fit(
-    case: tuple[list[int], int], seed: int
-) -> None:
+def test_rows_are_those_of_plain_best_fit(case, seed) -> None:
     lengths, longest = np.array(case[0], dtype=np.int64), case[1]
     rows = pack_rows(lengths, longest, str(seed))
     assert sorted(rows.sequences.tolist()) == list(range(len(lengths)))
@@ -76,13 +73,9 @@ def test_the_order_of_rows_has_no_bias_of_length() -> None:
     assert (other.sequences != rows.sequences).any()
 
 
-def test_every_sequence_of_the_unpacked_records_is_there(
-    build: Callable,
-) -> None:
+def test_every_sequence_of_the_unpacked_records_is_there(build) -> None:
     folders = build(packing=True), build()
-    files = [
-        folder.training_files + folder.held_out_files for folder in folders
-    ]
+    files = [each.training_files + each.held_out_files for each in folders]
     for pair in zip(*files, strict=True):
         found = []
         for file in pair:
@@ -93,9 +86,7 @@ def test_every_sequence_of_the_unpacked_records_is_there(
         assert collections.Counter(found[0]) == collections.Counter(found[1])
 
 
-def test_the_report_and_the_manifest_say_how_full_they_are(
-    workshop: Workshop,
-) -> None:
+def test_the_report_and_the_manifest_say_how_full_they_are(workshop) -> None:
     report = str(workshop.build(packing=True, max_seq_length=64))
     folder = RecordFolder.open(workshop.folder / "out")
     packing = folder.packing
@@ -162,9 +153,8 @@ def draw(
     """Makes a batch of some records of a folder, masked, and its noise."""
     folder = build(packing=True, **request.param)
     rule = MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
-    row_rule = dataclasses.replace(
-        rule, max_predictions_per_seq=folder.max_predictions_per_seq
-    )
+    most = folder.max_predictions_per_seq
+    row_rule = dataclasses.replace(rule, max_predictions_per_seq=most)
     paths = [str(file.path) for file in folder.training_files]
     records = np.array(list(tf.data.TFRecordDataset(paths).as_numpy_iterator()))
 
@@ -195,9 +185,7 @@ def draw(
     seed=st.integers(0, 2**20),
     numbers=st.lists(st.integers(0, 10_000), min_size=1, max_size=12),
 )
-def test_every_sequence_is_masked_as_if_it_were_alone(
-    draw: tuple[RecordFolder, Callable], seed: int, numbers: list[int]
-) -> None:
+def test_every_sequence_is_masked_as_if_it_were_alone(draw, seed, numbers):
     """The masks are those of the rule in NumPy, with the same noise."""
     folder, draw_batch = draw
     batch, drawn = draw_batch(numbers, seed)
@@ -223,9 +211,7 @@ def test_every_sequence_is_masked_as_if_it_were_alone(
         assert (batch[name] == values).all(), name
 
 
-def test_folders_of_before_are_read_as_they_were(
-    build: Callable, tmp_path: pathlib.Path
-) -> None:
+def test_folders_of_before_are_read_as_they_were(build, tmp_path) -> None:
     """Neither their recipe nor their manifest speaks of packing."""
     now = build()
     shutil.copytree(now.path, tmp_path, dirs_exist_ok=True)
@@ -241,9 +227,7 @@ def test_folders_of_before_are_read_as_they_were(
         assert getattr(before, field) == getattr(now, field)
 
 
-def test_a_manifest_that_does_not_fit_the_recipe(
-    build: Callable, tmp_path: pathlib.Path
-) -> None:
+def test_a_manifest_that_does_not_fit_the_recipe(build, tmp_path) -> None:
     with pytest.raises(UserError, match="^`packing`=True and .* one sequ"):
         RecordsRecipe(packing=True, static_masking=True)
     shutil.copytree(build(packing=True).path, tmp_path, dirs_exist_ok=True)

@@ -33,9 +33,7 @@ def tf_example(ints: list[int], floats: list[float]) -> tf.train.Example:
 
 
 @given(ints=NUMBERS, floats=FLOATS)
-def test_example_bytes_are_those_of_tensorflow(
-    ints: list[int], floats: list[float]
-) -> None:
+def test_example_bytes_are_those_of_tensorflow(ints, floats) -> None:
     ours = encode_example(
         {
             "an_int": (INT64_LIST, encode_varints(np.array(ints))[0]),
@@ -45,10 +43,8 @@ def test_example_bytes_are_those_of_tensorflow(
     theirs = tf_example(ints, floats)
     assert ours == theirs.SerializeToString(deterministic=True)
     assert tf.train.Example.FromString(ours) == theirs
-    assert example_lengths(ours) == {
-        "an_int": len(ints),
-        "some_float": len(floats),
-    }
+    sizes = {"an_int": len(ints), "some_float": len(floats)}
+    assert example_lengths(ours) == sizes
 
 
 def test_varint_offsets_cut_the_bytes_into_the_numbers() -> None:
@@ -62,9 +58,7 @@ def test_varint_offsets_cut_the_bytes_into_the_numbers() -> None:
     assert encode_varints(np.zeros(0, int))[0] == b""
 
 
-def test_tensorflow_reads_what_we_write_and_we_what_it_writes(
-    tmp_path: pathlib.Path,
-) -> None:
+def test_tensorflow_reads_what_we_write_and_we_what_it_writes(tmp_path) -> None:
     records = [b"a", b"", b"x" * 70_000, bytes(range(256))]
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     count, size = write_records(ours, records)
@@ -125,9 +119,7 @@ LIMITS = [1, 2, 128, 129, 1 << 14, 30522, 1 << 16, 119547, 1 << 21, 1 << 31]
     limit=st.sampled_from(LIMITS),
     seed=st.integers(0, 2**20),
 )
-def test_tensorflow_reads_the_values_in_both_ways(
-    rows: int, values: int, limit: int, seed: int
-) -> None:
+def test_tensorflow_reads_the_values_in_both_ways(rows, values, limit, seed):
     rng = np.random.default_rng(seed)
     ids = rng.integers(limit, size=(rows, values))
     ids[0, 0] = limit - 1
@@ -136,22 +128,16 @@ def test_tensorflow_reads_the_values_in_both_ways(
         "shares": rng.normal(size=(rows, 2)).astype(np.float32),
         "yes": rng.random((rows, 1)) < 0.5,
     }
-    layout = FixedExamples(
-        [
-            FixedFeature("ids", values, limit),
-            FixedFeature("shares", 2, None),
-            FixedFeature("yes", 1, 2),
-        ]
+    sizes = {"ids": values, "shares": 2, "yes": 1}
+    limits = {"ids": limit, "shares": None, "yes": 2}
+    fields = [FixedFeature(name, sizes[name], limits[name]) for name in sizes]
+    records = FixedExamples(fields).encode(columns)
+    integers, floats = (
+        {n: tf.io.FixedLenFeature([size], dtype) for n, size in sizes.items()}
+        for dtype in (tf.int64, tf.float32)
     )
-    records = layout.encode(columns)
-    parsed = tf.io.parse_example(
-        records,
-        {
-            "ids": tf.io.FixedLenFeature([values], tf.int64),
-            "shares": tf.io.FixedLenFeature([2], tf.float32),
-            "yes": tf.io.FixedLenFeature([1], tf.int64),
-        },
-    )
+    specification = integers | {"shares": floats["shares"]}
+    parsed = tf.io.parse_example(records, specification)
     for name, column in columns.items():
         assert (parsed[name].numpy() == column).all()
     for row, record in enumerate(records):
@@ -160,5 +146,5 @@ def test_tensorflow_reads_the_values_in_both_ways(
         floats = list(features["shares"].float_list.value)
         assert floats == columns["shares"][row].tolist()
         assert features["yes"].int64_list.value == [int(columns["yes"][row, 0])]
-        assert example_lengths(record) == {"ids": values, "shares": 2, "yes": 1}
+        assert example_lengths(record) == sizes
     assert len(set(map(len, records))) == 1

@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 from keras import ops
 
-from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.layers import TransformerBlock
 from bert_tf.runtimes import litert_file, onnx_file
 from bert_tf.runtimes.graph import GELU, LAYER_NORM
 from bert_tf.runtimes.tracing import trace
 from tests.inference.model_folders import rows
-from tests.model_helpers import fill
+from tests.model_helpers import fill, small_config
 from tests.runtimes.test_onnx_export import assert_near
 from tests.user_errors import error_of
 
@@ -20,15 +19,8 @@ LENGTH = 12
 
 
 def config(**changes):
-    sizes = {
-        "vocab_size": 60,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": LENGTH,
-    }
-    return BertConfig(**sizes | changes)
+    sizes = {"vocab_size": 60, "max_position_embeddings": LENGTH}
+    return small_config(**sizes | changes)
 
 
 class PreNormBlock(TransformerBlock):
@@ -98,9 +90,8 @@ def test_what_no_file_computes_is_refused(
     encoder = encoder_class(config())
     if written:
         _, graph = traced(encoder, (1, LENGTH))
-        line = error_of(
-            litert_file.write_model, tmp_path / "x", graph, "`folder`=mine"
-        )
+        given = tmp_path / "x", graph, "`folder`=mine"
+        line = error_of(litert_file.write_model, *given)
     else:
         line = error_of(traced, encoder, (None, None))
     assert line.startswith(f"`folder`=mine: {words}")
@@ -120,8 +111,7 @@ def operations(graph):
 
 
 @pytest.mark.parametrize(
-    ("shape", "hidden_act"),
-    [((None, None), "gelu"), ((1, LENGTH), "gelu_erf")],
+    ("shape", "hidden_act"), [((None, None), "gelu"), ((1, LENGTH), "gelu_erf")]
 )
 def test_a_block_is_few_operations(shape, hidden_act):
     encoder = BertEncoder(config(hidden_act=hidden_act))

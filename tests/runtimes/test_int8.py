@@ -36,9 +36,8 @@ def trained(request, tmp_path_factory):
 def test_int8_is_scored_beside_float32(module, trained, tmp_path, capsys):
     task, recipe, folder, scores = trained
     file_format = module.__name__.rpartition(".")[2].removesuffix("_file")
-    path = export_file(
-        folder, tmp_path / "int8", file_format, Quantization(task, recipe, 1.0)
-    )
+    int8 = Quantization(task, recipe, 1.0)
+    path = export_file(folder, tmp_path / "int8", file_format, int8)
     line = capsys.readouterr().out
     measured = json.loads((tmp_path / "int8" / "model.json").read_text())
     measured = measured["int8"]
@@ -100,14 +99,9 @@ def test_int8_is_scored_beside_float32(module, trained, tmp_path, capsys):
 @pytest.mark.parametrize("trained", ["classes"], indirect=True)
 def test_too_large_a_drop_writes_nothing(trained, tmp_path, capsys):
     task, recipe, folder, _ = trained
-    line = error_of(
-        export_file,
-        folder,
-        tmp_path / "int8",
-        "onnx",
-        # Less than nothing.
-        Quantization(task, recipe, -2.0),
-    )
+    less_than_nothing = Quantization(task, recipe, -2.0)
+    given = folder, tmp_path / "int8", "onnx", less_than_nothing
+    line = error_of(export_file, *given)
     assert line.startswith("`max_score_drop`=-2: ")
     assert "nothing is written" in line
     assert not (tmp_path / "int8").exists()

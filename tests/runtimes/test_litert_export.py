@@ -28,9 +28,8 @@ def test_every_kind_of_model(kind, changes, eagerly, tmp_path):
     about = json.loads((tmp_path / "small" / "model.json").read_text())
     assert about["format"] == "litert"
     assert about["outputs"] == list(found)
-    other = tokenizers.Tokenizer.from_file(
-        str(tmp_path / "small" / "tokenizer.json")
-    )
+    tokenizer_file = str(tmp_path / "small" / "tokenizer.json")
+    other = tokenizers.Tokenizer.from_file(tokenizer_file)
     # Rows are as long as the file takes them.
     assert len(other.encode("the ferry").ids) == run.length
 

@@ -172,18 +172,9 @@ def test_tokenizer_json_knows_all_of_unicode(lower_case, tmp_path, eagerly):
     # What Python does not know is a token here and there.
     known = sorted(p for p in pieces if unicodedata.category(p) != "Cn")
     known += ["\u088f", "\U0001fae8"]
-    own = BertTokenizer(
-        [
-            *SPECIAL_TOKENS,
-            "",
-            "a",
-            "\u2028",
-            *known,
-            *(f"##{p}" for p in known),
-        ],
-        lower_case,
-        tokenize_chinese_chars=lower_case,
-    )
+    tokens = [*SPECIAL_TOKENS, "", "a", "\u2028", *known]
+    tokens += [f"##{piece}" for piece in known]
+    own = BertTokenizer(tokens, lower_case, tokenize_chinese_chars=lower_case)
     own.data.save_json(tmp_path, 512, False)
     other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert other.get_vocab_size() == len(own.vocabulary) - 1

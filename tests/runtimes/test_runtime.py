@@ -101,7 +101,7 @@ def test_bfloat16_rounds_products_or_is_refused(tmp_path):
     given = {"precision": "mixed_bfloat16", "runtime": "openvino"}
     if not openvino_file.has_bfloat16():
         line = error_of(bert_tf.load, folder, **given)
-        assert "OpenVINO computes in float32 on this processor" in line
+        assert "OpenVINO computes in float32 on" in line
         return
     found = probabilities(bert_tf.load(folder, **given))
     assert_near(found, of_keras(), atol=0.1)
@@ -122,7 +122,7 @@ def test_other_outputs_are_refused(tmp_path, monkeypatch, capfd):
     found = probabilities(bert_tf.load(folder, runtime="auto"))
     np.testing.assert_array_equal(found, of_keras())
     told = capfd.readouterr().err
-    assert "answers are computed by Keras: `runtime`=openvino" in told
+    assert "computed by Keras: `runtime`=openvino" in told
 
 
 def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, capfd):
@@ -131,7 +131,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, capfd):
     (folder / ".runtimes").write_text("")
     found = probabilities(bert_tf.load(folder, runtime="openvino"))
     told = capfd.readouterr().err
-    assert "the model is converted to openvino at every start." in told
+    assert "converted to openvino at every start." in told
     assert_near(found, of_keras())
 
 
@@ -139,7 +139,7 @@ def test_a_file_for_programs_that_use_openvino(tmp_path):
     folder = write_folder(tmp_path / "model", CLASSIFIER)
     path = export_file(folder, tmp_path / "out", "openvino")
     assert {file.name for file in path.parent.iterdir()} >= {
-        *("model.xml", "model.bin", "model.json", "tokenizer.json"),
+        *("model.xml", "model.bin", "model.json", "tokenizer.json")
     }
     rows = {
         "input_ids": np.array([[2, 41, 42, 3]], np.int32),
@@ -164,9 +164,8 @@ def test_what_auto_leaves_to_keras(tmp_path, monkeypatch):
     assert (str(found), of_keras) == ("OpenVINO in bfloat16", "float32")
     monkeypatch.setattr(openvino_file, "has_bfloat16", lambda: False)
     assert opened() == (None, "mixed_bfloat16")
-    line = error_of(
-        runtime.open_runtime, "openvino", tmp_path, "mixed_bfloat16", 0
-    )
+    given = "openvino", tmp_path, "mixed_bfloat16", 0
+    line = error_of(runtime.open_runtime, *given)
     assert line.endswith("leave it out, or give `runtime`=keras.")
     monkeypatch.setattr(openvino_file, "has_bfloat16", lambda: True)
     monkeypatch.setattr(runtime, "has_accelerator", lambda: True)
@@ -176,11 +175,11 @@ def test_what_auto_leaves_to_keras(tmp_path, monkeypatch):
 def test_mistakes(tmp_path, monkeypatch):
     folder = write_folder(tmp_path, CLASSIFIER)
     line = error_of(bert_tf.load, folder, runtime="tvm")
-    assert "`runtime`=tvm: is neither one of keras, auto, openvino, on" in line
+    assert "`runtime`=tvm: is neither one of keras, " in line
     line = error_of(bert_tf.load, folder, 32, "mixed_bfloat16", runtime="onnx")
     assert "`runtime`=onnx computes in float32" in line
     line = error_of(bert_tf.load, folder, 32, "mixed_float16", runtime="auto")
-    assert "`precision`=mixed_float16: `runtime`=auto computes on a CPU" in line
+    assert "`precision`=mixed_float16: `runtime`=auto " in line
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda name, package=None: None
     )
@@ -229,16 +228,14 @@ def test_folders_of_other_exports(exported, tmp_path):
     assert f"is not of the weights in {other}" in line(other)
     assert "vectors of" in line(load=bert_tf.embed, texts=["a"])
     (onnx / "model.onnx").write_bytes(b"no model")
-    assert "model.onnx: is not the file that was exported" in error_of(
-        bert_tf.load, folder, runtime=str(onnx)
-    )
+    changed = error_of(bert_tf.load, folder, runtime=str(onnx))
+    assert "model.onnx: is not the file" in changed
     # Earlier versions did not state the digests of files.
     description = json.loads((onnx / "model.json").read_text())
     del description["files"]
     (onnx / "model.json").write_text(json.dumps(description))
-    assert "model.onnx: cannot be opened (" in error_of(
-        bert_tf.load, folder, runtime=str(onnx)
-    )
+    damaged = error_of(bert_tf.load, folder, runtime=str(onnx))
+    assert "model.onnx: cannot be opened (" in damaged
     (onnx / "model.onnx").unlink()
     assert "has no model.onnx; export it again" in line()
     found = line(runtime=str(exported / "litert"))

@@ -60,9 +60,8 @@ class Browser:
 
     async def _ask(self, method: str, parameters: dict) -> dict:
         number = next(self._numbers)
-        await self._socket.send_json(
-            {"id": number, "method": method, "params": parameters}
-        )
+        asked = {"id": number, "method": method, "params": parameters}
+        await self._socket.send_json(asked)
         while True:
             message = await self._socket.receive_json(timeout=60)
             if message.get("id") == number:

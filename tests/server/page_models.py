@@ -85,9 +85,8 @@ class PageAnswers(tf.Module):
     def embed(self, text):
         """A vector of two: how many characters, and how many are blanks."""
         length = tf.strings.length(text, "UTF8_CHAR")
-        full = tf.strings.length(
-            tf.strings.regex_replace(text, " ", ""), "UTF8_CHAR"
-        )
+        full = tf.strings.regex_replace(text, " ", "")
+        full = tf.strings.length(full, "UTF8_CHAR")
         mean = tf.cast(tf.stack([length, length - full], 1), tf.float32)
         return {"mean": mean, "cls": -mean}
 

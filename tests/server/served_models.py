@@ -37,9 +37,8 @@ class Answers(PageAnswers):
         self.weights = tf.Variable(tf.zeros([256, 3]))
 
     def _logits(self, text):
-        codes = tf.cast(
-            tf.io.decode_raw(text, tf.uint8, fixed_length=16), tf.int32
-        )
+        codes = tf.io.decode_raw(text, tf.uint8, fixed_length=16)
+        codes = tf.cast(codes, tf.int32)
         return tf.reduce_sum(tf.gather(self.weights, codes), 1)
 
     @tf.function(input_signature=[_spec("text", [None])])
@@ -145,9 +144,8 @@ class Answers(PageAnswers):
 
     @tf.function(input_signature=[_spec("text", [None])])
     def picky(self, text):
-        check = tf.debugging.assert_none_equal(
-            text, "bad", message="the text must not be bad"
-        )
+        message = "the text must not be bad"
+        check = tf.debugging.assert_none_equal(text, "bad", message=message)
         with tf.control_dependencies([check]):
             return {"echo": tf.identity(text)}
 
@@ -164,9 +162,8 @@ class Answers(PageAnswers):
     @tf.function(input_signature=[_spec("inputs", [None])])
     def classify(self, inputs):
         text = _text_of(inputs)
-        classes = tf.tile(
-            tf.constant([["bad", "fair", "good"]]), [tf.size(text), 1]
-        )
+        names = tf.constant([["bad", "fair", "good"]])
+        classes = tf.tile(names, [tf.size(text), 1])
         return {"classes": classes, "scores": tf.nn.softmax(self._logits(text))}
 
     @tf.function(input_signature=[_spec("inputs", [None])])
@@ -228,9 +225,8 @@ def write_classifier(
     module.pack = pack
     # The session-based loader restores TensorFlow's variables, not Keras'.
     module.weights = [variable.value for variable in model.variables]
-    tf.saved_model.save(
-        module, str(folder / "1"), signatures={"serving_default": from_text}
-    )
+    signatures = {"serving_default": from_text}
+    tf.saved_model.save(module, str(folder / "1"), signatures=signatures)
 
 
 def resident(process: int) -> float:

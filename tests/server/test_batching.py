@@ -19,6 +19,7 @@ from bert_tf.server.metrics import Metrics
 from bert_tf.server.status import RequestError
 from bert_tf.server.versions import Version
 
+SPLITTING = {"max_batch_size": 3, "enable_large_batch_splitting": True}
 # 60 is near enough to 3 and 40, and 900 to 700 and 1300.
 SIZES = (3, 900, 60, 3000, 40, 1300, 0, 700)
 
@@ -75,10 +76,8 @@ async def test_what_waits_runs_together_and_is_split_again():
         graph.hold.clear()
         first = asyncio.create_task(ask(line, [1]))
         await asyncio.sleep(0.1)
-        later = [
-            asyncio.create_task(ask(line, v))
-            for v in ([2, 3], [4], [5, 6], [7])
-        ]
+        values = ([2, 3], [4], [5, 6], [7])
+        later = [asyncio.create_task(ask(line, v)) for v in values]
         await asyncio.sleep(0.1)
         graph.hold.set()
         answers = await asyncio.gather(first, *later)
@@ -90,9 +89,8 @@ async def test_what_waits_runs_together_and_is_split_again():
 @in_loop
 async def test_a_batch_waits_for_its_time_or_until_it_is_full():
     graph = Graph()
-    async with queue(
-        graph, max_batch_size=3, batch_timeout_micros=300_000
-    ) as line:
+    settings = {"max_batch_size": 3, "batch_timeout_micros": 300_000}
+    async with queue(graph, **settings) as line:
         loop = asyncio.get_running_loop()
         start = loop.time()
         await asyncio.gather(ask(line, [1]), ask(line, [2]))
@@ -107,9 +105,8 @@ async def test_a_batch_waits_for_its_time_or_until_it_is_full():
 async def test_other_shapes_do_not_mix():
     graph = Graph()
     async with queue(graph, (None, None), batch_timeout_micros=100_000) as line:
-        answers = await asyncio.gather(
-            ask(line, [[1, 2]]), ask(line, [[3]]), ask(line, [[4, 5]])
-        )
+        rows = ([[1, 2]], [[3]], [[4, 5]])
+        answers = await asyncio.gather(*(ask(line, row) for row in rows))
     assert graph.runs == [[[1, 2], [4, 5]], [[3]]]
     got = [answer["y"].tolist() for answer in answers]
     assert got == [[[2, 4]], [[6]], [[8, 10]]]
@@ -126,9 +123,8 @@ async def test_long_texts_do_not_make_short_ones_wait():
     kind = Tensor("x:0", tf.string.as_datatype_enum, (None,))
     async with queue(graph, kind=kind, batch_timeout_micros=100_000) as line:
         texts = [np.array([b"x" * n], object) for n in SIZES]
-        answers = await asyncio.gather(
-            *(line.run({"x": text}) for text in texts)
-        )
+        running = [line.run({"x": text}) for text in texts]
+        answers = await asyncio.gather(*running)
     assert graph.runs == [[3, 60, 40, 0], [900, 1300, 700], [3000]]
     for text, answer in zip(texts, answers, strict=True):
         assert answer["y"] == text
@@ -142,13 +138,9 @@ async def test_without_the_row_that_the_graph_names_the_rest_runs_together():
             *(ask(line, v) for v in ([1, 2], [3, 13], [4], [13], [5])),
             return_exceptions=True,
         )
-    assert graph.runs == [
-        [1, 2, 3, 13, 4, 13, 5],
-        [3, 13],
-        [1, 2, 4, 13, 5],
-        [13],
-        [1, 2, 4, 5],
-    ]
+    first, second, *rest = graph.runs
+    assert (first, second) == ([1, 2, 3, 13, 4, 13, 5], [3, 13])
+    assert rest == [[1, 2, 4, 13, 5], [13], [1, 2, 4, 5]]
     got = [answers[number]["y"].tolist() for number in (0, 2, 4)]
     assert got == [[2, 4], [8], [10]]
     # Each error names the row as its own client counts.
@@ -225,16 +217,11 @@ async def test_more_than_may_wait_is_turned_away():
 @in_loop
 async def test_large_requests_are_split_and_keep_the_order_of_their_rows():
     graph = Graph()
-    async with queue(
-        graph, (None, 1), max_batch_size=3, enable_large_batch_splitting=True
-    ) as line:
+    async with queue(graph, (None, 1), **SPLITTING) as line:
         values = np.arange(14, 22)[:, None]
         large, small = await asyncio.gather(ask(line, values), ask(line, [[2]]))
-        assert graph.runs == [
-            [[14], [15], [16]],
-            [[17], [18], [19]],
-            [[20], [21], [2]],
-        ]
+        rows = [[[14], [15], [16]], [[17], [18], [19]], [[20], [21], [2]]]
+        assert graph.runs == rows
         assert large["y"].tolist() == (2 * values).tolist()
         assert small["y"].tolist() == [[4]]
 
@@ -242,9 +229,7 @@ async def test_large_requests_are_split_and_keep_the_order_of_their_rows():
 @in_loop
 async def test_a_large_request_fails_as_one():
     graph = Graph()
-    async with queue(
-        graph, max_batch_size=3, enable_large_batch_splitting=True
-    ) as line:
+    async with queue(graph, **SPLITTING) as line:
         values = [1, 2, 3, 4, 13, 5, *range(20, 30)]
         failed, other = await asyncio.gather(
             ask(line, values), ask(line, [6]), return_exceptions=True
@@ -269,9 +254,7 @@ async def test_a_large_request_fails_as_one():
 @in_loop
 async def test_what_has_no_parts_runs_as_without_batching(shape, values):
     graph = Graph()
-    async with queue(
-        graph, shape, max_batch_size=3, enable_large_batch_splitting=True
-    ) as line:
+    async with queue(graph, shape, **SPLITTING) as line:
         answer = await ask(line, values)
     assert graph.runs == [values]
     assert answer["y"].tolist() == (2 * np.int32(values)).tolist()
@@ -280,9 +263,8 @@ async def test_what_has_no_parts_runs_as_without_batching(shape, values):
 @in_loop
 async def test_allowed_sizes_are_filled_up():
     graph = Graph()
-    async with queue(
-        graph, max_batch_size=8, allowed_batch_sizes=(2, 8)
-    ) as line:
+    sizes = {"max_batch_size": 8, "allowed_batch_sizes": (2, 8)}
+    async with queue(graph, **sizes) as line:
         one = await ask(line, [5])
         three = await ask(line, [1, 2, 3])
     assert graph.runs == [[5, 5], [1, 2, 3, 1, 1, 1, 1, 1]]
@@ -329,10 +311,8 @@ async def test_a_version_is_in_use_until_its_thread_ends(batched):
         graph.hold.clear()
         inputs = {"x": np.int32([1])}
         # The second one never gets a thread.
-        requests = [
-            asyncio.create_task(version.run(signature, inputs))
-            for _ in range(2)
-        ]
+        running = [version.run(signature, inputs) for _ in range(2)]
+        requests = [asyncio.create_task(one) for one in running]
         await asyncio.sleep(0.1)
         for request in requests:
             request.cancel()

@@ -44,6 +44,11 @@ def example(text: bytes) -> tf.train.Example:
     return made
 
 
+def probabilities(stub, texts) -> np.ndarray:
+    outputs = stub.Predict(request_of(text=texts)).outputs
+    return tf.make_ndarray(outputs["probabilities"])
+
+
 def test_predict_equals_rest(stub, server):
     texts = ["good film", "", "ü"]
     response = stub.Predict(request_of(text=texts))
@@ -59,8 +64,7 @@ def test_predict_equals_rest(stub, server):
         list(response.outputs["probabilities"].float_val),
         np.float32(rest["outputs"]["probabilities"]).ravel(),
     )
-    array = tf.make_ndarray(response.outputs["probabilities"])
-    assert array.shape == (3, 3)
+    assert probabilities(stub, texts).shape == (3, 3)
 
 
 def test_an_output_filter(stub):
@@ -101,28 +105,19 @@ def test_every_type_has_its_field(stub, value, field):
 
 
 def test_bytes_pass_unchanged(stub):
-    outputs = stub.Predict(
-        request_of("raw_bytes", image_bytes=[b"\xff\xfe", b""])
-    ).outputs
-    assert list(outputs["data_bytes"].string_val) == [
-        b"\xff\xfe\xff\x00",
-        b"\xff\x00",
-    ]
+    request = request_of("raw_bytes", image_bytes=[b"\xff\xfe", b""])
+    found = stub.Predict(request).outputs["data_bytes"].string_val
+    assert list(found) == [b"\xff\xfe\xff\x00", b"\xff\x00"]
 
 
 def test_classify_regress_and_both(stub):
     request = classification_pb2.ClassificationRequest()
     request.model_spec.name = "m"
     request.model_spec.signature_name = "classify"
-    request.input.example_list.examples.extend(
-        [example(b"good film"), example(b"x")]
-    )
+    given = [example(b"good film"), example(b"x")]
+    request.input.example_list.examples.extend(given)
     classified = stub.Classify(request)
-    rows = tf.make_ndarray(
-        stub.Predict(request_of(text=["good film", "x"])).outputs[
-            "probabilities"
-        ]
-    )
+    rows = probabilities(stub, ["good film", "x"])
     for one, row in zip(classified.result.classifications, rows, strict=True):
         assert [c.label for c in one.classes] == ["bad", "fair", "good"]
         np.testing.assert_allclose([c.score for c in one.classes], row, 1e-5)
@@ -183,6 +178,9 @@ def changed(change, *arguments, **inputs):
     return request
 
 
+INVALID = "INVALID_ARGUMENT"
+
+
 def of_version_77(request):
     request.model_spec.version.value = 77
 
@@ -203,53 +201,29 @@ def of_many_rows(request):
     ("request_", "code", "message"),
     [
         (request_of(name="x", text=["a"]), "NOT_FOUND", "Latest(x)"),
-        (request_of(name="", text=["a"]), "INVALID_ARGUMENT", "no name"),
-        (predict_pb2.PredictRequest(), "INVALID_ARGUMENT", "Missing"),
+        (request_of(name="", text=["a"]), INVALID, "no name"),
+        (predict_pb2.PredictRequest(), INVALID, "Missing"),
         (changed(of_version_77, text=["a"]), "NOT_FOUND", "Specific(m, 77)"),
+        (changed(of_a_label, text=["a"]), INVALID, "version label: canary"),
+        (request_of("none", text=["a"]), "FAILED_PRECONDITION", '"none" not f'),
+        (request_of(), INVALID, "Missing but required: {text}"),
+        (request_of(text=["a"], more=[1]), INVALID, "Sent extra: {more}"),
         (
-            changed(of_a_label, text=["a"]),
-            "INVALID_ARGUMENT",
-            "version label: canary",
-        ),
-        (
-            request_of("none", text=["a"]),
-            "FAILED_PRECONDITION",
-            'key "none" not found',
-        ),
-        (request_of(), "INVALID_ARGUMENT", "Missing but required: {text}"),
-        (
-            request_of(text=["a"], more=[1]),
-            "INVALID_ARGUMENT",
-            "Sent extra: {more}",
-        ),
-        (
-            request_of(text=[1, 2]),
-            "INVALID_ARGUMENT",
+            *(request_of(text=[1, 2]), INVALID),
             "Expects arg[0] to be string but int32 is provided",
         ),
         (
-            request_of(txt=["a"]),
-            "INVALID_ARGUMENT",
+            *(request_of(txt=["a"]), INVALID),
             "Signature input alias: text(feed name: serving_default_text:0)",
         ),
         (
-            request_of("optional", text=["a"], txt=["a"]),
-            "INVALID_ARGUMENT",
+            *(request_of("optional", text=["a"], txt=["a"]), INVALID),
             "Inputs contains invalid name. Used request inputs: text",
         ),
+        (request_of("picky", text=["bad"]), INVALID, "must not be bad"),
+        (changed(of_many_rows, text=["a"]), INVALID, "27487790694400 bytes"),
         (
-            request_of("picky", text=["bad"]),
-            "INVALID_ARGUMENT",
-            "must not be bad",
-        ),
-        (
-            changed(of_many_rows, text=["a"]),
-            "INVALID_ARGUMENT",
-            "stands for 27487790694400 bytes",
-        ),
-        (
-            changed(of_three_bytes, "tokens", ids=[[1, 2]]),
-            "INVALID_ARGUMENT",
+            *(changed(of_three_bytes, "tokens", ids=[[1, 2]]), INVALID),
             "tensor parsing error",
         ),
     ],
@@ -272,9 +246,7 @@ def test_errors(stub, request_, code, message):
         (tf.string, [2**40, 2**20]),
     ],
 )
-def test_few_bytes_stand_for_no_more_than_a_request_may_hold(
-    request, name, dtype, shape
-):
+def test_few_bytes_stand_for_no_more_than_may_be(request, name, dtype, shape):
     server = request.getfixturevalue(name)
     asked = request_of(dtype.name)
     asked.inputs["x"].dtype = dtype.as_datatype_enum
@@ -294,7 +266,7 @@ def test_few_bytes_stand_for_no_more_than_a_request_may_hold(
     assert time.monotonic() - start < 5
 
 
-def test_inputs_together_stand_for_no_more_than_a_request_may_hold(stub):
+def test_inputs_together_stand_for_no_more_than_may_be(stub):
     asked = request_of("pair", text="", text_b="")
     for alias in ("text", "text_b"):
         asked.inputs[alias].tensor_shape.dim.add(size=2**19)
@@ -327,14 +299,9 @@ def test_a_context_that_stands_in_each_example(stub, server):
     shared.examples.extend([tf.train.Example()] * 1000)
     with pytest.raises(grpc.RpcError, match="more than the 16777216 bytes"):
         stub.Classify(request)
-    status, answer = fetch(
-        f"{server.rest}/v1/models/m:classify",
-        {
-            "signature_name": "classify",
-            "context": {"text": "x" * 2**16},
-            "examples": [{}] * 1000,
-        },
-    )
+    body = {"context": {"text": "x" * 2**16}, "examples": [{}] * 1000}
+    body["signature_name"] = "classify"
+    status, answer = fetch(f"{server.rest}/v1/models/m:classify", body)
     assert (status, "more than the 16777216" in answer["error"]) == (400, True)
 
 
@@ -345,25 +312,16 @@ def test_scalars_defaults_other_shapes_and_no_rows(stub):
     assert list(outputs["joined"].string_val) == [b"a!"]
     outputs = stub.Predict(request_of("pair", text=[["a"]], text_b=[["b"]]))
     assert tf.make_ndarray(outputs.outputs["joined"]).shape == (1, 1)
-    empty = np.zeros([0], object)
-    outputs = stub.Predict(request_of(text=empty)).outputs
-    assert tf.make_ndarray(outputs["probabilities"]).shape == (0, 3)
+    assert probabilities(stub, np.zeros([0], object)).shape == (0, 3)
 
 
 def test_more_rows_than_a_batch(stub):
     texts = [f"text {number}" for number in range(70)]
-    outputs = stub.Predict(request_of(text=texts)).outputs
-    found = tf.make_ndarray(outputs["probabilities"])
-    alone = [
-        tf.make_ndarray(
-            stub.Predict(request_of(text=[text])).outputs["probabilities"]
-        )
-        for text in (texts[0], texts[33], texts[69])
-    ]
-    np.testing.assert_allclose(
-        found[[0, 33, 69]], np.concatenate(alone), rtol=1e-6
-    )
+    found = probabilities(stub, texts)
     assert len(found) == 70
+    for row in (0, 33, 69):
+        (alone,) = probabilities(stub, [texts[row]])
+        np.testing.assert_allclose(found[row], alone, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [0, 20, 21, 11, 101, 999])
@@ -378,9 +336,8 @@ def test_dtypes_that_are_not_taken(stub, dtype):
 
 def test_bytes_that_are_no_request(channel):
     for method in ("Predict", "Classify", "MultiInference"):
-        call = channel.unary_unary(
-            f"/tensorflow.serving.PredictionService/{method}"
-        )
+        service = "/tensorflow.serving.PredictionService"
+        call = channel.unary_unary(f"{service}/{method}")
         with pytest.raises(grpc.RpcError) as caught:
             call(b"\xff\x00 no protocol buffer")
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT

@@ -59,15 +59,10 @@ def test_with_the_keyboard_alone(page, site):
     focused = []
     for _ in range(6):
         page.press("Tab")
-        focused.append(
-            page.value(
-                "document.activeElement.id || document.activeElement.innerText"
-            )
-        )
-    assert focused == [
-        *("model", "version", "signature", "Praise", "Complaint"),
-        "input-text",
-    ]
+        active = "document.activeElement"
+        focused.append(page.value(f"{active}.id || {active}.innerText"))
+    selects = ["model", "version", "signature"]
+    assert focused == [*selects, "Praise", "Complaint", "input-text"]
     page.type("a good film")
     page.press("Enter", modifiers=2)
     answered(page)
@@ -270,16 +265,12 @@ def test_programs_ask_the_same(program, own):
     text = own.value(f"document.querySelector('#{program}').textContent")
     assert path in text
     command = {"curl": ["bash", "-c"], "python": [sys.executable, "-c"]}
-    done = subprocess.run(
-        [*command[program], text], capture_output=True, text=True, check=True
-    )
-    length = len(trap)
-    blanks = trap.count(" ")
+    printed = subprocess.check_output([*command[program], text], text=True)
     if program == "curl":
-        found = json.loads(done.stdout)["outputs"]["mean"]
+        found = json.loads(printed)["outputs"]["mean"]
     else:
-        found = eval(done.stdout)["mean"]
-    assert found == [[length, blanks], [5, 1]]
+        found = eval(printed)["mean"]
+    assert found == [[len(trap), trap.count(" ")], [5, 1]]
 
 
 def test_programs_are_copied(own):
@@ -323,9 +314,8 @@ def test_a_narrow_screen_and_both_colour_schemes(page):
                 "Emulation.setEmulatedMedia",
                 features=[{"name": "prefers-color-scheme", "value": scheme}],
             )
-            papers.add(
-                page.value("getComputedStyle(document.body).backgroundColor")
-            )
+            paper = "getComputedStyle(document.body).backgroundColor"
+            papers.add(page.value(paper))
         assert len(papers) == 2
     finally:
         page.ask("Emulation.clearDeviceMetricsOverride")

@@ -25,15 +25,13 @@ def ask(server, body, path=f"{MODEL}:predict", **more):
 def test_rows_columns_and_versions(name, request):
     server = request.getfixturevalue(name)
     for path in (MODEL, f"{MODEL}/versions/2", "/V1/Models/m"):
-        status, rows = ask(
-            server, {"instances": ["good film", ""]}, f"{path}:predict"
-        )
+        body = {"instances": ["good film", ""]}
+        status, rows = ask(server, body, f"{path}:predict")
         assert status == 200
         first, second = rows["predictions"]
         assert first["labels"] == ["bad", "fair", "good"]
-        assert (
-            first["label"] == first["labels"][np.argmax(first["probabilities"])]
-        )
+        best = np.argmax(first["probabilities"])
+        assert first["label"] == first["labels"][best]
         assert first["probabilities"] != second["probabilities"]
         assert abs(sum(first["probabilities"]) - 1) < 1e-5
     status, columns = ask(server, {"inputs": {"text": ["good film", ""]}})
@@ -43,23 +41,14 @@ def test_rows_columns_and_versions(name, request):
 
 
 def test_status_and_metadata(server):
-    expected = {
-        "model_version_status": [
-            {
-                "version": "2",
-                "state": "AVAILABLE",
-                "status": {"error_code": "OK", "error_message": ""},
-            }
-        ]
-    }
+    good = {"error_code": "OK", "error_message": ""}
+    version = {"version": "2", "state": "AVAILABLE", "status": good}
+    expected = {"model_version_status": [version]}
     assert fetch(server.rest + MODEL) == (200, expected)
     assert fetch(f"{server.rest}{MODEL}/versions/2") == (200, expected)
     status, found = fetch(f"{server.rest}{MODEL}/metadata")
-    assert found["model_spec"] == {
-        "name": "m",
-        "signature_name": "",
-        "version": "2",
-    }
+    spec = {"name": "m", "signature_name": "", "version": "2"}
+    assert found["model_spec"] == spec
     signature = found["metadata"]["signature_def"]["signature_def"]["choice"]
     assert signature["method_name"] == "tensorflow/serving/predict"
     choices = signature["inputs"]["choices"]
@@ -76,44 +65,31 @@ def test_empty_and_very_long_texts(name, request):
 
 
 WHOLE = json.dumps({"instances": ["good film"]}).encode()
+GZIP = gzip.compress(WHOLE, mtime=0)
 RAW_DEFLATE = zlib.compressobj(wbits=-15)
 
 
 @pytest.mark.parametrize(
     ("encoding", "body", "status", "message"),
     [
-        ("gzip", gzip.compress(WHOLE, mtime=0), 200, ""),
-        ("GZip", gzip.compress(WHOLE, mtime=0), 200, ""),
+        ("gzip", GZIP, 200, ""),
+        ("GZip", GZIP, 200, ""),
         ("deflate", zlib.compress(WHOLE), 200, ""),
         ("deflate", RAW_DEFLATE.compress(WHOLE) + RAW_DEFLATE.flush(), 200, ""),
         ("identity", WHOLE, 200, ""),
         ("gzip", WHOLE, 400, "The body is not valid gzip"),
         ("deflate", WHOLE, 400, "The body is not valid deflate"),
         ("gzip", b"", 400, "not one complete stream of gzip"),
-        (
-            "gzip",
-            gzip.compress(WHOLE, mtime=0)[:-9],
-            400,
-            "one complete stream of gzip",
-        ),
-        (
-            "gzip",
-            gzip.compress(WHOLE, mtime=0)[:20],
-            400,
-            "one complete stream of gzip",
-        ),
-        ("gzip", gzip.compress(WHOLE, mtime=0) + b"x", 400, "complete stream"),
+        ("gzip", GZIP[:-9], 400, "one complete stream of gzip"),
+        ("gzip", GZIP[:20], 400, "one complete stream of gzip"),
+        ("gzip", GZIP + b"x", 400, "complete stream"),
         ("deflate", zlib.compress(WHOLE)[:-5], 400, "one complete stream"),
         ("br", WHOLE[::-1], 400, "JSON Parse error"),
         ("gzip", gzip.compress(b" " * 2**25, mtime=0), 413, "larger than"),
     ],
 )
 def test_compressed_bodies(server, encoding, body, status, message):
-    found, answer = fetch(
-        f"{server.rest}{MODEL}:predict",
-        body,
-        headers={"Content-Encoding": encoding},
-    )
+    found, answer = ask(server, body, headers={"Content-Encoding": encoding})
     assert found == status
     assert message in answer.get("error", "")
 
@@ -169,9 +145,7 @@ def test_requests_of_raw_bytes_are_one_line_in_the_log(server, line, capfd):
         while b"HTTP/1.0 400" not in (answer := client.recv(100_000)):
             assert answer
     (logged,) = capfd.readouterr().err.splitlines()
-    assert re.fullmatch(
-        r"127\.0\.0\.1: sent a malformed HTTP request: .{1,62}", logged
-    )
+    assert re.fullmatch(r"127\.0\.0\.1: sent a malformed .{1,76}", logged)
 
 
 def test_preflight_and_cors(server, strict_server):
@@ -185,9 +159,8 @@ def test_preflight_and_cors(server, strict_server):
         ("POST", f"{MODEL}:predict", WHOLE),
         ("POST", f"{MODEL}:predict", b"{"),
     ):
-        _, headers, _ = head(
-            strict_server, method, path, body, Origin="http://a.b"
-        )
+        asked = strict_server, method, path, body
+        _, headers, _ = head(*asked, Origin="http://a.b")
         assert headers["Access-Control-Allow-Origin"] == "*"
         assert headers["Access-Control-Allow-Methods"] == "POST, GET"
         assert headers["Access-Control-Allow-Headers"] == "Content-Type"

@@ -66,6 +66,9 @@ def test_the_versions_that_a_policy_chooses():
         assert model.chosen({10, 1, 2}) == chosen
 
 
+NO_VERSIONS = "model_version_policy { specific {} }"
+
+
 def config(inside: str) -> str:
     return f'model_config_list {{ config {{ name: "m" {inside} }} }}'
 
@@ -76,14 +79,8 @@ def config(inside: str) -> str:
         ("nonsense", "file.config: 1:1 : "),
         ("", "no model; write model_config_list"),
         (config(""), "needs a name and a base_path"),
-        (
-            config('base_path: "x" model_platform: "other"'),
-            "model_platform 'other'",
-        ),
-        (
-            config('base_path: "x" model_version_policy { specific {} }'),
-            "no versions",
-        ),
+        (config('base_path: "x" model_platform: "y"'), "model_platform 'y'"),
+        (config(f'base_path: "x" {NO_VERSIONS}'), "no versions"),
         (config('base_path: "x" logging_config { }'), "logging_config"),
         (
             'model_config_list { config { name: "m" base_path: "a" } '
@@ -113,9 +110,8 @@ def test_batching(tmp_path):
     allowed_batch_sizes: 8
     allowed_batch_sizes: 64
     """
-    assert read_batching(written(tmp_path, text)) == BatchingParameters(
-        64, 2500, 7, 3, (8, 64)
-    )
+    found = read_batching(written(tmp_path, text))
+    assert found == BatchingParameters(64, 2500, 7, 3, (8, 64))
     assert read_batching(written(tmp_path, "")) == BatchingParameters()
     text = "enable_large_batch_splitting { value: true }"
     splitting = read_batching(written(tmp_path, text))
@@ -145,7 +141,6 @@ def test_monitoring(tmp_path):
         ("", None),
     ):
         assert read_metrics_path(written(tmp_path, text)) == expected
+    text = 'prometheus_config { enable: true path: "m" }'
     with pytest.raises(UserError, match="must start with /"):
-        read_metrics_path(
-            written(tmp_path, 'prometheus_config { enable: true path: "m" }')
-        )
+        read_metrics_path(written(tmp_path, text))

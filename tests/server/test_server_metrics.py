@@ -31,10 +31,8 @@ def test_names_labels_and_numbers():
         rf'{session}processed_batch_size_sum{{model_name="a\"\n\\"}} 4',
     } <= set(lines)
     assert not [line for line in lines if "_created" in line]
-    read = {
-        family.name: family
-        for family in text_string_to_metric_families(metrics.page())
-    }
+    families = text_string_to_metric_families(metrics.page())
+    read = {family.name: family for family in families}
     assert len(read) == 11
     batches = read[f"{session}padding_size"].samples
     assert batches[0].labels["model_name"] == 'a"\n\\'

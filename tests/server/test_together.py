@@ -12,24 +12,17 @@ import pytest
 
 import bert_tf
 from bert_tf.server.batching import BatchingParameters
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from tests.server.served_models import served, write_classifier
 
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "film"]
-TOKENS += ["bad", "##ly", "made", "ü", "."]
+TOKENS = [*SPECIAL_TOKENS, *"a good film bad ##ly made ü .".split()]
 
 
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     """A folder with version 1 of a classifier of text."""
-    config = bert_tf.BertConfig(
-        vocab_size=len(TOKENS),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=32,
-        initializer_range=0.5,
-    )
+    config = bert_tf.BertConfig.from_size("1/32/2", len(TOKENS))
+    config = config.override(["initializer_range=0.5"])
     folder = tmp_path_factory.mktemp("classifier")
     write_classifier(folder, TOKENS, config)
     return folder
@@ -38,10 +31,8 @@ def classifier(tmp_path_factory):
 def texts(count: int, seed: int) -> list[str]:
     generator = random.Random(seed)
     words = ["a", "good", "film", "badly", "made", "ü", ".", "?"]
-    return [
-        " ".join(generator.choices(words, k=generator.randint(0, 25)))
-        for _ in range(count)
-    ]
+    sizes = [generator.randint(0, 25) for _ in range(count)]
+    return [" ".join(generator.choices(words, k=size)) for size in sizes]
 
 
 async def ask_all(url: str, rows: list[list[str]], clients: int) -> list:
@@ -64,9 +55,7 @@ async def ask_all(url: str, rows: list[list[str]], clients: int) -> list:
 def test_a_classifier_answers_the_same_batched(classifier):
     generator = random.Random(5)
     rows = [texts(generator.randint(1, 3), seed) for seed in range(120)]
-    parameters = BatchingParameters(
-        max_batch_size=16, batch_timeout_micros=5000
-    )
+    parameters = BatchingParameters(16, batch_timeout_micros=5000)
     with served(classifier, batching=parameters) as server:
         url = f"{server.rest}/v1/models/m:predict"
         alone = asyncio.run(ask_all(url, rows, clients=1))
@@ -79,12 +68,10 @@ def test_a_classifier_answers_the_same_batched(classifier):
     for one, other in zip(alone, together, strict=True):
         assert len(one) == len(other)
         for row, batched in zip(one, other, strict=True):
-            np.testing.assert_allclose(
-                batched["probabilities"], row["probabilities"], atol=1e-6
-            )
-            np.testing.assert_allclose(
-                batched["logits"], row["logits"], rtol=0, atol=1e-5
-            )
+            for name, atol in (("probabilities", 1e-6), ("logits", 1e-5)):
+                np.testing.assert_allclose(
+                    batched[name], row[name], rtol=0, atol=atol
+                )
     spread = np.ptp([row["logits"] for rows in alone for row in rows], axis=0)
     assert spread.min() > 0.1, "the answers should differ"
 
@@ -108,9 +95,8 @@ def test_many_signatures_at_once(batching_server):
 
     async def main():
         async with aiohttp.ClientSession() as session:
-            return await asyncio.gather(
-                *(ask(session, number) for number in range(300))
-            )
+            asked = [ask(session, number) for number in range(300)]
+            return await asyncio.gather(*asked)
 
     for number, (status, answer) in enumerate(asyncio.run(main())):
         name, inputs = body(number)

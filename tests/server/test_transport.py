@@ -43,9 +43,8 @@ def pair(tmp_path_factory) -> tuple[str, str]:
 
 def written(folder: pathlib.Path, **fields: object) -> pathlib.Path:
     path = folder / "ssl.config"
-    path.write_text(
-        "".join(f"{k}: {json.dumps(v)}\n" for k, v in fields.items())
-    )
+    lines = (f"{k}: {json.dumps(v)}\n" for k, v in fields.items())
+    path.write_text("".join(lines))
     return path
 
 

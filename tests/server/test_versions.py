@@ -36,10 +36,8 @@ def version_of(server: Background, path: str = "") -> int:
 
 def states(server: Background) -> dict[int, str]:
     _, answer = fetch(f"{server.rest}/v1/models/m")
-    return {
-        int(one["version"]): one["state"]
-        for one in answer["model_version_status"]
-    }
+    found = answer["model_version_status"]
+    return {int(one["version"]): one["state"] for one in found}
 
 
 def until(check, seconds: float = 60) -> None:
@@ -139,9 +137,7 @@ def test_a_folder_that_still_changes_is_not_loaded(folder, versions):
         until(lambda: states(server).get(2) == "AVAILABLE")
 
 
-def test_a_folder_that_changes_while_it_is_loaded(
-    folder, versions, monkeypatch, capfd
-):
+def test_a_folder_that_changes_in_loading(folder, versions, monkeypatch, capfd):
     class Meddled(manager.LoadedModel):
         """Finds that version 2 gets one more file, the first time."""
 
@@ -230,9 +226,7 @@ def reload(server: Background, *models: ModelConfig) -> None:
     server.call(server.server.manager.change_models(models))
 
 
-def test_a_label_goes_over_when_its_version_is_there(
-    folder, versions, monkeypatch
-):
+def test_a_label_goes_over_to_what_is_there(folder, versions, monkeypatch):
     copy_version(versions / "2", folder / "2")
     started, go_on = threading.Event(), threading.Event()
 
@@ -246,9 +240,8 @@ def test_a_label_goes_over_when_its_version_is_there(
         labels = (("stable", number),)
         return ModelConfig("m", folder, "all", labels=labels)
 
-    only = ModelConfig(
-        "m", folder, "specific", versions=(1,), labels=(("stable", 1),)
-    )
+    label = {"labels": (("stable", 1),)}
+    only = ModelConfig("m", folder, "specific", versions=(1,), **label)
     with served(models=(only,)) as server:
         monkeypatch.setattr(manager, "LoadedModel", Waiting)
         changing = threading.Thread(target=lambda: reload(server, config(2)))
@@ -262,9 +255,8 @@ def test_a_label_goes_over_when_its_version_is_there(
         half_copied(versions, folder.parent / "2", "half of the graph")
         (folder.parent / "2").rename(folder / "3")
         for number in (7, 3):
-            with pytest.raises(
-                manager.LabelError, match=f"to version {number} of model m"
-            ):
+            line = f"to version {number} of model m"
+            with pytest.raises(manager.LabelError, match=line):
                 reload(server, config(number))
             assert version_of(server, "/labels/stable") == 2
         assert states(server)[2] == "AVAILABLE"
@@ -317,9 +309,8 @@ def test_a_polled_label_waits_for_its_version(folder, versions, tmp_path):
         version_labels {{ key: "stable" value: %d }} }} }}'''
     path.write_text(text % 1)
     config = read_models(path)
-    with served(
-        models=config, config_file=path, config_poll_wait=0.05
-    ) as server:
+    polled = {"config_file": path, "config_poll_wait": 0.05}
+    with served(models=config, **polled) as server:
         path.write_text(text % 2)
         time.sleep(0.3)
         assert version_of(server, "/labels/stable") == 1
@@ -338,23 +329,14 @@ def _missing_tensor(version):
     [
         (lambda v: shutil.rmtree(v.parent), {}, "'m': no such folder: .*/m"),
         (shutil.rmtree, {}, r"no version folder \(1, 2, ...\) in .*/m"),
-        (
-            lambda v: v.replace(v.with_name("saved_model.pb")),
-            {},
-            "give its parent folder",
-        ),
+        (lambda v: v.replace(v.with_name("saved_model.pb")), {}, "its parent"),
         (LACKS["half of the graph"], {}, "model 'm': .*/1: "),
         (_missing_tensor, {}, '"pair" names the tensor nothing:0'),
         (
-            lambda v: write_warm_up(v, "fine"),
-            {"max_request_bytes": 10},
+            *(lambda v: write_warm_up(v, "fine"), {"max_request_bytes": 10}),
             "request 0: tensor parsing error: text",
         ),
-        (
-            lambda v: None,
-            {"labels": (("stable", 7),)},
-            "'stable' names version 7; available: 1",
-        ),
+        (lambda v: None, {"labels": (("stable", 7),)}, "7; available: 1"),
     ],
 )
 def test_nothing_to_serve(folder, change, settings, message):

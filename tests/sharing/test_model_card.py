@@ -51,7 +51,7 @@ def test_what_it_says(tmp_path) -> None:
     assert card.data.model_name == "acceptable"
     head, _, *rows = table(card, "Scores")
     assert head[4:] == [
-        *("mean of 3 seeds", "standard deviation", "bert base, published"),
+        *("mean of 3 seeds", "standard deviation", "bert base, published")
     ]
     assert rows == [
         ["dev", "matthews", "0.5", "0", "0.45", "0.01", "0.6"],

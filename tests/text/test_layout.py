@@ -52,16 +52,13 @@ def best_span(spans: list[tuple[int, int]], position: int) -> int:
     return best
 
 
-def rows_by_loop(
-    pairs: list, packing: Packing, length: int
-) -> list[tuple[list, list]]:
+def rows_by_loop(pairs, packing: Packing, length: int) -> list[tuple]:
     """Token ids and segments of each row of (A, B), B may be None."""
     rows = []
     for a, b in pairs:
         a, b = list(a), None if b is None else list(b)
-        begin, middle, end = map(
-            list, (packing.begin, packing.middle, packing.end)
-        )
+        frames = (packing.begin, packing.middle, packing.end)
+        begin, middle, end = map(list, frames)
         if b is None:
             ids = begin + a[: length - len(begin) - len(end)] + end
             rows.append((ids, [0] * len(ids)))
@@ -82,16 +79,11 @@ def texts_of(rows: list[list[int]]) -> TokenIds:
     return TokenIds(*(tf.constant(x, tf.int32) for x in (flat, begin, count)))
 
 
-def packed_rows(
-    pairs: list, packing: Packing, length: int
-) -> layout.EncodedRows:
+def packed_rows(pairs, packing: Packing, length: int) -> layout.EncodedRows:
     """Rows of (A, B) as long as they may be; those without a B have None."""
     is_pair = np.array([b is not None for _, b in pairs], bool)
     room = np.where(is_pair, packing.num_special(2), packing.num_special(1))
-    texts = (
-        texts_of([a for a, _ in pairs]),
-        texts_of([b or [] for _, b in pairs]),
-    )
+    texts = [texts_of([pair[side] or [] for pair in pairs]) for side in (0, 1)]
     kept = layout.truncate(*texts, (length - room).astype(np.int32))
     return layout.pack_rows(*kept, packing, is_pair=is_pair)
 
@@ -123,17 +115,14 @@ def test_lengths_of_pairs(a: int, b: int, room: int) -> None:
         (np.int64, np.minimum, np.maximum),
         (tf.constant, tf.minimum, tf.maximum),
     ):
-        kept = truncation.truncated_lengths(
-            kind(a), kind(b), room, minimum, maximum
-        )
+        given = kind(a), kind(b), room, minimum, maximum
+        kept = truncation.truncated_lengths(*given)
         assert tuple(map(int, kept)) == (len(left), len(right))
 
 
 @property_test
 @given(pairs=PAIRS, packing=PACKINGS, data=st.data())
-def test_rows_of_which_some_are_pairs(
-    pairs: list, packing: Packing, data: st.DataObject
-) -> None:
+def test_rows_of_which_some_are_pairs(pairs, packing, data) -> None:
     length = packing.num_special(2) + data.draw(st.integers(1, 15))
     expected = rows_by_loop(pairs, packing, length)
     rows = packed_rows(pairs, packing, length)
@@ -144,10 +133,8 @@ def test_rows_of_which_some_are_pairs(
     flat = {name: value.numpy() for name, value in rows.flat().items()}
     for number, of_row in enumerate(expected):
         own = slice(*rows.starts.numpy()[number : number + 2])
-        ids, segments = (
-            flat[n][own].tolist() for n in ("input_ids", "segment_ids")
-        )
-        assert (ids, segments) == of_row
+        found = [flat[n][own].tolist() for n in ("input_ids", "segment_ids")]
+        assert tuple(found) == of_row
     assert (flat["input_mask"] == 1).all()
 
 
@@ -179,9 +166,8 @@ def test_rows_of_an_example_count_as_one() -> None:
     assert len(rows) == 6
     taken = rows.take(tf.constant([4, 1]))
     assert taken.example.numpy().tolist() == [3, 2]
-    assert layout.pack_rows(texts, None, BERT).example.numpy().tolist() == [
-        *range(6)
-    ]
+    rows = layout.pack_rows(texts, None, BERT)
+    assert rows.example.numpy().tolist() == [*range(6)]
 
 
 @property_test
@@ -191,9 +177,7 @@ def test_rows_of_an_example_count_as_one() -> None:
     empty=st.integers(0, 1),
     align_last=st.booleans(),
 )
-def test_windows_and_most_context(
-    lengths: list[tuple[int, int]], stride: int, empty: int, align_last: bool
-) -> None:
+def test_windows_and_most_context(lengths, stride, empty, align_last) -> None:
     expected = []
     for text, (length, room) in enumerate(lengths):
         spans = doc_spans(length, room, stride) or [(0, 0)] * empty
@@ -228,10 +212,7 @@ def test_a_token_is_in_most_context_once() -> None:
     """What windows share is the first one's where both show as much."""
     windows = Windows(*map(tf.constant, ([0, 0], [0, 1], [0, 2], [4, 4])))
     begin, end = layout.most_context(windows)
-    assert list(zip(begin.numpy(), end.numpy(), strict=True)) == [
-        (0, 3),
-        (1, 4),
-    ]
+    assert (begin.numpy().tolist(), end.numpy().tolist()) == ([0, 1], [3, 4])
 
 
 def test_ranges_of_vectors() -> None:
@@ -269,8 +250,7 @@ def test_compiled_for_any_batch(is_pair: bool) -> None:
                 for i in range(1 + is_pair)
             )
         )
-        expected = rows_by_loop(
-            [(a, b if is_pair else None) for a, b in pairs], BERT, 10
-        )
+        rows = [(a, b if is_pair else None) for a, b in pairs]
+        expected = rows_by_loop(rows, BERT, 10)
         assert_padded(found, expected, found["input_ids"].shape[1])
     assert packed.experimental_get_tracing_count() == 1

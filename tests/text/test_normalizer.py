@@ -33,9 +33,7 @@ def test_the_category_of_every_code_point() -> None:
         pytest.param(SCALARS, True, True, id="all"),
     ],
 )
-def test_every_code_point(
-    codes: list[int], lower_case: bool, strip_accents: bool
-) -> None:
+def test_every_code_point(codes, lower_case, strip_accents) -> None:
     normalizer = BertNormalizer(TokenizerConfig.of(lower_case, strip_accents))
     texts = [chr(code) for code in codes]
     found = normalizer.normalize(tf.constant(texts)).numpy()
@@ -49,10 +47,8 @@ def test_every_code_point(
     assert wrong == []
 
 
-def normalized(text: str, lower_case: bool, strip_accents: bool) -> str:
-    characters = reference_tokenization.normalized(
-        text, lower_case, strip_accents
-    )
+def normalized(*arguments) -> str:
+    characters = reference_tokenization.normalized(*arguments)
     return "".join(character for character, _ in characters)
 
 

@@ -109,16 +109,14 @@ def test_rows_of_tasks():
 
 def test_answers_are_where_they_stand():
     context = "the river ran to the sea a lake ran to the river"
-    asked = Question(
-        "1", "", "who ran where", context, (Answer("a lake", 24 + 1),), False
-    )
+    answers = (Answer("a lake", 24 + 1),)
+    asked = Question("1", "", "who ran where", context, answers, False)
     assert context[25:31] == "a lake"
     windows = make_windows([asked], TOKENIZER, 15, 3)
     positions = answer_positions(windows, [asked], TOKENIZER)
     found = set()
-    for row, (first, last) in zip(
-        rows_of(windows.rows), positions.tolist(), strict=True
-    ):
+    rows = zip(rows_of(windows.rows), positions.tolist(), strict=True)
+    for row, (first, last) in rows:
         assert row[:8] == [*BEGIN, *ids_of("who ran where"), *MIDDLE]
         assert row[-2:] == LAST
         if last:
@@ -156,10 +154,7 @@ def random_documents():
 def examples_of(records):
     for record in records:
         features = tf.train.Example.FromString(record).features.feature
-        yield {
-            name: list(value.int64_list.value)
-            for name, value in features.items()
-        }
+        yield {n: list(v.int64_list.value) for n, v in features.items()}
 
 
 def test_records():
@@ -210,12 +205,8 @@ def test_a_vocabulary_is_extended_with_its_names(tmp_path):
     BertTokenizer(Vocabulary(TOKENS, special=SPECIAL), True).save(tmp_path)
     text = tmp_path / "text.txt"
     text.write_text("the estuary of the river\n" * 9)
-    trained = bert_tf.train_vocab(
-        str(text),
-        len(TOKENS) + 23,
-        extend=tmp_path / "vocab.txt",
-        min_frequency=1,
-    )
+    settings = {"extend": tmp_path / "vocab.txt", "min_frequency": 1}
+    trained = bert_tf.train_vocab(str(text), len(TOKENS) + 23, **settings)
     assert trained.vocabulary.special == SPECIAL
     assert trained.vocabulary.tokens[: len(TOKENS)] == tuple(TOKENS)
 

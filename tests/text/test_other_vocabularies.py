@@ -7,6 +7,7 @@ vocabulary is put into those orders, and everything gives the same.
 
 import dataclasses
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -25,9 +26,7 @@ from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.layout import SentencePacker
 from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.wordpiece import WordPiece
 
 PIECES = "the cell ##s divide ##d protein of a in membrane , .".split()
 PLAIN = Vocabulary([*SPECIAL_TOKENS, *PIECES])
@@ -80,27 +79,23 @@ def test_pieces_and_rows(other, moved_ids):
     ids = [each.tokenize(TEXTS).to_list() for each in (plain, moved)]
     assert [moved_ids[row].tolist() for row in ids[0]] == ids[1]
     assert plain.detokenize(ids[0][0]) == moved.detokenize(ids[1][0])
-    first, second = (
-        SentencePacker(each, 12)(TEXTS[:2], TEXTS[2:])
-        for each in (plain, moved)
-    )
-    np.testing.assert_array_equal(
-        moved_ids[first["input_ids"].numpy()], second["input_ids"]
-    )
+    assert_worker_agrees(moved)
+    packs = SentencePacker(plain, 12), SentencePacker(moved, 12)
+    first, second = (pack(TEXTS[:2], TEXTS[2:]) for pack in packs)
+    rows = moved_ids[first["input_ids"].numpy()]
+    np.testing.assert_array_equal(rows, second["input_ids"])
     for name in ("input_mask", "segment_ids"):
         np.testing.assert_array_equal(first[name], second[name])
 
 
-def test_a_corpus(other, moved_ids):
+def assert_worker_agrees(tokenizer):
+    """Ids of texts in a worker are those in the graph."""
     text = "".join(f"{text}\n" for text in TEXTS).encode()
     sizes = np.array([len(text.encode()) for text in TEXTS])
-    config = TokenizerConfig.of(True)
-    (first, counts), (second, moved_counts) = (
-        WordPiece(each, config).worker().tokenize(text, sizes)
-        for each in (PLAIN, other)
-    )
-    np.testing.assert_array_equal(moved_ids[first], second)
-    np.testing.assert_array_equal(counts, moved_counts)
+    found, counts = tokenizer.data.worker().tokenize(text, sizes)
+    expected = tokenizer.tokenize(TEXTS)
+    np.testing.assert_array_equal(found, expected.flat_values)
+    np.testing.assert_array_equal(counts, expected.row_lengths())
 
 
 def test_blank_entries_and_repeated_tokens():
@@ -109,12 +104,7 @@ def test_blank_entries_and_repeated_tokens():
     other = Vocabulary([*entries, *PLAIN.tokens, "##"], notify=False)
     ids = [each.tokenize(TEXTS) for each in tokenizers(other)]
     assert ids[1].to_list() == (ids[0] + len(entries)).to_list()
-    text = "".join(f"{text}\n" for text in TEXTS).encode()
-    sizes = np.array([len(text.encode()) for text in TEXTS])
-    corpus = WordPiece(other, TokenizerConfig.of(True)).worker()
-    found, counts = corpus.tokenize(text, sizes)
-    np.testing.assert_array_equal(found, ids[1].flat_values)
-    np.testing.assert_array_equal(counts, ids[1].row_lengths())
+    assert_worker_agrees(tokenizers(other)[1])
 
 
 def rows():
@@ -157,9 +147,8 @@ def test_masks(whole_word_mask, in_graph, other, moved_ids):
             found.append(masking.mask_rows(ids, lengths, rule, rng))
     plain, moved = found
     assert (moved["input_ids"] == other.mask_id).sum() > 100
-    np.testing.assert_array_equal(
-        moved_ids[plain["input_ids"]], moved["input_ids"]
-    )
+    rows_in_order = moved_ids[plain["input_ids"]]
+    np.testing.assert_array_equal(rows_in_order, moved["input_ids"])
     used = plain["masked_lm_weights"] == 1
     for name in ("masked_lm_positions", "masked_lm_weights"):
         np.testing.assert_array_equal(plain[name], moved[name])
@@ -233,12 +222,10 @@ def test_a_model_fills_masks_and_embeds_as_before(other, moved_ids, tmp_path):
     moved = load_checkpoint(tmp_path / "moved")
     assert moved.vocabulary.mask_id == other.mask_id
     words = moved.arrays["bert/embeddings/word_embeddings"]
-    np.testing.assert_array_equal(
-        words[moved_ids], arrays["bert/embeddings/word_embeddings"]
-    )
-    vectors = [
-        bert_tf.embed(tmp_path / name, TEXTS) for name in ("plain", "moved")
-    ]
+    before = arrays["bert/embeddings/word_embeddings"]
+    np.testing.assert_array_equal(words[moved_ids], before)
+    names = ("plain", "moved")
+    vectors = [bert_tf.embed(tmp_path / name, TEXTS) for name in names]
     np.testing.assert_allclose(*vectors, atol=1e-6)
     filled = [
         {
@@ -256,13 +243,14 @@ def test_a_model_fills_masks_and_embeds_as_before(other, moved_ids, tmp_path):
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-4)
 
 
-@pytest.mark.parametrize("lower_case", [True, None])
-def test_folders_of_every_family_keep_the_names(lower_case, tmp_path):
+def test_folders_of_every_family_keep_the_names(tmp_path):
     config = small_config(vocab_size=len(NAMED), num_hidden_layers=1)
     arrays = bert_tf.BertPretrainer(config).to_arrays()
-    checkpoint = Checkpoint(config, arrays, NAMED, lower_case)
-    for family in ("bert_tf", "hugging_face", "google_tf1"):
-        save_checkpoint(tmp_path / family, checkpoint, family)
-        read = BertTokenizer.from_checkpoint(tmp_path / family)
+    families = ("bert_tf", "hugging_face", "google_tf1")
+    for family, lower_case in itertools.product(families, (True, None)):
+        checkpoint = Checkpoint(config, arrays, NAMED, lower_case)
+        folder = tmp_path / f"{family}_{lower_case}"
+        save_checkpoint(folder, checkpoint, family)
+        read = BertTokenizer.from_checkpoint(folder)
         assert read.vocabulary == NAMED
         assert read.vocabulary.special == NAMED.special

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
 from bert_tf.text.layout import SentencePacker
+from bert_tf.text.token_table import SPECIAL_TOKENS
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.text.test_layout import BERT, PAIRS, assert_padded, rows_by_loop
 
-TOKENIZER = BertTokenizer(
-    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]
-)
+TOKENIZER = BertTokenizer([*SPECIAL_TOKENS, *"abcdef"])
 
 
 @settings(max_examples=40)
@@ -51,10 +50,8 @@ def test_texts_single_and_batched_and_in_datasets() -> None:
 def test_dense_ids() -> None:
     packer = SentencePacker(TOKENIZER, 5)
     packed = packer.pack_ids(tf.constant([[5, 6], [7, 8]]))
-    assert packed["input_ids"].numpy().tolist() == [
-        [2, 5, 6, 3, 0],
-        [2, 7, 8, 3, 0],
-    ]
+    expected = [[2, 5, 6, 3, 0], [2, 7, 8, 3, 0]]
+    assert packed["input_ids"].numpy().tolist() == expected
     packed = packer.pack_ids(tf.constant([], tf.int32))
     assert packed["input_mask"].numpy().tolist() == [1, 1, 0, 0, 0]
 
@@ -70,8 +67,7 @@ def test_bad_input() -> None:
         packer.pack("a", ["b"])
     with pytest.raises(UserError, match="must have one shape"):
         packer.pack(["a", "b"], ["b"])
-    pack = tf.function(
-        packer.pack, input_signature=[tf.TensorSpec([None], tf.string)] * 2
-    )
+    texts = tf.TensorSpec([None], tf.string)
+    pack = tf.function(packer.pack, input_signature=[texts] * 2)
     with pytest.raises(tf.errors.InvalidArgumentError, match="unequal batches"):
         pack(tf.constant(["a", "b"]), tf.constant(["b"]))

@@ -1,6 +1,7 @@
 """Unigram models and byte-level BPE that are trained on counted words."""
 
 import io
+import itertools
 import json
 
 import pytest
@@ -54,10 +55,9 @@ def test_a_unigram_model_fits_as_well_as_one_of_sentences(corpus):
     assert ours == pytest.approx(theirs, rel=0.01)
     # As many words, but each counted once.
     once = sorted({word for line in lines for word in line.split()})
-    corpus.with_name("once.txt").write_text("\n".join(once))
-    other = train_vocab(
-        [corpus.with_name("once.txt")], 75, held_out=0.0, kind="unigram"
-    )
+    path = corpus.with_name("once.txt")
+    path.write_text("\n".join(once))
+    other = train_vocab([path], 75, held_out=0.0, kind="unigram")
     assert isinstance(other.data, Unigram)
     assert likelihood(other.data.model, lines) < 1.03 * ours
 
@@ -65,26 +65,19 @@ def test_a_unigram_model_fits_as_well_as_one_of_sentences(corpus):
 def likelihood(model: bytes, lines: list[str]) -> float:
     """The sum of the scores of all pieces of the lines."""
     library = sentencepiece.SentencePieceProcessor(model_proto=model)
-    return sum(
-        library.get_score(number)
-        for ids in library.encode(lines)
-        for number in ids
-    )
+    numbers = itertools.chain.from_iterable(library.encode(lines))
+    return sum(map(library.get_score, numbers))
 
 
 def test_an_albert_model_has_its_rules(corpus, tmp_path):
-    found = train_vocab(
-        [corpus], 75, lower_case=True, kind="unigram", held_out=0.2
-    )
+    settings = {"kind": "unigram", "lower_case": True}
+    found = train_vocab([corpus], 75, held_out=0.2, **settings)
     assert isinstance(found.data, AlbertUnigram)
-    assert found.tokens[:7] == (
-        *("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "(", ")"),
-    )
+    special = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+    assert found.tokens[:7] == (*special, "(", ")")
     assert all(token == token.lower() for token in found.tokens[5:])
     assert not {"é", "ü", "▁Cat"} & {c for t in found.tokens for c in t}
-    kept = train_vocab(
-        [corpus], 75, lower_case=True, strip_accents=False, kind="unigram"
-    )
+    kept = train_vocab([corpus], 75, strip_accents=False, **settings)
     assert any("é" in token for token in kept.tokens)
     found.save(tmp_path / "spiece.model")
     assert read_tokenizer(tmp_path) == found.data
@@ -127,23 +120,18 @@ def test_merges_are_those_of_the_library(corpus):
 @pytest.mark.parametrize("kind", FILES)
 def test_a_command_writes_the_files_of_a_folder(kind, corpus, tmp_path):
     output = tmp_path / "new" / FILES[kind]
-    arguments = [
-        *(f"--input={corpus}", "--vocab_size=330", f"--kind={kind}"),
-        "--held_out=0.2",
-    ]
-    if kind == "unigram":
-        arguments[1] = "--vocab_size=60"
+    size = 60 if kind == "unigram" else 330
+    arguments = [f"--input={corpus}", f"--vocab_size={size}", "--held_out=0.2"]
+    arguments.append(f"--kind={kind}")
     done = commands.run("tools.train_vocab", *arguments, f"--output={output}")
     assert done.returncode == 0, done.stderr
     data = read_tokenizer(output.parent)
-    assert len(data.vocabulary) == (60 if kind == "unigram" else 330)
+    assert len(data.vocabulary) == size
     ids = data.tokenizer().tokenize(LINES)
     texts = [text.decode() for text in data.tokenizer().detokenize(ids).numpy()]
-    assert texts == (
-        [" ".join(line.split()) for line in LINES]
-        if kind == "unigram"
-        else LINES
-    )
+    # Unigram models know no two blanks in a row.
+    words = [" ".join(line.split()) for line in LINES]
+    assert texts == (words if kind == "unigram" else LINES)
     assert f"written: {output}" in done.stdout
     assert "0.000% of the words are <unk>" in done.stdout
     again = tmp_path / "again" / FILES[kind]
@@ -158,7 +146,10 @@ def test_a_command_writes_the_files_of_a_folder(kind, corpus, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "lower_case"),
-    [("unigram", None), ("unigram", True), ("byte_bpe", None)],
+    [
+        *(("unigram", None), ("unigram", True), ("byte_bpe", None)),
+        ("wordpiece", True),
+    ],
 )
 def test_a_size_that_the_text_does_not_allow(corpus, kind, lower_case, capsys):
     def learn(size):
@@ -172,7 +163,7 @@ def test_a_size_that_the_text_does_not_allow(corpus, kind, lower_case, capsys):
     assert learn(most) == tokens
     assert len(learn(most - 1)) == most - 1
     assert capsys.readouterr().err == ""
-    if kind == "unigram":
+    if kind != "byte_bpe":
         with pytest.raises(UserError) as caught:
             learn(30)
         least = int(str(caught.value).split("at least ")[1].split()[0])
@@ -185,22 +176,10 @@ def test_a_size_that_the_text_does_not_allow(corpus, kind, lower_case, capsys):
     ("arguments", "message"),
     [
         ({"kind": "bpe"}, "`kind` is 'bpe'.* wordpiece, unigram"),
-        (
-            {"kind": "byte_bpe", "lower_case": True},
-            "`lower_case` is True: byte_bpe",
-        ),
-        (
-            {"kind": "unigram", "min_frequency": 3},
-            "`min_frequency` is 3: unigram",
-        ),
-        (
-            {"kind": "unigram", "strip_accents": True},
-            "`strip_accents` is True: a unigram model",
-        ),
-        (
-            {"kind": "byte_bpe", "vocab_size": 261},
-            "takes more than 261 .256 bytes",
-        ),
+        ({"kind": "byte_bpe", "lower_case": True}, "`lower_case` is True: by"),
+        ({"kind": "unigram", "min_frequency": 3}, "`min_frequency` is 3: uni"),
+        ({"kind": "unigram", "strip_accents": True}, "`strip_accents` is True"),
+        ({"kind": "byte_bpe", "vocab_size": 261}, "more than 261 .256 bytes"),
         ({"kind": "unigram", "vocab_size": 5}, "`vocab_size` is 5"),
     ],
 )

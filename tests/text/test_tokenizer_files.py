@@ -287,7 +287,8 @@ def test_entries_of_a_tokenizer_json_are_those_of_a_vocab_txt(tmp_path, capsys):
     tokens = (*SPECIAL_TOKENS, "", "a", "", "$")
     assert read_vocabulary(tmp_path / "holes").tokens == tokens
     (line,) = capsys.readouterr().err.splitlines()
-    assert "tokenizer.json: model: vocab: no token has the id 5, 7, " in line
+    assert "tokenizer.json: " in line
+    assert "the id 5, 7, " in line
 
 
 GAP = tokenizer_json()
@@ -320,11 +321,7 @@ REFUSED = [
     (CONFIG, {"never_split": ["covid"]}, "never_split is ['covid']"),
     (CONFIG, {"strip_accents": 1}, "strip_accents is 1; it takes true or"),
     (CONFIG, {"unk_token": "<unk>"}, "lacks <unk> of the special tokens"),
-    (
-        CONFIG,
-        {"cls_token": {"content": "<s>"}},
-        "lacks <s> of the special tokens",
-    ),
+    (CONFIG, {"cls_token": {"content": "<s>"}}, "lacks <s> of the special"),
     (CONFIG, {"sep_token": {"content": 3}}, "sep_token is 3; it takes a token"),
     (CONFIG, {"mask_token": ""}, "mask_token is ''; it takes a token"),
     (CONFIG, [1], "holds list, not an object"),
@@ -335,11 +332,7 @@ REFUSED = [
     ("added_tokens.json", {"new": 8}, "no token has the id 7, but 'new' has 8"),
     (TOKENIZER, {"a": 1}, "holds neither a model,"),
     (TOKENIZER, tokenizer_json(unk_token="<unk>"), "model: unk_token is '<unk"),
-    (
-        TOKENIZER,
-        tokenizer_json(max_input_chars_per_word=50),
-        "max_input_chars_per_word is 50, which BertTokenizer does not",
-    ),
+    (TOKENIZER, tokenizer_json(max_input_chars_per_word=50), "word is 50, wh"),
     (TOKENIZER, tokenizer_json(type="BPE"), "model: type is 'BPE', which"),
     (TOKENIZER, tokenizer_json(continuing_subword_prefix="@@"), "is '@@'"),
     (TOKENIZER, normalizer(type="NFKC"), "type is 'NFKC'"),

@@ -36,15 +36,8 @@ CORPUS = [
 TEXTS = [
     *CORPUS[:4],
     *("", " ", "  a", "a  ", "a  b", "\n a", "a\t\tb \u2003 c", "\u3000"),
-    *(
-        "e\u0301\u0344",
-        "Å",
-        *("ΟΔΟΣ ΣΑΣ", "ΑΣ\u0301", "ΑΣ'Α Σ İΣ", "Σ ΣΣ"),
-        "İI",
-        "\ufeff\u200d",
-        "①²ﬁ",
-        "\u1100\u1161",
-    ),
+    *("e\u0301\u0344", "Å", "ΟΔΟΣ ΣΑΣ", "ΑΣ\u0301", "ΑΣ'Α Σ İΣ", "Σ ΣΣ"),
+    *("İI", "\ufeff\u200d", "①²ﬁ", "\u1100\u1161"),
     *("<mask> a", "a [MASK]b", "</s>", "😀 ☃", "1,2,3,", "12,345,678", "a,1,"),
 ]
 
@@ -119,10 +112,8 @@ def fairseq_ids(texts):
     library = sentencepiece.SentencePieceProcessor(
         model_proto=xlm_roberta_file()
     )
-    return [
-        [number + 1 if number else 3 for number in ids]
-        for ids in library.encode(texts)
-    ]
+    rows = library.encode(texts)
+    return [[n + 1 if n else 3 for n in ids] for ids in rows]
 
 
 def albert_pieces(text):
@@ -220,11 +211,9 @@ def test_any_text(xlm_roberta, xlm_roberta_graph, texts):
 
 
 def test_special_tokens_in_text(xlm_roberta_graph, albert_graph):
-    for tokenizer, text in (
-        (xlm_roberta_graph, "a <mask> b"),
-        (albert_graph, "a [MASK] b"),
-    ):
+    for tokenizer in (xlm_roberta_graph, albert_graph):
         data = tokenizer.data
+        text = f"a {data.tokens[data.mask_id]} b"
         split = tokenizer.tokenize(text).numpy().tolist()
         found = data.tokenizer(False).tokenize(text).numpy().tolist()
         assert data.mask_id not in split
@@ -234,6 +223,10 @@ def test_special_tokens_in_text(xlm_roberta_graph, albert_graph):
 def test_added_tokens(xlm_roberta, tmp_path):
     extended = Unigram.from_dict(xlm_roberta.to_dict())
     extended.save(tmp_path)
+    assert read_tokenizer(tmp_path) == extended
+    opened = bert_tf.load_tokenizer(tmp_path, split_special_tokens=False)
+    assert isinstance(opened, UnigramTokenizer)
+    assert opened.data == extended
     number = len(extended)
     (tmp_path / "added_tokens.json").write_text(json.dumps({"<smile>": number}))
     data = Unigram.read(tmp_path)
@@ -271,10 +264,10 @@ def test_two_files_that_disagree(name, folders, tmp_path):
     pieces[9], pieces[10] = pieces[10], pieces[9]
     path.write_text(json.dumps(values))
     line = error_of(functools.partial(read_by, name), tmp_path)
-    assert line.startswith(
-        f"{tmp_path / 'spiece.model'}: token 9 is {pieces[10][0]!r}, "
-    )
-    assert f"{pieces[9][0]!r} in {path}" in line
+    (first, _), (second, _) = pieces[9:11]
+    file = tmp_path / "spiece.model"
+    assert line.startswith(f"{file}: token 9 is {second!r}, ")
+    assert f"{first!r} in {path}" in line
 
 
 def test_a_vocabulary_file_by_its_name(folders, xlm_roberta, albert, tmp_path):
@@ -349,15 +342,6 @@ def test_detokenize(xlm_roberta_graph):
     assert [text.decode() for text in found.numpy()] == texts
 
 
-def test_a_folder_opens(folders, tmp_path):
-    data = Unigram.read(folders / "xlm-roberta")
-    data.save(tmp_path)
-    assert read_tokenizer(tmp_path) == data
-    opened = bert_tf.load_tokenizer(tmp_path, split_special_tokens=False)
-    assert isinstance(opened, UnigramTokenizer)
-    assert opened.data == data
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -380,6 +364,9 @@ def test_other_models_are_refused(options, message, tmp_path):
     assert error_of(Unigram.read, tmp_path).startswith(f"{path}: {message}")
 
 
+SPLIT = "pre_tokenizer"
+
+
 @pytest.mark.parametrize(
     ("name", "part", "changes", "message"),
     [
@@ -392,18 +379,8 @@ def test_other_models_are_refused(options, message, tmp_path):
             {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
             "pattern is '``'",
         ),
-        (
-            "xlm-roberta",
-            "pre_tokenizer",
-            {"type": "ByteLevel"},
-            "type is 'ByteLevel'",
-        ),
-        (
-            "xlm-roberta",
-            "pre_tokenizer",
-            {"prepend_scheme": "never"},
-            "prepend_scheme is 'never'",
-        ),
+        ("xlm-roberta", SPLIT, {"type": "ByteLevel"}, "type is 'ByteLevel'"),
+        ("xlm-roberta", SPLIT, {"prepend_scheme": "never"}, "is 'never'"),
     ],
 )
 def test_other_rules_of_a_json_file_are_refused(
@@ -456,9 +433,8 @@ def test_a_damaged_model_is_refused(folders, tmp_path):
         line = error_of(Unigram.read, tmp_path)
         assert line.startswith(f"{path}: no SentencePiece model; put the file")
     path.write_bytes(albert_file())
-    assert "but vocab_size is 9" in error_of(
-        functools.partial(Unigram.read, rows=9), tmp_path
-    )
+    line = error_of(functools.partial(Unigram.read, rows=9), tmp_path)
+    assert "but vocab_size is 9" in line
     assert "keeps case" in error_of(Unigram.read, tmp_path, True)
 
 
@@ -477,11 +453,8 @@ def test_real_tokenizers(name, folder, kind, tmp_path):
         with lzma.open(path) as file:
             (tmp_path / path.stem).write_bytes(file.read())
     if name == "t5":
-        values = {
-            "cls_token": "</s>",
-            "sep_token": "</s>",
-            "mask_token": "<unk>",
-        }
+        values = {"cls_token": "</s>", "sep_token": "</s>"}
+        values["mask_token"] = "<unk>"
         path = tmp_path / "tokenizer_config.json"
         path.write_text(json.dumps(values))
     with lzma.open(REAL / "tokenizers" / f"{name}.jsonl.xz") as file:

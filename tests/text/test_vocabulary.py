@@ -15,14 +15,9 @@ def test_ids_are_places() -> None:
     vocabulary = Vocabulary(["[PAD]", "a", *SPECIAL[1:], "##b"])
     assert len(vocabulary) == 7
     assert vocabulary.ids["##b"] == 6
-    found = (
-        vocabulary.pad_id,
-        vocabulary.unk_id,
-        vocabulary.cls_id,
-        vocabulary.sep_id,
-        vocabulary.mask_id,
-    )
-    assert found == (0, 2, 3, 4, 5)
+    names = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
+    found = [getattr(vocabulary, name) for name in names]
+    assert found == [0, 2, 3, 4, 5]
     assert vocabulary.is_continuation.tolist() == [False] * 6 + [True]
     assert vocabulary.is_continuation.dtype == np.bool_
     joined = "\n".join(vocabulary.tokens)
@@ -51,9 +46,7 @@ BLANK = ["\u2028", "\u00a0", "\u3000", "\u0085", "\u001c", " ", "\r", ""]
     ],
     ids=["unnormalised", "blank", "between", "carriage returns", "repeated"],
 )
-def test_a_file_is_read_as_by_google_and_written_back(
-    entries, tmp_path
-) -> None:
+def test_a_file_is_read_as_by_google_and_written_back(entries, tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("".join(f"{entry}\n" for entry in entries).encode())
     vocabulary = Vocabulary.from_file(path)

@@ -61,8 +61,7 @@ SHOWN = {"TF_CPP_MIN_LOG_LEVEL": "2"}
             SHOWN,
             1,
             "",
-            "error: No space left on device (/f); free some space and run "
-            "the same command again.\n",
+            "error: No space left on device (/f); ",
         ),
         (["--kind=interrupt"], SHOWN, 130, "", "interrupted\n"),
         (["word"], SHOWN, 1, "", "error: unexpected argument 'word'; "),

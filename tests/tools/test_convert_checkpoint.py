@@ -33,20 +33,19 @@ def convert(*arguments: object) -> subprocess.CompletedProcess:
 def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, eagerly):
     """Seen last, by the proof of what is written."""
     source, here = tmp_path / "source", tmp_path / "here"
-    save_checkpoint(
-        source, tiny_checkpoint("BertForPreTraining"), "hugging_face"
-    )
+    checkpoint = tiny_checkpoint("BertForPreTraining")
+    save_checkpoint(source, checkpoint, "hugging_face")
     arrays = read_arrays(source / "model.safetensors")
     arrays["cls.predictions.bias"][3] = float("nan")
     write_arrays(source / "model.safetensors", arrays)
     here.mkdir()
-    done = convert(
-        f"--input={source}", "--to=bert_tf", f"--output_dir={here / 'out'}"
-    )
+    output = f"--output_dir={here / 'out'}"
+    done = convert(f"--input={source}", "--to=bert_tf", output)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: {source}")
-    assert "cls.predictions.bias holds values that are not finite" in line
+    assert "cls.predictions.bias holds" in line
+    assert "not finite" in line
     assert list(here.iterdir()) == []
 
 
@@ -68,9 +67,7 @@ def test_a_conversion_and_what_is_next(tmp_path, eagerly):
     assert lines[0].startswith(f"source: {source} (hugging_face), 2 layers")
     assert lines[1].endswith("pooler, masked_lm; dropped: next_sentence")
     assert lines[2] == "positions: the first 11 of 12 kept"
-    took = re.fullmatch(
-        r"took (\d+\.\d) s, at most (\d+) MB of memory", lines[-3]
-    )
+    took = re.fullmatch(r"took (\d+\.\d) s, at most (\d+) MB .*", lines[-3])
     assert 0 < float(took[1]) < 300
     assert int(took[2]) > 100
     assert lines[-2] == f"written: {tmp_path / 'out'} (bert_tf)"
@@ -113,9 +110,8 @@ def test_memory_of_a_base_size_conversion(tmp_path):
         # As large as those of trained models, so that the proof is fair.
         arrays[name] = (array - name.endswith("gamma")) * np.float32(0.15)
         arrays[name] += np.float32(name.endswith("gamma"))
-    save_checkpoint(
-        tmp_path / "source", Checkpoint(config, arrays, vocabulary, True)
-    )
+    checkpoint = Checkpoint(config, arrays, vocabulary, True)
+    save_checkpoint(tmp_path / "source", checkpoint)
     # A process of its own, whose libraries the command itself sets up.
     ours = "TF_ENABLE_ONEDNN_OPTS"
     done = subprocess.run(

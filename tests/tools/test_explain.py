@@ -6,7 +6,6 @@ import pytest
 
 from bert_tf.families.model_folder import save_model
 from bert_tf.families.task_model import TaskModel
-from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.models import bert_classifier
 from tests import commands
 from tests.inference import serving_models as models
@@ -17,19 +16,7 @@ from tests.model_helpers import fill
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("explain") / "model"
     model = fill(TaskModel(bert_classifier(models.new_encoder(), 2)), 5, 0.5)
-    config = TextClassificationConfig(
-        task="stars",
-        labels=("bad", "good"),
-        max_seq_length=40,
-        label_kind="classes",
-        num_outputs=2,
-        num_texts=1,
-        text_columns="",
-        label_separator=",",
-        long_inputs="cut",
-        doc_stride=5,
-        threshold=0.5,
-    )
+    config = models.text_config(labels=("bad", "good"))
     save_model(found, model, models.tokenizer(), config)
     return found
 
@@ -46,10 +33,9 @@ def test_a_table_and_a_file(folder, tmp_path, eagerly):
     *table, last = done.stdout.splitlines()
     assert last == str(output)
     assert table[0].startswith("good: log odds ")
-    assert "integrated gradients, 8 steps, completeness error " in table[1]
-    assert [line.split()[0] for line in table[3:]] == [
-        *("the", "ferry", "is", "good")
-    ]
+    assert "8 steps, completeness error " in table[1]
+    words = [line.split()[0] for line in table[3:]]
+    assert words == ["the", "ferry", "is", "good"]
     values = json.loads(output.read_text(encoding="utf-8"))
     assert values["target"] == "good"
 

@@ -63,9 +63,8 @@ def test_completion_in_bash(typed, completed):
         _bert_tf
         echo "${{COMPREPLY[@]}}"
     """
-    printed = subprocess.check_output(
-        ["bash", "-c", script], cwd=TOOLS.parent, text=True
-    )
+    command = ["bash", "-c", script]
+    printed = subprocess.check_output(command, cwd=TOOLS.parent, text=True)
     assert printed == f"{completed}\n"
     for shell in ("zsh", "fish"):
         script = commands.run_line(f"bert-tf completion {shell}").stdout
@@ -78,16 +77,15 @@ def test_the_program_runs_the_code_of_this_folder_from_any_other(tmp_path):
     (tmp_path / "tools.py").write_text("raise SystemExit('a trap')")
     binaries = pathlib.Path(sys.executable).parent
     (tmp_path / "link").symlink_to(binaries / "bert-tf")
-    for program in (binaries / "bert-tf", tmp_path / "link"):
-        printed = subprocess.check_output(
-            [program, "--version"], cwd=tmp_path, text=True
-        )
-        assert printed == f"bert-tf {bert_tf.__version__}\n"
     code = "import bert_tf.tools; print(bert_tf.tools.__file__)"
-    printed = subprocess.check_output(
-        [binaries / "python", "-c", code], cwd=tmp_path, text=True
-    )
-    assert printed == f"{TOOLS / '__init__.py'}\n"
+    version = f"bert-tf {bert_tf.__version__}"
+    for command, expected in (
+        ([binaries / "bert-tf", "--version"], version),
+        ([tmp_path / "link", "--version"], version),
+        ([binaries / "python", "-c", code], TOOLS / "__init__.py"),
+    ):
+        printed = subprocess.check_output(command, cwd=tmp_path, text=True)
+        assert printed == f"{expected}\n"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +134,7 @@ def test_defaults_are_shown():
     text = help_of("run_pretraining").stdout
     assert "--precision (default: float32)" in text
     assert "--masked_lm_prob (a number; default: 0.0)\n" in text
-    assert "= that of the records. Takes 0 or more, below" in text
+    assert "that of the records. Takes 0 or more, below" in text
     text = commands.run_line("bert-tf finetune --task=cola --help").stdout
     assert "\n  --class_weights" in text
     assert "\n  --train_file" not in text

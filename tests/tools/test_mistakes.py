@@ -4,7 +4,8 @@ import pytest
 
 from tests import commands
 
-FINETUNE, PRETRAIN = "run_finetuning --output_dir={new}", "run_pretraining"
+FINETUNE = "run_finetuning --output_dir={new}"
+PRETRAIN = "run_pretraining --output_dir={new}"
 EXPORT = "export_saved_model --model=. --output_dir={new}"
 ONNX = f"{EXPORT} --format=onnx"
 TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
@@ -15,7 +16,7 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
     [
         (
             f"{FINETUNE} --task=mrcp",
-            "--task=mrcp: no such task. Did you mean mrpc?",
+            "=mrcp: no such task. Did you mean mrpc?",
         ),
         (FINETUNE, "--task: give one of choice, cola, "),
         (f"{FINETUNE} --task=mrpc --set=epochs=3", "unknown key 'epochs'"),
@@ -28,31 +29,19 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
             f"{FINETUNE} --task=sentence --learnin_rate=1",
             "--learnin_rate: no such flag. Did you mean --learning_rate?",
         ),
-        (
-            f"{FINETUNE} --task=sentence --seed=x",
-            "error: --seed=x: takes an integer; --help",
-        ),
+        (f"{FINETUNE} --task=sentence --seed=x", "--seed=x: takes an integer;"),
         (
             f"{FINETUNE} --task=mrpc --model=a --init_from=b",
             "error: --model and --init_from: give one of the two.",
         ),
-        (
-            f"{FINETUNE} --task=mrpc --model=/nowhere --data_dir=/none",
-            "error: /nowhere",
-        ),
+        (f"{FINETUNE} --task=mrpc --model=/none --data_dir=/x", "error: /none"),
         (f"{FINETUNE} --task=mrpc --mode=tune", "--mode=tune: takes one or mo"),
+        (f"{PRETRAIN} --data_dir=/nowhere --size=tiny", "error: /nowhere"),
         (
-            f"{PRETRAIN} --data_dir=/nowhere --output_dir={{new}} --size=tiny",
-            "error: /nowhere",
-        ),
-        (
-            f"{PRETRAIN} --output_dir={{new}} --set=learning_rat=1",
+            f"{PRETRAIN} --set=learning_rat=1",
             "--set: unknown key 'learning_rat'. Did you mean learning_rate?",
         ),
-        (
-            f"{PRETRAIN} --output_dir={{new}} --batch=3",
-            "error: --batch: no such fl",
-        ),
+        (f"{PRETRAIN} --batch=3", "error: --batch: no such fl"),
         ("fill_mask --model=/nowhere [MASK]", "error: /nowhere"),
         ("fill_mask --model=/nowhere", "error: give a text"),
         ("fill_mask a", "error: --model is needed; --help"),
@@ -60,9 +49,8 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
         ("export_saved_model --output_dir={new}", "--model"),
         ("export_saved_model --model=nowhere --output_dir={new}", "nowhere"),
         (
-            "export_saved_model --model=nowhere --output_dir={new} "
-            "--format=onnx",
-            "nowhere: no such model folder",
+            "export_saved_model --model=none --output_dir={new} --format=onnx",
+            "none: no such model folder",
         ),
         (f"{EXPORT} --beside=a --labels=b", "--labels=b: is for a model alone"),
         (f"{ONNX} --version=3", "--version: is for --format=saved_model"),

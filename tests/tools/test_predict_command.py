@@ -48,4 +48,4 @@ def test_files_and_standard_streams(tmp_path, eagerly):
         "--question_column=q",
     )
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: --question_column=q: this model, of embed")
+    assert line.startswith("error: --question_column=q: ")

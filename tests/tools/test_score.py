@@ -52,15 +52,14 @@ def test_the_command(files):
     done = run(files, "mrpc")
     assert done.returncode == 0, done.stderr
     # Two of three positives are correct, none is missed.
-    assert json.loads(done.stdout) == pytest.approx(
-        {"f1": 0.8, "accuracy": 2 / 3}
-    )
+    expected = {"f1": 0.8, "accuracy": 2 / 3}
+    assert json.loads(done.stdout) == pytest.approx(expected)
     done = run(files, "mprc")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines() == [
-        "error: --task=mprc: no such task. Did you mean mrpc? It takes one of "
-        f"{', '.join(task_names())}, or the path of your own task file."
-    ]
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: --task=mprc: ")
+    assert "mean mrpc? " in line
+    assert ", ".join(task_names()) in line
 
 
 def test_tensorflow_is_not_imported(files):
@@ -108,9 +107,8 @@ def test_an_own_task_file(files, monkeypatch):
 
 def test_own_data(files):
     (files / "dev.csv").write_text("t,y\nx,u;v\ny,\nz,v\n")
-    (files / "predictions.tsv").write_text(
-        "index\tprediction\n0\tv\n1\t\n2\tv\n"
-    )
+    predictions = "index\tprediction\n0\tv\n1\t\n2\tv\n"
+    (files / "predictions.tsv").write_text(predictions)
     done = run(
         files,
         "sentence",

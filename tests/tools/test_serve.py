@@ -30,6 +30,7 @@ from tests.server.served_models import fetch, predict_request
 from tools import serve
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ONE = {"model_base_path": "a"}
 
 
 class Waiting(tf.Module):
@@ -53,9 +54,8 @@ class Waiting(tf.Module):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     module = Waiting()
-    tf.saved_model.save(
-        module, str(folder / "3"), signatures={"serving_default": module.echo}
-    )
+    signatures = {"serving_default": module.echo}
+    tf.saved_model.save(module, str(folder / "3"), signatures=signatures)
     return folder
 
 
@@ -121,9 +121,9 @@ def test_from_start_to_sigterm(folder):
     client.join()
     # What was asked before the signal is answered.
     assert answers == [(200, {"predictions": [{"echo": "slow", "one": 1}]})]
-    assert process.stderr.read() == (
-        "stopping: no new requests\nmodel echo: version 3 is unloaded\n"
-    )
+    stopping, unloaded = process.stderr.read().splitlines()
+    assert stopping.startswith("stopping: ")
+    assert unloaded == "model echo: version 3 is unloaded"
     process.stderr.close()
 
 
@@ -131,27 +131,15 @@ def test_from_start_to_sigterm(folder):
     ("given", "message"),
     [
         ({}, "give one of --model, --model_base_path and"),
-        (
-            {"model_base_path": "a", "model_config_file": "b"},
-            "give one of --model, --model_base_path and",
-        ),
-        (
-            {"model_base_path": "a", "runtime": "openvino"},
-            "--runtime: is for --model; leave it out.",
-        ),
+        (ONE | {"model_config_file": "b"}, "give one of --model, --model_base"),
+        (ONE | {"runtime": "openvino"}, "--runtime: is for --model; leave it"),
         ({"model_config_file": "/none"}, "/none: No such file"),
-        (
-            {"model_base_path": "/none"},
-            "model 'default': no such folder: /none.",
-        ),
+        ({"model_base_path": "/none"}, "'default': no such folder: /none."),
         ({"port": 0, "rest_api_port": 0}, "give one of them a port"),
         ({"port": 8501}, "--port=8501 is --rest_api_port too"),
+        (ONE | {"max_batch_size": 3}, "--max_batch_size=3: add --enable_batch"),
         (
-            {"model_base_path": "a", "max_batch_size": 3},
-            "--max_batch_size=3: add --enable_batching",
-        ),
-        (
-            {"model_base_path": "a", "batching_parameters_file": "b"},
+            ONE | {"batching_parameters_file": "b"},
             "--batching_parameters_file=b: add --enable_batching",
         ),
         (
@@ -162,24 +150,18 @@ def test_from_start_to_sigterm(folder):
             "--tensorflow_session_parallelism=2: give it, or",
         ),
         (
-            {"model_base_path": "a", "use_alts_credentials": True},
-            "--use_alts_credentials=True is not offered: TLS is",
+            ONE | {"use_alts_credentials": True},
+            "credentials=True is not offer",
         ),
         (
-            {"model_base_path": "a", "grpc_channel_arguments": ["x"]},
+            ONE | {"grpc_channel_arguments": ["x"]},
             "--grpc_channel_arguments=x: give name=value",
         ),
-        (
-            {"model_base_path": "a", "ssl_config_file": "/none"},
-            "/none: No such file",
-        ),
+        (ONE | {"ssl_config_file": "/none"}, "/none: No such file"),
     ],
 )
 def test_flags_that_do_not_go_together(parsed, given, message):
-    with (
-        flagsaver.flagsaver(**given),
-        pytest.raises(UserError) as caught,
-    ):
+    with flagsaver.flagsaver(**given), pytest.raises(UserError) as caught:
         serve.main()
     assert message in str(caught.value)
 
@@ -209,22 +191,17 @@ def test_every_flag_of_tf_serving_is_known():
 
 
 def test_flags_that_have_no_effect_say_so(parsed, capsys):
-    with flagsaver.flagsaver(
-        num_unload_threads="4", use_alts_credentials=False
-    ):
+    given = {"num_unload_threads": "4", "use_alts_credentials": False}
+    with flagsaver.flagsaver(**given):
         serve._check_flags_of_tf_serving()
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
-        "--num_unload_threads=4 has no effect: versions are unloaded by the "
-        "threads that load."
-    ]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("--num_unload_threads=4 has no effect: ")
 
 
 def test_flags_go_before_the_file(parsed, tmp_path):
     path = tmp_path / "batching"
-    path.write_text(
-        "max_batch_size { value: 5 } max_enqueued_batches { value: 2 }"
-    )
+    text = "max_batch_size { value: 5 } max_enqueued_batches { value: 2 }"
+    path.write_text(text)
     with flagsaver.flagsaver(
         enable_batching=True,
         batching_parameters_file=str(path),
@@ -258,8 +235,8 @@ def test_sigterm_while_models_load(folder, tmp_path):
     time.sleep(1)
     server.send_signal(signal.SIGTERM)
     assert server.wait(5) == 0
-    said = "stopping: the models were still being loaded\n"
-    assert server.printed().endswith(said)
+    last = server.printed().splitlines()[-1]
+    assert last.startswith("stopping: the models were still")
 
 
 def ready(module: str, *words: str, log: pathlib.Path) -> commands.Command:
@@ -316,7 +293,6 @@ def test_sigterm_while_a_request_never_ends(folder, tmp_path):
     server.send_signal(signal.SIGTERM)
     assert server.wait(60) == 0
     client.join()
-    assert server.printed().endswith(
-        "ready\nstopping: no new requests\n"
-        "stopped, though a thread still runs\n"
-    )
+    *_, stopping, stopped = server.printed().splitlines()
+    assert stopping.startswith("stopping: ")
+    assert "a thread still runs" in stopped

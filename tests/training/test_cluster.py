@@ -78,10 +78,8 @@ def test_workers_meet_in_any_order():
         with socket.create_server(("", int(port))):
             time.sleep(1)
 
-    threads = [
-        threading.Thread(target=come, args=(index, 0.2 * index))
-        for index in range(3)
-    ]
+    given = [(index, 0.2 * index) for index in range(3)]
+    threads = [threading.Thread(target=come, args=each) for each in given]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -30,17 +30,11 @@ def test_the_picture_shows_each_series(tmp_path):
     for step in range(1, 9):
         history.add({"step": step, "loss": 1 / step})
         history.add({"step": step, "eval_loss": 2 / step})
-    write_learning_curve(
-        tmp_path / "drawn.png", history.rows, ["loss"], {}, "t"
-    )
-    levels = {"loss": {"chance": 0.5}}
-    write_learning_curve(
-        tmp_path / "level.png", history.rows, ["loss"], levels, "t"
-    )
-    pictures = [
-        (tmp_path / f"{name}.png").read_bytes()
-        for name in ("empty", "drawn", "level")
-    ]
+    for name, levels in (("drawn", {}), ("level", {"loss": {"chance": 0.5}})):
+        path = tmp_path / f"{name}.png"
+        write_learning_curve(path, history.rows, ["loss"], levels, "t")
+    pictures = [path.read_bytes() for path in tmp_path.glob("*.png")]
+    assert len(pictures) == 3
     assert all(p.startswith(b"\x89PNG") for p in pictures)
     assert len(set(pictures)) == 3
 

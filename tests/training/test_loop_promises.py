@@ -3,12 +3,11 @@
 import pathlib
 import signal
 
-import numpy as np
 import pytest
 
 from bert_tf.training.saved_states import SavedStates
-from tests.run_folders import history, press_ctrl_c
-from tests.training.tiny_run import make_loop, state
+from tests.run_folders import press_ctrl_c
+from tests.training.tiny_run import assert_same, make_loop
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -35,8 +34,7 @@ def test_ctrl_c_saves_the_state(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert f"resuming from step 3 of {STEPS}" in printed
     assert f"already finished: {STEPS} of {STEPS}" in printed
-    assert history(folder) == history(whole)
-    np.testing.assert_equal(state(folder), state(whole))
+    assert_same(folder, whole)
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):

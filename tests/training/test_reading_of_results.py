@@ -12,7 +12,14 @@ from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.sentinel import NonFiniteError
 from tests.run_folders import history
-from tests.training.tiny_run import BATCH, STEPS, make_loop, rows, state
+from tests.training.tiny_run import (
+    BATCH,
+    STEPS,
+    assert_same,
+    make_loop,
+    rows,
+    state,
+)
 from tests.user_errors import error_of
 
 # Name, whether results are read after each step, as on a CPU, and whether
@@ -30,11 +37,6 @@ def read_as(monkeypatch, way: str) -> None:
     monkeypatch.setattr(step, "needs_static_shapes", lambda _: several)
     # Equal bits need the same compiler.
     monkeypatch.setattr(step, "XLA_MIN_PARAMETERS", 0)
-
-
-def assert_same(first: pathlib.Path, second: pathlib.Path) -> None:
-    assert history(first) == history(second)
-    np.testing.assert_equal(state(first), state(second))
 
 
 def spoilt(name: str, value: object, *numbers: int) -> dict[str, np.ndarray]:
@@ -94,8 +96,7 @@ def weights_after_steps(tmp_path_factory) -> list[list[np.ndarray]]:
 
 
 @pytest.mark.parametrize(
-    ("way", "number"),
-    [("each", 8), ("few", 4), ("few", 20), ("several", 4), ("several", 20)],
+    ("way", "number"), [("each", 8), ("few", 4), ("several", 20)]
 )
 def test_a_bad_step_is_named_and_ends_the_run(
     way, number, weights_after_steps, tmp_path, monkeypatch
@@ -105,9 +106,8 @@ def test_a_bad_step_is_named_and_ends_the_run(
     own = make_loop(tmp_path / "bad", data)
     with pytest.raises(NonFiniteError) as caught:
         own.run()
-    assert f"step {number}: loss or gradient is not finite; the input x" in (
-        str(caught.value)
-    )
+    assert f"step {number}: " in str(caught.value)
+    assert "the input x" in str(caught.value)
     (kept,) = (tmp_path / "bad").glob("*.npz")
     assert kept.name == f"bad_batch_step_{number}.npz"
     part = slice((number - 1) * BATCH, number * BATCH)
@@ -135,7 +135,7 @@ def test_steps_are_skipped_alike(kind, tmp_path, monkeypatch, capsys):
     if kind is Backoff:
         assert len(set(printed)) == 1
         line = "step 12: loss or gradient is not finite; the input x"
-        assert "learning rate is 0.125 times the schedule's" in printed[0]
+        assert "learning rate is 0.125 times" in printed[0]
         assert left["Backoff/rate_factor:0"] == 0.5 ** len(bad)
         assert len(kept) == len(bad)
     else:
@@ -158,7 +158,7 @@ def test_ten_bad_steps_in_a_row_end_the_run(tmp_path):
 
 @pytest.mark.parametrize(
     ("way", "remedy"),
-    [*((way, {}) for way in WAYS), ("few", {"loss_scale": LossScale})],
+    [("each", {}), ("several", {}), ("few", {"loss_scale": LossScale})],
 )
 def test_ids_outside_their_limits_are_named(way, remedy, tmp_path, monkeypatch):
     read_as(monkeypatch, way)
@@ -166,9 +166,8 @@ def test_ids_outside_their_limits_are_named(way, remedy, tmp_path, monkeypatch):
     made = {name: kind() for name, kind in remedy.items()}
     own = make_loop(tmp_path, data, limits={"input_mask": 2}, **made)
     line = error_of(own.run)
-    assert line.startswith(
-        "step 12: input_mask[3, 2] is 9, which is not in [0, 2): the records"
-    )
+    assert line.startswith("step 12: input_mask[3, 2] is 9")
+    assert "[0, 2)" in line
     assert (tmp_path / "bad_batch_step_12.npz").exists()
     assert max(tmp_path.glob("checkpoints/*")).name == "step-00000010"
 

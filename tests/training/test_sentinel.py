@@ -26,9 +26,8 @@ def test_the_first_bad_tensor_is_named():
 @pytest.mark.parametrize("bad", [-1, 4])
 def test_ids_outside(bad):
     ids = np.array([[1, 2], [bad, 0]])
-    assert ids_outside({"ids": ids}, LIMITS) == (
-        f"ids[1, 0] is {bad}, which is not in [0, 4)"
-    )
+    line = ids_outside({"ids": ids}, LIMITS)
+    assert line == f"ids[1, 0] is {bad}, which is not in [0, 4)"
     assert ids_outside(GOOD, LIMITS) is None
 
 

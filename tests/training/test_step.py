@@ -4,11 +4,18 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.step import EvaluationStep, TrainingStep
 from bert_tf.training.strategies import make_strategy
 from tests.training.tiny_run import Regressor, WeightedSquares, make_step, rows
+
+
+def once(test):
+    """Takes few steps, faster than a graph is traced; TensorFlow warns."""
+    ignored = pytest.mark.filterwarnings("ignore:Even though the `tf.config")
+    return pytest.mark.usefixtures("eagerly")(ignored(test))
 
 
 def batches(strategy, data, size=8):
@@ -48,14 +55,12 @@ def single():
 def test_spread_or_cut_the_batch_counts_as_one(single, strategy, accumulation):
     step, results = train(strategy, accumulation)
     assert len(results) == 20
-    np.testing.assert_allclose(
-        weights_of(step), weights_of(single[0]), atol=1e-5
-    )
+    assert_allclose(weights_of(step), weights_of(single[0]), atol=1e-5)
     for actual, reference in zip(results, single[1], strict=True):
-        np.testing.assert_allclose(
+        assert_allclose(
             actual.losses["squares"], reference.losses["squares"], rtol=1e-5
         )
-        np.testing.assert_allclose(
+        assert_allclose(
             actual.metrics["near"], reference.metrics["near"], rtol=1e-5
         )
         assert float(actual.tokens) == float(reference.tokens)
@@ -70,16 +75,15 @@ def test_gradients_equal_a_plain_tape(single):
         mean = losses["squares"] / batch["weights"].sum()
     gradients = tape.gradient(mean, [v.value for v in model.variables[:4]])
     norm = tf.linalg.global_norm(gradients)
-    np.testing.assert_allclose(
-        single[1][0].gradient_norm, norm.numpy(), rtol=1e-5
-    )
-    np.testing.assert_allclose(
+    assert_allclose(single[1][0].gradient_norm, norm.numpy(), rtol=1e-5)
+    assert_allclose(
         single[1][0].gradient_norms,
         [np.linalg.norm(g) for g in gradients],
         rtol=1e-5,
     )
 
 
+@once
 def test_clipping_bounds_the_step():
     """With plain SGD at rate 1 the change of the weights is the gradient."""
     changes = {}
@@ -91,10 +95,8 @@ def test_clipping_bounds_the_step():
             max_grad_norm=limit,
         )
         changes[limit] = np.linalg.norm(weights_of(step) - initial_weights())
-    np.testing.assert_allclose(
-        changes[0.0], float(result.gradient_norm), rtol=1e-4
-    )
-    np.testing.assert_allclose(changes[0.01], 0.01, rtol=1e-4)
+    assert_allclose(changes[0.0], float(result.gradient_norm), rtol=1e-4)
+    assert_allclose(changes[0.01], 0.01, rtol=1e-4)
 
 
 def test_dropout_is_seeded_and_differs_between_steps_and_replicas():
@@ -109,6 +111,7 @@ def test_dropout_is_seeded_and_differs_between_steps_and_replicas():
 
 
 @pytest.mark.parametrize(("rate", "same"), [(0.0, True), (0.5, False)])
+@once
 def test_replicas_draw_different_masks(rate, same):
     """The mean of two equal rows, one a replica, and of the first alone."""
     both = {k: np.repeat(v[:1], 2, axis=0) for k, v in rows().items()}
@@ -121,6 +124,7 @@ def test_replicas_draw_different_masks(rate, same):
     assert np.isclose(*losses, rtol=1e-5) == same
 
 
+@once
 def test_a_step_that_is_not_finite_changes_nothing():
     data = rows(8)
     data["x"][3, 2] = np.nan
@@ -128,10 +132,11 @@ def test_a_step_that_is_not_finite_changes_nothing():
         step, results = train(strategy, data=data)
         assert not bool(results[0].finite)
         assert not np.isfinite(results[0].gradient_norms.numpy()).all()
-        np.testing.assert_array_equal(weights_of(step), initial_weights())
+        assert_array_equal(weights_of(step), initial_weights())
         assert int(step.optimizer.iterations.numpy()) == 0
 
 
+@once
 def test_means_of_replicas_are_averaged_where_asked():
     """As the original does; rows count by the device that has them."""
     data = rows(8)
@@ -152,12 +157,12 @@ def test_means_of_replicas_are_averaged_where_asked():
             ]
         )
     gradients = tape.gradient(mean, [v.value for v in model.variables[:4]])
-    np.testing.assert_allclose(
+    assert_allclose(
         results[0].gradient_norms,
         [np.linalg.norm(g) for g in gradients],
         rtol=1e-5,
     )
-    np.testing.assert_allclose(results[0].losses["squares"], mean, rtol=1e-5)
+    assert_allclose(results[0].losses["squares"], mean, rtol=1e-5)
     whole = train("mirrored", data=data)[1][0]
     assert float(whole.gradient_norm) != pytest.approx(
         float(results[0].gradient_norm), rel=1e-3
@@ -179,6 +184,7 @@ def test_backing_off_halves_the_rate_and_recovers():
     assert backoff.exhausted()
 
 
+@once
 def test_a_rate_backed_off_from_scales_the_update():
     data, start, backoff = rows(8), initial_weights(), Backoff()
     backoff.value.assign(0.5)
@@ -186,11 +192,10 @@ def test_a_rate_backed_off_from_scales_the_update():
         weights_of(train(data=data, **more)[0])
         for more in ({}, {"backoff": backoff})
     )
-    np.testing.assert_allclose(
-        half - start, 0.5 * (whole - start), rtol=1e-3, atol=1e-7
-    )
+    assert_allclose(half - start, 0.5 * (whole - start), rtol=1e-3, atol=1e-7)
 
 
+@once
 def test_a_worker_asked_to_stop_is_heard_of():
     for strategy, count in (("one_device", 1.0), ("mirrored", 2.0)):
         step = make_step(strategy)
@@ -202,9 +207,7 @@ def test_a_worker_asked_to_stop_is_heard_of():
 def test_loss_scale_leaves_the_mathematics_alone(single):
     scale = LossScale()
     step, _ = train(loss_scale=scale)
-    np.testing.assert_allclose(
-        weights_of(step), weights_of(single[0]), atol=1e-5
-    )
+    assert_allclose(weights_of(step), weights_of(single[0]), atol=1e-5)
     assert int(scale.good_steps) == 20
 
 
@@ -227,6 +230,7 @@ def test_batch_that_cannot_be_cut():
         train(accumulation=3)
 
 
+@once
 def test_evaluation_sums_over_replicas():
     sums = {}
     for strategy in ("one_device", "mirrored"):
@@ -236,7 +240,13 @@ def test_evaluation_sums_over_replicas():
         sums[strategy] = tf.nest.flatten(
             tf.nest.map_structure(float, evaluation(batch))
         )
-    np.testing.assert_allclose(sums["mirrored"], sums["one_device"], rtol=1e-5)
+    assert_allclose(sums["mirrored"], sums["one_device"], rtol=1e-5)
+
+
+def step_of(model, optimizer=None, **more):
+    optimizer = optimizer or keras.optimizers.SGD(0.1)
+    strategy = make_strategy("one_device")
+    return TrainingStep(model, WeightedSquares(), optimizer, strategy, **more)
 
 
 def first_changes(frozen_first=False, lr_multipliers=None):
@@ -248,19 +258,16 @@ def first_changes(frozen_first=False, lr_multipliers=None):
     if frozen_first:
         model.first.trainable = False
         frozen = model.first.variables
-    step = TrainingStep(
-        model,
-        WeightedSquares(),
-        keras.optimizers.Adam(0.01),
-        make_strategy("one_device"),
-        frozen=frozen,
-        lr_multipliers=lr_multipliers,
+    optimizer = keras.optimizers.Adam(0.01)
+    step = step_of(
+        model, optimizer, frozen=frozen, lr_multipliers=lr_multipliers
     )
     step({k: tf.constant(v[:8]) for k, v in rows().items()})
     after = [v.numpy() for v in model.variables if "seed" not in v.name]
     return [np.abs(a - b).max() for a, b in zip(after, before, strict=True)]
 
 
+@once
 def test_frozen_weights_stay():
     changes = first_changes(frozen_first=True)
     assert changes[:2] == [0, 0]
@@ -270,22 +277,15 @@ def test_frozen_weights_stay():
 def test_weights_that_nobody_declared_frozen_are_an_error():
     model = Regressor(0.0)
     model.first.trainable = False
-    step = TrainingStep(
-        model,
-        WeightedSquares(),
-        keras.optimizers.SGD(0.1),
-        make_strategy("one_device"),
-    )
     with pytest.raises(ValueError, match="carries no state but"):
-        step({k: tf.constant(v[:8]) for k, v in rows().items()})
+        step_of(model)({k: tf.constant(v[:8]) for k, v in rows().items()})
 
 
+@once
 def test_rate_factors():
     """Adam's first step is as long as the rate, whatever the gradient."""
     changes = first_changes(lr_multipliers=[1.0, 0.5, 0.25, 0.0])
-    np.testing.assert_allclose(
-        changes, [0.01, 0.005, 0.0025, 0], rtol=1e-3, atol=1e-9
-    )
+    assert_allclose(changes, [0.01, 0.005, 0.0025, 0], rtol=1e-3, atol=1e-9)
 
 
 def test_one_graph_for_the_lengths_that_are_expected():
@@ -298,13 +298,7 @@ def test_one_graph_for_the_lengths_that_are_expected():
             return super().call(inputs, training=training)
 
     model = Watched(0.0)
-    step = TrainingStep(
-        model,
-        WeightedSquares(),
-        keras.optimizers.SGD(0.1),
-        make_strategy("one_device"),
-        accumulation=2,
-    )
+    step = step_of(model, accumulation=2)
     data = {k: tf.constant(v[:8]) for k, v in rows().items()}
     specification = {
         k: tf.TensorSpec(v.shape, v.dtype) for k, v in data.items()

@@ -5,17 +5,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.models import bert_classifier
 from bert_tf.optimization import AdamW, Lamb, StableAdamW
 from bert_tf.training.recipe import TrainingRecipe
 from bert_tf.training.sentinel import forward_tensors
-from bert_tf.training.setup import (
-    check_batch_size,
-    make_step,
-)
+from bert_tf.training.setup import check_batch_size, make_step
+from tests.model_helpers import encoder_inputs, small_config
 
 RECIPE = TrainingRecipe(
     learning_rate=0.3,
@@ -64,10 +61,8 @@ def test_every_setting_arrives():
     assert schedule.learning_rate == 0.3
     # A quarter of 40 steps.
     assert (schedule.warmup_steps, schedule.total_steps) == (10, 40)
-    assert (schedule.decay_steps, schedule.decay_shape) == (
-        20,
-        "one_minus_sqrt",
-    )
+    assert schedule.decay_steps == 20
+    assert schedule.decay_shape == "one_minus_sqrt"
 
 
 def test_optimizers():
@@ -115,21 +110,14 @@ def test_a_batch_divides_over_devices_and_slices():
     with pytest.raises(UserError) as caught:
         check_batch_size("final_phase_batch_size", 10, Devices(), 3)
     line = str(caught.value)
-    assert line.startswith("final_phase_batch_size 10 is not a multiple of 6")
-    assert "2 devices x gradient_accumulation_steps 3" in line
+    assert line.startswith("final_phase_batch_size 10 is ")
+    assert "of 6: 2 devices x gradient_accumulation_steps 3" in line
     with pytest.raises(UserError, match="eval_batch_size 9 is .* of 2: 2 dev"):
         check_batch_size("eval_batch_size", 9, Devices())
 
 
 def test_forward_tensors_are_named_in_order():
-    config = BertConfig(
-        vocab_size=11,
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=12,
-        max_position_embeddings=6,
-    )
+    config = small_config()
     encoder = BertEncoder(config)
     classifier = bert_classifier(encoder, 3)
 
@@ -140,16 +128,10 @@ def test_forward_tensors_are_named_in_order():
         def __call__(self, batch, training):
             return {"logits": classifier(batch, training=training)}
 
-    ids = np.array([[1, 5, 2, 0], [1, 9, 7, 2]], np.int32)
-    batch = {
-        "input_ids": ids,
-        "input_mask": (ids > 0).astype(np.int32),
-        "segment_ids": np.zeros_like(ids),
-    }
-
     def objective(outputs, batch):
         return {"cross_entropy": tf.reduce_sum(outputs["logits"])}, {}
 
+    batch = encoder_inputs(config, rows=2)
     found = forward_tensors(Wrapped(), objective, batch)
     assert [name for name, _ in found] == [
         "embedding_output",

@@ -21,6 +21,7 @@ from bert_tf.training.run_folder import RunFolders
 from bert_tf.training.saved_states import BestWeights
 from bert_tf.training.step import EvaluationStep, TrainingStep
 from bert_tf.training.strategies import make_strategy
+from tests.run_folders import history
 
 STEPS, LOG_STEPS, SAVE_STEPS, BATCH = 20, 8, 10, 8
 # Steps of the command, and of its first phase.
@@ -116,9 +117,7 @@ def make_loop(
     whole = tf.data.Dataset.from_tensor_slices(data or rows(total * BATCH))
     whole = whole.batch(BATCH, drop_remainder=True)
     step = make_step(
-        rate=0.3,
-        optimizer=lambda: adamw(0.03, total, clip_norm=None),
-        **more,
+        rate=0.3, optimizer=lambda: adamw(0.03, total, clip_norm=None), **more
     )
     evaluation = read_held_out = None
     if held_out is not None:
@@ -167,6 +166,12 @@ def state(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """The arrays of the newest state."""
     newest = max(folder.glob("checkpoints/step-*"))
     return read_arrays(newest / "state.safetensors")
+
+
+def assert_same(first: pathlib.Path, second: pathlib.Path) -> None:
+    """Asserts that two runs have equal histories and newest states."""
+    assert history(first) == history(second)
+    np.testing.assert_equal(state(first), state(second))
 
 
 def main() -> None:

@@ -123,11 +123,7 @@ def test_answers_by_hand():
     exponentials = np.exp([2.0, -2.0, 0.0])
     np.testing.assert_allclose(
         answers["probabilities"],
-        [
-            [1 - first, first, 0],
-            exponentials / exponentials.sum(),
-            [0, 1, 0],
-        ],
+        [[1 - first, first, 0], exponentials / exponentials.sum(), [0, 1, 0]],
         rtol=1e-6,
     )
 
@@ -164,9 +160,7 @@ def test_answers_are_those_to_each_pair_alone():
 def test_padding_may_stand_anywhere():
     full = ask(False, text=["the ferry"], choices=[["is a", "smith", "x"]])
     holes = ask(
-        False,
-        text=["the ferry"],
-        choices=[["", "is a", "", "smith", "x", ""]],
+        False, text=["the ferry"], choices=[["", "is a", "", "smith", "x", ""]]
     )
     np.testing.assert_allclose(
         holes["probabilities"][0, [1, 3, 4]],

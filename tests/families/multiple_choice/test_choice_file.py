@@ -146,16 +146,10 @@ def test_forms_of_labels(tmp_path, form, label, expected):
         ({"options": ["x"]}, "has 1 choice; it takes 2 or more."),
         ({"options": []}, "'options' is the one column of choices and has no"),
         ({"options": "x"}, "'options' is the one column of choices and has no"),
-        (
-            {"question": ["Q"]},
-            "'question' is a list, ('Q',); it must be a text",
-        ),
+        ({"question": ["Q"]}, "'question' is a list, ('Q',); it must"),
         ({"answer": [0]}, "'answer' is a list, ('0',); it must be a text."),
         ({"answer": None}, "has no 'answer'"),
-        (
-            {"options": ["x"] * 27, "answer": "A"},
-            "has 27 choices, and there are 26 letters",
-        ),
+        ({"options": ["x"] * 27, "answer": "A"}, "has 27 choices, and there"),
     ],
 )
 def test_rows_that_are_wrong(tmp_path, change, expected):
@@ -229,8 +223,7 @@ def test_no_official_file(tmp_path):
     named = recipe.override(["dev_file=", "train_file=mine.csv"])
     line = error_of(task.load, "train", named)
     assert line.startswith(f"{tmp_path}/mine.csv: no such file")
-    line = error_of(task.load, "test", recipe)
-    assert "test.csv: no such file" in line
+    assert "test.csv: no such file" in error_of(task.load, "test", recipe)
 
 
 @pytest.mark.parametrize(

@@ -60,21 +60,16 @@ def test_texts_that_are_truncated_are_counted(capsys):
         MODEL, ["the cat sat", "the cat sat on", "a"], max_seq_length=5
     )
     np.testing.assert_allclose(found[0], found[1], atol=1e-5)
-    assert capsys.readouterr().err == (
-        "1 of 3 texts have more than 5 tokens and are truncated "
-        "(max_seq_length).\n"
-    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("1 of 3 texts have more than 5 tokens")
+    assert "max_seq_length" in line
 
 
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
         (MODEL, {"texts": b"the cat"}, "`texts` is one string, b'the cat'"),
-        (
-            MODEL,
-            {"pooling": "none"},
-            "`pooling`='none': takes one of auto, mean,",
-        ),
+        (MODEL, {"pooling": "none"}, "`pooling`='none': takes one of auto,"),
         (MODEL, {"layer": 9}, "`layers`=9: the model has layers 1 to 3"),
         (MODEL, {"precision": "mixed_bfloat16"}, "encoder has float32 already"),
         (MODEL[::-1], {}, r"model: is \(BertTokenizer, BertEncoder\); give"),

@@ -219,11 +219,7 @@ def test_bytes_that_are_not_utf_8_can_be_replaced(model, tmp_path):
     path, output = tmp_path / "in.txt", tmp_path / "out.npz"
     path.write_bytes(b"the \xff cat")
     extract_features(
-        model,
-        [path],
-        output,
-        Settings((1,), "none"),
-        encoding_errors="replace",
+        model, [path], output, Settings((1,), "none"), encoding_errors="replace"
     )
     with np.load(output) as file:
         # U+FFFD is dropped.

@@ -1,6 +1,7 @@
 """Folders of sentence-transformers: vectors equal those of encode()."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from tests.families.pretrained.sentence_folders import (
     vectors_of,
     write_folder,
 )
+from tests.user_errors import error_of
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 ENCODERS: dict[str, BertEncoder] = {}
@@ -82,7 +84,7 @@ def test_files_of_features_have_them(tmp_path):
     lines.write_text("".join(f"{t}\n" for t in TEXTS), encoding="utf-8")
     settings = Settings(pooling="auto", prompt_name="passage")
     line = extract_features(folder, [lines], written, settings)
-    assert "a vector a text (Pooling (mean)), layers -1, 16 wide" in line
+    assert "(Pooling (mean)), layers -1, 16 wide" in line
     with np.load(written) as arrays:
         found = arrays["vectors"][:, 0]
     expected = vectors_of("default_prompt")["passage"]
@@ -106,6 +108,7 @@ def entry(kind, path, number=1):
     return {"idx": number, "path": path, "type": kind}
 
 
+MODEL_FILE = "config_sentence_transformers.json"
 TRANSFORMER = entry("sentence_transformers.models.Transformer", "", 0)
 
 
@@ -133,16 +136,13 @@ def with_module(kind, path="1_Pooling"):
         ({"modules.json": [TRANSFORMER] * 2}, "module 1 has the idx 0; modu"),
         (
             {"1_Pooling/config.json": {"pooling_mode": "median"}},
-            "pooling_mode='median': takes one of cls, max",
+            "='median': takes one of cls,",
         ),
         (
             {"1_Pooling/config.json": {"pooling_mode_cls_token": "yes"}},
             "pooling_mode_cls_token is 'yes'; it takes a value of type bool",
         ),
-        (
-            {"2_Dense/config.json": {"in_features": 16}},
-            "out_features is None; it takes a value of type int",
-        ),
+        ({"2_Dense/config.json": {"in_features": 16}}, "out_features is None"),
         (
             {"2_Dense/config.json": {"in_features": 7, "out_features": 8}},
             "in_features is 7, but the previous module outputs vectors of 16",
@@ -163,26 +163,15 @@ def with_module(kind, path="1_Pooling"):
         ),
         (
             {"sentence_bert_config.json": {"max_seq_length": "long"}},
-            "max_seq_length is 'long'; it takes a value of type int",
+            "max_seq_length is 'long'; it",
         ),
+        ({MODEL_FILE: {"prompts": {"a": 1}}}, "the prompt 'a' is 1; it"),
         (
-            {"config_sentence_transformers.json": {"prompts": {"a": 1}}},
-            "the prompt 'a' is 1; it takes a string",
-        ),
-        (
-            {
-                "config_sentence_transformers.json": {
-                    "default_prompt_name": "nope"
-                }
-            },
+            {MODEL_FILE: {"default_prompt_name": "nope"}},
             "default_prompt_name is 'nope'; the prompts are query, document",
         ),
         (
-            {
-                "config_sentence_transformers.json": {
-                    "model_type": "SparseEncoder"
-                }
-            },
+            {MODEL_FILE: {"model_type": "SparseEncoder"}},
             "model_type is 'SparseEncoder'",
         ),
     ],
@@ -193,9 +182,8 @@ def test_what_cannot_be_read_is_refused_in_one_line(changes, words, tmp_path):
     (folder / "circle").symlink_to("circle")
     for path, values in changes.items():
         (folder / path).write_text(json.dumps(values), encoding="utf-8")
-    with pytest.raises(UserError, match=words) as caught:
-        read_sentence_modules(load_checkpoint(folder))
-    assert "\n" not in str(caught.value)
+    line = error_of(lambda: read_sentence_modules(load_checkpoint(folder)))
+    assert re.search(words, line), line
 
 
 def test_pickled_weights_are_left_to_torch(tmp_path, monkeypatch):

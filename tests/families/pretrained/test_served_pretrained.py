@@ -29,12 +29,8 @@ def signatures():
 def test_the_best_tokens_at_each_mask():
     functions = signatures()
     assert functions["serving_default"] is functions["fill_mask"]
-    assert functions.keys() == {
-        "serving_default",
-        "fill_mask",
-        "embed",
-        "tokens",
-    }
+    names = "serving_default fill_mask embed tokens".split()
+    assert functions.keys() == set(names)
     found = models.ask(functions["fill_mask"], text=MASKED)
     assert found["tokens"].shape == found["scores"].shape == (5, 3, 4)
     model, tokenizer = models.pretrainer(), models.tokenizer()

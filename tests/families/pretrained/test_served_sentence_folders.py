@@ -53,7 +53,7 @@ def test_a_loaded_model_answers_with_the_vectors_of_encode(prompted, eagerly):
 def test_signatures_take_a_prompt_for_each_row(prompted):
     signatures = prompted.served.signatures()
     assert set(signatures) == {
-        *("embed", "embed_with_prompt", "serving_default", "tokens"),
+        *("embed", "embed_with_prompt", "serving_default", "tokens")
     }
     expected = vectors_of("prompt_left_out_joined")
     names = ["query", "passage"]
@@ -102,8 +102,7 @@ def test_an_onnx_file_cannot_leave_prompts_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "to"),
-    [("two_dense", "hugging_face"), ("lower_case", "bert_tf")],
+    ("name", "to"), [("two_dense", "hugging_face"), ("lower_case", "bert_tf")]
 )
 def test_a_converted_folder_gives_them(name, to, eagerly, tmp_path):
     folder = write_folder(name, tmp_path / "model")

@@ -115,10 +115,7 @@ BROKEN = [
         changed(lambda p: p[0].update(context=None)),
         "paragraphs[0]: 'context' is None; it must be a text",
     ),
-    (
-        changed(lambda p: p[0]["qas"][0].pop("question")),
-        "qas[0] (id 'a'): has no 'question'",
-    ),
+    (changed(lambda p: p[0]["qas"][0].pop("question")), "(id 'a'): has no 'q"),
     (
         changed(
             lambda p: p[0]["qas"][0].update(answers={"text": ["1903", "In"]})
@@ -145,10 +142,7 @@ BROKEN = [
         changed(lambda p: p[0]["qas"][0].update(is_impossible="no")),
         "'is_impossible' is 'no'; it must be true or false",
     ),
-    (
-        changed(lambda p: p[1]["qas"][0].update(id="a")),
-        "questions 1 and 2 both have the id 'a'",
-    ),
+    (changed(lambda p: p[1]["qas"][0].update(id="a")), "both have the id 'a'"),
     (
         '{"data": [{"paragraphs": [{"context": "\\ud83d", "qas": []}]}]}',
         "half of a surrogate pair",
@@ -211,7 +205,7 @@ def test_what_is_trained_on_and_what_is_odd():
     )
     assert kept([several]) == [several._replace(answers=(Answer("1903", 3),))]
     (line,) = oddities([several])
-    assert line.startswith("train.json: 2 further answers are not trained on")
+    assert line.startswith("train.json: 2 further answers are not")
     assert oddities([several], training=False) == []
     rows = [
         SARAH,
@@ -235,18 +229,14 @@ def test_what_is_trained_on_and_what_is_odd():
         assert line.startswith(f"train.json: {expected}")
     assert "answer_start; kept." in oddities(rows, training=False)[0]
     assert oddities([SARAH, NONE]) == []
-    line = error_of(kept, [NONE, SARAH])
-    assert "question 'c': has no answer" in line
+    assert "question 'c': has no answer" in error_of(kept, [NONE, SARAH])
     wrong = SARAH._replace(answers=(Answer("Rome", 0),))
     assert "none of its 1 questions" in error_of(kept, [wrong])
 
 
 @pytest.mark.parametrize(
     ("name", "questions", "impossible"),
-    [
-        ("dev-v1.1.json", 10570, 0),
-        ("train-v2.0-10articles.json", 4719, 348),
-    ],
+    [("dev-v1.1.json", 10570, 0), ("train-v2.0-10articles.json", 4719, 348)],
 )
 def test_real_files_are_read(name, questions, impossible, shared_data):
     read = read_questions(str(shared_data / "squad" / name))

@@ -15,14 +15,13 @@ from bert_tf.families.question_answering.user_questions import (
     split_off_questions,
 )
 from bert_tf.families.recipe import UserQuestionRecipe
-from tests.families.question_answering.reference_squad import squad_json
+from tests.families.question_answering.reference_squad import (
+    squad_json,
+    written,
+)
 from tests.user_errors import error_of
 
-COLUMNS = {
-    "question_column": "q",
-    "context_column": "c",
-    "answer_column": "a",
-}
+COLUMNS = {"question_column": "q", "context_column": "c", "answer_column": "a"}
 PLAIN = Question("0", "", "who?", "Ann and Bo", (Answer("Bo", 8),), False)
 QUOTED = Question(
     "1", "", 'so, "what"?', "one\ntwo", (Answer("two", 4),), False
@@ -31,12 +30,6 @@ QUOTED = Question(
 
 def recipe_of(**settings):
     return UserQuestionRecipe(**{**COLUMNS, **settings})
-
-
-def write(tmp_path, text, name="t.csv"):
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    return str(path)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +47,11 @@ def write(tmp_path, text, name="t.csv"):
     ],
 )
 def test_a_table_is_read_as_squads_files_are(tmp_path, name, text):
-    path = write(tmp_path, text, name)
+    path = written(tmp_path, text, name)
     assert read_user_questions(path, recipe_of()) == [PLAIN, QUOTED]
     (article,) = squad_json(PLAIN, QUOTED)["data"]
     del article["title"]
-    path = write(tmp_path, json.dumps({"data": [article]}), "t.json")
+    path = written(tmp_path, json.dumps({"data": [article]}), "t.json")
     # It needs no columns.
     assert read_user_questions(path, UserQuestionRecipe()) == [PLAIN, QUOTED]
 
@@ -70,7 +63,7 @@ def test_several_answers_and_none(tmp_path):
         {"q": "why?", "c": "Bo and Bo", "a": "", "s": ""},
     ]
     text = "\n".join(map(json.dumps, rows))
-    path = write(tmp_path, text, "t.jsonl")
+    path = written(tmp_path, text, "t.jsonl")
     with_null = recipe_of(with_null=True, answer_start_column="s")
     found = read_user_questions(path, with_null)
     assert found[0].answers == (Answer("Bo", 7), Answer("and Bo", 3))
@@ -104,7 +97,7 @@ def test_answers_as_the_data_sets_of_the_hub_have_them(
     row = {"id": 1, "title": None, "meta": {"by": [1]}, "answers": answers}
     row |= {"question": "who?", "context": "Bo and Bo"}
     recipe = UserQuestionRecipe(answer_column="answers", with_null=True)
-    path = write(tmp_path, json.dumps(row), "t.jsonl")
+    path = written(tmp_path, json.dumps(row), "t.jsonl")
     (found,) = read_user_questions(path, recipe)
     assert found.answers == tuple(Answer(*each) for each in expected)
 
@@ -121,7 +114,7 @@ def test_all_faults_of_questions_are_told_at_once(tmp_path, capsys):
         "a missing key": {"a": {"answer": "Ann"}},
     }
     rows = [good, *(good | change for change in faults.values())]
-    path = write(tmp_path, "\n".join(map(json.dumps, rows)), "t.jsonl")
+    path = written(tmp_path, "\n".join(map(json.dumps, rows)), "t.jsonl")
     line = error_of(read_user_questions, path, recipe_of())
     table = capsys.readouterr().err.splitlines()
     for row, kind in enumerate(faults, start=2):
@@ -131,7 +124,7 @@ def test_all_faults_of_questions_are_told_at_once(tmp_path, capsys):
     assert kept.answers == (Answer("Ann", 7),)
     # With starts, those that are none.
     rows = [good | {"s": start} for start in (7, "x", [1, 2], "")]
-    path = write(tmp_path, "\n".join(map(json.dumps, rows)), "t.jsonl")
+    path = written(tmp_path, "\n".join(map(json.dumps, rows)), "t.jsonl")
     recipe = recipe_of(answer_start_column="s")
     line = error_of(read_user_questions, path, recipe)
     assert "a start that is no number: 2" in line
@@ -147,7 +140,7 @@ def test_faults_of_squads_layout_are_told_at_once_too(tmp_path, capsys):
     qas = [asked(0), asked(1, answers=[]), asked(0), asked(3, question=7)]
     paragraph = {"context": "Bo", "qas": [*qas, asked(4, question="")]}
     content = {"data": [{"paragraphs": [paragraph, {"context": 1}]}, 7]}
-    path = write(tmp_path, json.dumps(content), "t.json")
+    path = written(tmp_path, json.dumps(content), "t.json")
     line = error_of(read_user_questions, path, UserQuestionRecipe())
     assert "6 of 7 questions cannot be used" in line
     assert "an id twice: data[0].paragraphs[0].qas[2];" in line

@@ -125,4 +125,4 @@ def test_rows_are_padded_to_the_longest_alone(monkeypatch):
 def test_examples_without_the_text_are_refused():
     examples = example_bytes({"txt": string_array(["a"])})
     with pytest.raises(tf.errors.InvalidArgumentError, match="text"):
-        models.ask(signatures()["classify"], inputs=list(examples))
+        models.ask(signatures(num_texts=1)["classify"], inputs=list(examples))

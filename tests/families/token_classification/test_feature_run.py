@@ -34,6 +34,7 @@ from bert_tf.training.sentinel import (
     ids_outside,
 )
 from tests.as_numpy import as_numpy
+from tests.checkpoints.arrays import assert_same_arrays
 from tests.contracts.task_cases import CASES, model_folder
 from tests.finetuning.sentence_runs import tokenizer
 from tests.model_helpers import fill, numpy
@@ -230,9 +231,7 @@ def test_a_finished_run(finish_case, capsys):
     # The encoder is unchanged, and a separate file has the tagger.
     before = load_checkpoint(run.recipe.init_from).arrays
     after = read_arrays(folder / "bert_model.safetensors")
-    assert after.keys() == before.keys()
-    for name, array in after.items():
-        np.testing.assert_array_equal(array, before[name])
+    assert_same_arrays(after, before)
     assert (folder / "last" / "tagger.safetensors").is_file()
     # Every split was computed once.
     names = [path.name.split("-")[0] for path in folder.glob("features/*")]
@@ -242,9 +241,7 @@ def test_a_finished_run(finish_case, capsys):
     assert isinstance(model, FeatureTagger)
     trained = read_arrays(folder / "tagger.safetensors")
     weights = {w.path: numpy(w) for w in model.network.weights}
-    assert trained.keys() == weights.keys()
-    for name, array in trained.items():
-        np.testing.assert_array_equal(weights[name], array)
+    assert_same_arrays(weights, trained)
     again = FeatureTagger.from_config(model.get_config())
     again.set_weights(model.get_weights())
     batch = vectors()

@@ -10,10 +10,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.families.token_classification.answers import tagged_entities
 from bert_tf.families.token_classification.conll_files import read_conll
-from bert_tf.families.token_classification.entities import (
-    entities,
-    tag_table,
-)
+from bert_tf.families.token_classification.entities import entities, tag_table
 from bert_tf.families.words import WordFinder
 from tests.as_numpy import as_numpy
 from tests.inference import serving_models as models
