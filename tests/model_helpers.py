@@ -141,11 +141,7 @@ def gradients_in_every_form(config: BertConfig) -> list[np.ndarray]:
     from bert_tf.models import bert_classifier
 
     forms = []
-    for rematerialize, unpadded in (
-        (False, False),
-        (False, True),
-        (True, True),
-    ):
+    for rematerialize, unpadded in _FORMS:
         encoder = BertEncoder(config, rematerialize=rematerialize)
         fill(encoder, scale=0.2)
         batch = encoder_inputs(config, rows=9)

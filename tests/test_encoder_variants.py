@@ -74,6 +74,8 @@ def test_gradients_in_every_form(changes) -> None:
     if "lora_rank" in changes:
         shapes = {gradient.shape for gradient in found}
         assert {(24, 3), (3, 16), (16, 3)} <= shapes
+        # Two matrices of six kernels, and the pooler.
+        assert len(found) == 2 * 6 + 2
 
 
 @pytest.mark.parametrize("variant", ["bilstm", "causal"])

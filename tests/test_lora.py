@@ -1,4 +1,7 @@
-"""Low-rank updates: parity, gradients, what is trained, adapters, merging."""
+"""Low-rank updates: parity, gradients, what is trained, adapters, merging.
+
+Those of whole models in every form are in `test_encoder_variants.py`.
+"""
 
 import dataclasses
 import json
@@ -8,13 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_helpers import (
-    encoder_inputs,
-    fill,
-    gradients_in_every_form,
-    numpy,
-    small_config,
-)
+from model_helpers import encoder_inputs, fill, numpy, small_config
 from reference_bert import ACTIVATIONS, ReferenceBert
 
 from bert_tf.checkpoints import (
@@ -150,12 +147,6 @@ def test_gradients_are_the_products(activation) -> None:
             assert gradient.numpy()[place] == pytest.approx(
                 expected, rel=1e-3, abs=1e-3
             )
-
-
-def test_gradients_in_every_form() -> None:
-    # Two matrices of six kernels of two layers, and the pooler.
-    found = gradients_in_every_form(config_of("all_dense"))
-    assert len(found) == 2 * 6 * 2 + 2
 
 
 def test_fit_trains_low_rank_matrices_and_head_alone() -> None:

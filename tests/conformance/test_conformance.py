@@ -472,9 +472,7 @@ def trained(name: str, replicas: int, slices: int) -> tuple[list, float]:
         if objective.detects_replaced_tokens:
             model = electra_pretrainer(objective=objective)
         else:
-            config = small_config(
-                causal=objective.reads_next_tokens, num_hidden_layers=1
-            )
+            config = with_changes(causal=objective.reads_next_tokens)
             model = BertPretrainer(config, objective=objective)
         step = TrainingStep(
             filled(model, 0),

@@ -242,7 +242,6 @@ def _mood(text: str, good: bool, number: int) -> str:
     return "up" if good else "down"
 
 
-_SPLITS = ("train", "dev", "test")
 _CSV = ("train.csv", "dev.csv", "test.csv")
 _OWN = {
     "train_file": "train.csv",
