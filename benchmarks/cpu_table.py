@@ -4,11 +4,12 @@
 
 Sections (--only): rows, networks by shape and runtime; step, of pre-training;
 predict, whole commands for a file of texts, with their memory; embeddings;
-served, requests from 32 clients; answers, real texts through every runtime. In
-each, all rows take turns, so that a slow minute of the machine falls on all;
-the numbers are medians of --rounds rounds, or of fewer where a row has taken
-more than a minute; a column says of how many. Equality stands beside each. A
-row that cannot be measured is a line that says why.
+served, requests from 32 clients; answers, real texts through every runtime;
+start, from the start of Python to the first answer. In each, all rows take
+turns, so that a slow minute of the machine falls on all; the numbers are
+medians of --rounds rounds, or of fewer where a row has taken more than a
+minute; a column says of how many. Equality stands beside each. A row that
+cannot be measured is a line that says why.
 
 Results of a section are kept in --output_dir, where the same command goes on
 after an interruption; table.md is the whole table, and --figure a picture of
@@ -73,7 +74,14 @@ for name in ("torch", "transformers", "sentence-transformers", "openvino"):
 
 def _sections() -> dict[str, Callable[[Settings], list[dict]]]:
     # Imported on demand: a process that only starts others has no TensorFlow.
-    from benchmarks import extraction, predict, runtimes, serving, steps
+    from benchmarks import (
+        extraction,
+        predict,
+        runtimes,
+        serving,
+        start,
+        steps,
+    )
 
     return {
         "rows": runtimes.rows,
@@ -82,6 +90,7 @@ def _sections() -> dict[str, Callable[[Settings], list[dict]]]:
         "embeddings": extraction.embeddings,
         "served": serving.served,
         "answers": runtimes.answers,
+        "start": start.start,
     }
 
 
