@@ -2,10 +2,10 @@
 
     python -m tests.durations FOLDER
 
-FOLDER has the files that pytest wrote for --measure. Files of tests that were
-not measured keep their records. `merge_lane` has what the tests of a room use
-in the merge lane, and `accepted` what it may be: a room's figure there is
-changed by hand, with the reason in the commit's message.
+FOLDER has the files that pytest wrote for --measure. Files of tests that exist
+and were not measured keep their records. `merge_lane` has what the tests of a
+room use in the merge lane, and `accepted` what it may be: a room's figure there
+is changed by hand, with the reason in the commit's message.
 """
 
 import json
@@ -26,9 +26,13 @@ def main(folder: str) -> None:
         for line in path.read_text(encoding="utf-8").splitlines():
             name, used, witness = json.loads(line)
             measured[name] = used, witness
-    renewed = record(
-        measured, json.loads(DURATIONS.read_text(encoding="utf-8"))
-    )
+    before = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    before["seconds"] = {
+        path: tests
+        for path, tests in before["seconds"].items()
+        if (ROOT / path).exists()
+    }
+    renewed = record(measured, before)
     DURATIONS.write_text(f"{json.dumps(renewed, indent=1)}\n")
     lane = sum(renewed["merge_lane"].values())
     total = sum(used for used, _ in measured.values())
