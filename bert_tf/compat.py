@@ -110,11 +110,7 @@ def has_accelerator() -> bool:
 
 def in_cpu_graph() -> bool:
     """Whether a TensorFlow graph is being traced for a CPU."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return not tf.executing_eagerly() and not has_accelerator()
+    return in_graph() and not has_accelerator()
 
 
 def empty(shape: Sequence[int], dtype: Any = None) -> Any:
@@ -131,21 +127,36 @@ def empty(shape: Sequence[int], dtype: Any = None) -> Any:
     return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
 
 
-def once_per_graph(key: Hashable, make: Callable[[], Any]) -> Any:
-    """What `make` returned for the key in the graph that is being traced.
+def in_graph() -> bool:
+    """Whether a TensorFlow graph is being traced."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
+
+
+def function_of_graph(
+    key: Hashable, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The TensorFlow function of a key in the graph that is being traced.
 
     The graph owns it, so that both are freed together. An attribute is set on
     `tf.Graph`, TensorFlow 2.21.0.
+
+    Args:
+      key: names the function in the graph.
+      function: what is traced where the graph has no function of that key.
     """
     import tensorflow as tf
 
     graph = tf.compat.v1.get_default_graph()
-    if not hasattr(graph, "bert_tf_made"):
-        graph.bert_tf_made = {}
-    made = graph.bert_tf_made
-    if key not in made:
-        made[key] = make()
-    return made[key]
+    if not hasattr(graph, "bert_tf_functions"):
+        graph.bert_tf_functions = {}
+    functions = graph.bert_tf_functions
+    if key not in functions:
+        functions[key] = tf.function(function, autograph=False)
+    return functions[key]
 
 
 def take_rows(array: Any, indices: Any) -> Any:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import keras
+from keras import ops
 
-from bert_tf.compat import once_per_graph
+from bert_tf.compat import function_of_graph, in_graph
 from bert_tf.layers.rematerialization import generators_of
 
 _ALLOWED = contextvars.ContextVar("_ALLOWED", default=True)
@@ -25,11 +26,7 @@ def traced_each_time() -> Iterator[None]:
 
 def can_trace_once() -> bool:
     """Whether a TensorFlow graph is being traced that may hold functions."""
-    if not _ALLOWED.get() or keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return not tf.executing_eagerly()
+    return _ALLOWED.get() and in_graph()
 
 
 def traced_once(
@@ -56,15 +53,13 @@ def traced_once(
     Returns:
       The outputs of the function.
     """
-    import tensorflow as tf
-
     weights = layer.weights
     generators = generators_of(layer) if training else []
 
     def stateless(inputs: Any, *values: Any) -> tuple[Any, list[Any]]:
         # The gradients of all arguments are computed, needed or not.
         constant = (
-            value if weight.trainable else tf.stop_gradient(value)
+            value if weight.trainable else ops.stop_gradient(value)
             for weight, value in zip(weights, values, strict=False)
         )
         mapping = zip(
@@ -76,10 +71,8 @@ def traced_once(
             outputs = function(layer, inputs)
         return outputs, [scope.get_current_value(g) for g in generators]
 
-    run = once_per_graph(
-        (key, bool(training)), lambda: tf.function(stateless, autograph=False)
-    )
-    values = (tf.convert_to_tensor(v.value) for v in (*weights, *generators))
+    run = function_of_graph((key, bool(training)), stateless)
+    values = (ops.convert_to_tensor(v.value) for v in (*weights, *generators))
     outputs, states = run(inputs, *values)
     for generator, state in zip(generators, states, strict=True):
         generator.assign(state)
