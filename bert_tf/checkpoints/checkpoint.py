@@ -10,16 +10,21 @@ import numpy as np
 
 from bert_tf.architectures.parts import MASKED_LM
 from bert_tf.checkpoints.layout import head_shapes
-from bert_tf.checkpoints.tokenizers import tokenizer_kind
+from bert_tf.checkpoints.tokenizers import make_tokenizer, tokenizer_kind
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice
 from bert_tf.files import whole_text, write_text
 from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.recipe import read_json
+from bert_tf.sources import local_folder, transformer_folder
 from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import AddedToken
-from bert_tf.text.tokenizer_protocol import TokenizerData, no_vocabulary
+from bert_tf.text.tokenizer_protocol import (
+    Tokenizer,
+    TokenizerData,
+    no_vocabulary,
+)
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPiece
 
@@ -185,6 +190,16 @@ class Checkpoint:
         if self.tokenizer is None:
             raise no_vocabulary(place, tokenizer_kind(self.config))
         return self.tokenizer
+
+    def make_tokenizer(self, split_special_tokens: bool = True) -> Tokenizer:
+        """Makes the tokenizer, whose files were read with the checkpoint.
+
+        Raises:
+          UserError: as `load_tokenizer`.
+        """
+        folder = transformer_folder(local_folder(self.source))
+        data = self.require_tokenizer(str(folder))
+        return make_tokenizer(data, folder, split_special_tokens)
 
     @property
     def fills_masks(self) -> bool:

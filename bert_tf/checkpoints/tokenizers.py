@@ -154,16 +154,16 @@ def load_tokenizer(
       UserError: the source or its vocabulary is missing or damaged, or its
         files require rules that the tokenizer does not implement.
     """
-    data = read_tokenizer(transformer_folder(local_folder(source)))
-    return make_tokenizer(data, source, split_special_tokens)
+    folder = transformer_folder(local_folder(source))
+    return make_tokenizer(read_tokenizer(folder), folder, split_special_tokens)
 
 
 def make_tokenizer(
     data: TokenizerData,
-    source: str | os.PathLike,
+    folder: pathlib.Path,
     split_special_tokens: bool = True,
 ) -> Tokenizer:
-    """Makes the tokenizer of data that were read from a model's source.
+    """Makes the tokenizer of data that were read from a folder.
 
     Raises:
       UserError: as `load_tokenizer`.
@@ -174,5 +174,4 @@ def make_tokenizer(
         # Names its file.
         raise
     except UserError as error:
-        folder = transformer_folder(local_folder(source))
         raise UserError(f"{folder / data.FILES[0]}: {error}") from None

@@ -16,7 +16,6 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
-from bert_tf.checkpoints.tokenizers import make_tokenizer
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.config import TaskConfig
@@ -178,8 +177,7 @@ def load_model(
         model = task.build(encoder, config, unpadded)
         model.restore(checkpoint)
     model.load_beside(pathlib.Path(folder))
-    data = checkpoint.require_tokenizer(str(folder))
-    return model, make_tokenizer(data, folder), config
+    return model, checkpoint.make_tokenizer(), config
 
 
 def restore_read_heads(
@@ -192,14 +190,11 @@ def restore_read_heads(
     restore(model, checkpoint, fresh=sorted(absent))
 
 
-def checkpoint_tokenizer(
-    checkpoint: Checkpoint, source: str | os.PathLike
-) -> Tokenizer:
-    """Makes the tokenizer of a checkpoint, whose vocabulary is read already.
+def text_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+    """Makes the tokenizer of a model that takes texts.
 
     In folders of sentence-transformers it recognizes special tokens in texts,
     as transformers does.
     """
-    is_listed = read_module_list(local_folder(source)) is not None
-    data = checkpoint.require_tokenizer(str(source))
-    return make_tokenizer(data, source, split_special_tokens=not is_listed)
+    is_listed = read_module_list(local_folder(checkpoint.source)) is not None
+    return checkpoint.make_tokenizer(split_special_tokens=not is_listed)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.checkpoints import Checkpoint, load_checkpoint, load_tokenizer
+from bert_tf.checkpoints import Checkpoint, load_checkpoint
 from bert_tf.checkpoints.pruned import keep_parts, refuse_shared_blocks
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
@@ -109,7 +109,7 @@ def prune(
                 f"{task.name} has not trained, so its importances are not "
                 "defined; fine-tune an encoder for the tags (conll2003)."
             )
-        tokenizer = load_tokenizer(folder)
+        tokenizer = whole.make_tokenizer()
         split, *_ = task.splits(task.dev_splits, recipe)
         train = task.load(task.train_split, recipe)
         dev = task.load(split, recipe)

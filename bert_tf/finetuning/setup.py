@@ -15,7 +15,6 @@ from bert_tf.checkpoints import (
     POOLER,
     Checkpoint,
     load_checkpoint,
-    load_tokenizer,
     place_labels,
 )
 from bert_tf.config import BertConfig
@@ -115,7 +114,7 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, Tokenizer]:
             added[name] = getattr(recipe, name)
     config = BertConfig.from_dict(config.to_dict() | added, source)
     initial = dataclasses.replace(initial, config=config)
-    return initial, load_tokenizer(recipe.init_from)
+    return initial, initial.make_tokenizer()
 
 
 def load_and_check(

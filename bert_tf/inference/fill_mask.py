@@ -8,6 +8,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import MASKED_LM, load_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, whole_number
+from bert_tf.families.model_folder import text_tokenizer
 from bert_tf.families.pretrained.answers import PretrainedModel, open_pretrained
 from bert_tf.families.requests import refusal_of
 from bert_tf.inference.cells import check_text
@@ -57,8 +58,9 @@ class MaskFiller:
                 "with one."
             )
         _refuse_causal(source, checkpoint.config)
-        opened = open_pretrained(source, checkpoint, fills_masks=True)
-        return cls(opened.model, opened.tokenizer)
+        tokenizer = text_tokenizer(checkpoint)
+        opened = open_pretrained(checkpoint, tokenizer, fills_masks=True)
+        return cls(opened.model, tokenizer)
 
     def __call__(self, text: str, top_k: int = 5) -> list[list[Candidate]]:
         """Returns the `top_k` most likely tokens for each [MASK] of a text.

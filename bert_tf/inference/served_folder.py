@@ -36,10 +36,10 @@ from bert_tf.families.config import (
 from bert_tf.families.model_folder import (
     RESULTS_FILE,
     TASK_FILE,
-    checkpoint_tokenizer,
     read_config_as,
     restore_read_heads,
     task_of,
+    text_tokenizer,
 )
 from bert_tf.families.text_model import TextModel
 from bert_tf.families.usage_options import (
@@ -74,7 +74,7 @@ def served_model(
         tokenizer settings; or see `usage_of`.
     """
     checkpoint = load_checkpoint(folder, merge)
-    tokenizer = checkpoint_tokenizer(checkpoint, folder)
+    tokenizer = text_tokenizer(checkpoint)
     modules = config = activation = None
     if task_of(folder) is None:
         # With a task.json, other descriptions are ignored.
@@ -107,7 +107,7 @@ def served_model(
         elif length is not None:
             length = min(length, modules.max_seq_length)
         return open_pretrained(
-            folder, checkpoint, fills_masks, dtype, length, modules
+            checkpoint, tokenizer, fills_masks, dtype, length, modules
         )
     # A pooler that the head does not read is optional.
     unread = () if config.reads_pooler else (POOLER,)

@@ -12,7 +12,6 @@ from bert_tf.checkpoints import (
     CLASSIFIER,
     Checkpoint,
     load_checkpoint,
-    load_tokenizer,
     place_labels,
 )
 from bert_tf.checkpoints.checkpoint import (
@@ -160,7 +159,7 @@ class TextClassifier(keras.Model):
                 encoder_class(checkpoint.config)(
                     checkpoint.config, dtype=dtype
                 ),
-                load_tokenizer(source),
+                checkpoint.make_tokenizer(),
                 labels,
                 max_seq_length,
                 pairs,

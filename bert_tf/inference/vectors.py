@@ -16,6 +16,7 @@ from bert_tf.checkpoints.sentence_modules import MEAN, SentenceModules
 from bert_tf.config import KERAS, PRECISIONS
 from bert_tf.errors import UserError, check_choice
 from bert_tf.families.config import check_segments
+from bert_tf.families.model_folder import text_tokenizer
 from bert_tf.families.pretrained.answers import PretrainedModel, open_pretrained
 from bert_tf.families.pretrained.settings import (
     AUTO,
@@ -166,8 +167,8 @@ class Extractor:
         if settings.pooling == AUTO:
             modules = read_sentence_modules(checkpoint)
         opened = open_pretrained(
-            path,
             checkpoint,
+            text_tokenizer(checkpoint),
             fills_masks=False,
             dtype=of_keras,
         )

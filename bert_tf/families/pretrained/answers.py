@@ -1,7 +1,6 @@
 """Answers of pre-trained models: tokens for masks, and vectors of texts."""
 
 import functools
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,10 +18,7 @@ from bert_tf.checkpoints.sentence_modules import (
 )
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError, first_few, whole_number
-from bert_tf.families.model_folder import (
-    checkpoint_tokenizer,
-    restore_read_heads,
-)
+from bert_tf.families.model_folder import restore_read_heads
 from bert_tf.families.pretrained.settings import AUTO, PER_TOKEN, POOLED
 from bert_tf.families.requests import (
     Request,
@@ -537,8 +533,8 @@ class PretrainedModel(TextModel):
 
 
 def open_pretrained(
-    source: str | os.PathLike,
     checkpoint: Checkpoint,
+    tokenizer: Tokenizer,
     fills_masks: bool,
     dtype: str = "float32",
     max_seq_length: int | None = None,
@@ -547,14 +543,14 @@ def open_pretrained(
     """Opens a checkpoint as a pre-trained model.
 
     Args:
-      source: its folder or name.
       checkpoint: the checkpoint.
+      tokenizer: its tokenizer; see `text_tokenizer`.
       fills_masks: whether to build its masked-LM head.
       dtype: the dtype or policy of the layers.
       max_seq_length, modules: see `PretrainedModel`.
 
     Raises:
-      UserError: an array or the vocabulary is missing or malformed.
+      UserError: an array is missing or malformed.
     """
     kind = BertPretrainer if fills_masks else encoder_class(checkpoint.config)
     with assigned_later():
@@ -562,7 +558,7 @@ def open_pretrained(
         restore_read_heads(model, checkpoint, NEXT_SENTENCE, POOLER)
     return PretrainedModel(
         model,
-        checkpoint_tokenizer(checkpoint, source),
+        tokenizer,
         max_seq_length,
         modules=modules,
         has_pooler=POOLER in checkpoint.heads,

@@ -12,7 +12,7 @@ from bert_tf.checkpoints.hugging_face_files import _OPENERS
 from bert_tf.checkpoints.sentence_files import read_sentence_modules
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
-from bert_tf.families.model_folder import checkpoint_tokenizer
+from bert_tf.families.model_folder import text_tokenizer
 from bert_tf.families.pretrained.settings import Settings
 from bert_tf.families.sentence_vectors import SentenceVectors
 from bert_tf.inference.embed import Embedder
@@ -46,7 +46,7 @@ class Opened:
             ENCODERS[kind] = encoder_class(config)(config)
             restore(ENCODERS[kind], checkpoint, [POOLER])
         if rules not in TOKENIZERS:
-            TOKENIZERS[rules] = checkpoint_tokenizer(checkpoint, folder)
+            TOKENIZERS[rules] = text_tokenizer(checkpoint)
         self.pair = ENCODERS[kind], TOKENIZERS[rules]
 
     def extractor(self, settings):
