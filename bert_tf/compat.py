@@ -108,6 +108,15 @@ def has_accelerator() -> bool:
     return any(device.device_type in ("GPU", "TPU") for device in devices)
 
 
+def in_graph() -> bool:
+    """Whether a TensorFlow graph is being traced."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
+
+
 def in_cpu_graph() -> bool:
     """Whether a TensorFlow graph is being traced for a CPU."""
     return in_graph() and not has_accelerator()
@@ -125,15 +134,6 @@ def empty(shape: Sequence[int], dtype: Any = None) -> Any:
     import tensorflow as tf
 
     return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
-
-
-def in_graph() -> bool:
-    """Whether a TensorFlow graph is being traced."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return not tf.executing_eagerly()
 
 
 def function_of_graph(

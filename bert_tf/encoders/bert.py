@@ -443,7 +443,7 @@ class BertEncoder(keras.Model):
         masks: Sequence[Hashable],
         cls_only: bool,
         training: bool | None,
-    ) -> list[Callable[[Any], Any]]:
+    ) -> Sequence[Callable[[Any], Any]]:
         """Functions that compute the layers' outputs from hidden states.
 
         Layers that compute the same are traced once; see `traced_once`.
@@ -461,29 +461,31 @@ class BertEncoder(keras.Model):
                 return rematerialized(block, run, hidden)
             return function(layer, block, hidden)
 
+        runs = [functools.partial(of_block, n) for n in range(len(self.blocks))]
+        each = [
+            functools.partial(run, block)
+            for run, block in zip(runs, self.blocks, strict=True)
+        ]
+        if not can_trace_once():
+            return each
         keys: list[Hashable] = [
             (block.computation, mask)
             for block, mask in zip(self.blocks, masks, strict=True)
         ]
         if cls_only:
             keys[-1] = None
+        counts = Counter(keys)
         # The function of a single layer would save nothing.
-        repeated = set()
-        if can_trace_once():
-            repeated = {key for key, n in Counter(keys).items() if n > 1}
-        layers: list[Callable[[Any], Any]] = []
-        for layer, (block, key) in enumerate(
-            zip(self.blocks, keys, strict=True)
-        ):
-            run = functools.partial(of_block, layer)
-            if key in repeated:
-                run = functools.partial(
-                    traced_once, block, run, key=key, training=training
-                )
-            else:
-                run = functools.partial(run, block)
-            layers.append(run)
-        return layers
+        return [
+            functools.partial(
+                traced_once, block, run, key=key, training=training
+            )
+            if counts[key] > 1
+            else alone
+            for block, run, key, alone in zip(
+                self.blocks, runs, keys, each, strict=True
+            )
+        ]
 
     def compute_output_spec(
         self,

@@ -40,7 +40,7 @@ def traced_once(
 
     Within a graph, calls with the same key share the function. Its arguments
     are the inputs and the layer's variables, and its gradient is traced once
-    too.
+    too. Weights that are not trainable get no gradient.
 
     Args:
       layer: a built layer, whose variables are the only ones that are used.
