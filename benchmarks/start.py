@@ -13,7 +13,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 
 import numpy as np
 
@@ -78,11 +77,8 @@ def _table(
             parts = found[name][-1]["parts"]
             return float(sum(parts[part][0] for part in _BEFORE_ANSWER))
 
-        def make() -> Callable[[], float]:
-            return run
-
         # The first run reads the files into the memory of the system.
-        section.add(name, make)
+        section.add(name, lambda: run)
 
     add(ours, sys.executable)
     if settings.peers:

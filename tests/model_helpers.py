@@ -168,3 +168,28 @@ def gradients_in_every_form(config: BertConfig) -> list[np.ndarray]:
         for left, right in zip(others, forms[0], strict=True):
             np.testing.assert_allclose(left, right, atol=1e-5 * largest)
     return forms[0]
+
+
+def outputs_and_gradients(encoder, inputs: dict, **arguments) -> list:
+    """All outputs of a call, and the gradients of a function of them.
+
+    The function weighs the columns of hidden states, whose sum a layer norm
+    would make constant.
+    """
+    import tensorflow as tf
+
+    width = encoder.config.hidden_size
+    weighing = tf.constant(
+        np.random.default_rng(5).normal(size=width), tf.float32
+    )
+    with tf.GradientTape() as tape:
+        outputs = keras.tree.flatten(encoder(inputs, **arguments))
+        total = 0.0
+        for output in outputs:
+            output = tf.cast(output, tf.float32)
+            if output.shape[-1] == width:
+                output *= weighing
+            total += tf.reduce_sum(tf.square(output) + output)
+    variables = [v.value for v in encoder.trainable_variables]
+    found = tape.gradient(total, variables, unconnected_gradients="zero")
+    return [*outputs, *map(tf.convert_to_tensor, found)]

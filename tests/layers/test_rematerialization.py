@@ -6,7 +6,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_helpers import encoder_inputs, fill, numpy, small_config
+from model_helpers import (
+    encoder_inputs,
+    fill,
+    numpy,
+    outputs_and_gradients,
+    small_config,
+)
 
 from bert_tf.encoders import BertEncoder
 
@@ -28,24 +34,9 @@ def gradients(
     # Enough rows for two groups of those without padding.
     inputs = encoder_inputs(config, rows=8)
     inputs = {name: tf.constant(value) for name, value in inputs.items()}
-    weighing = tf.constant(np.random.default_rng(5).normal(size=24), tf.float32)
 
     def run(inputs: dict) -> list:
-        with tf.GradientTape() as tape:
-            outputs = model(inputs, training=True, **arguments)
-            outputs = keras.tree.flatten(outputs)
-            total = 0.0
-            for output in outputs:
-                output = tf.cast(output, tf.float32)
-                if output.shape[-1] == 24:
-                    output *= weighing
-                if len(output.shape) == 3:
-                    mask = inputs["input_mask"]
-                    output *= tf.cast(mask, tf.float32)[..., None]
-                total += tf.reduce_sum(tf.square(output) + output)
-        variables = [v.value for v in model.trainable_variables]
-        found = tape.gradient(total, variables, unconnected_gradients="zero")
-        return [total, *found]
+        return outputs_and_gradients(model, inputs, training=True, **arguments)
 
     run = tf.function(run) if graph else run
     results = [*run(inputs), *run(inputs)]

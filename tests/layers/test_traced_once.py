@@ -6,7 +6,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_helpers import encoder_inputs, fill, numpy, small_config
+from model_helpers import (
+    encoder_inputs,
+    fill,
+    numpy,
+    outputs_and_gradients,
+    small_config,
+)
 
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.layers.traced_once import traced_each_time
@@ -36,22 +42,12 @@ def passes(
         inputs["input_mask"] = np.minimum(inputs["sequence_ids"], 1)
         inputs["cls_positions"] = np.repeat([[0, 4, 7]], 8, axis=0)
     inputs = {k: tf.constant(v, tf.int32) for k, v in inputs.items()}
-    weighing = tf.constant(np.random.default_rng(5).normal(size=24), tf.float32)
 
     @tf.function(autograph=False, jit_compile=jit_compile or None)
     def run(inputs: dict) -> list:
-        with tf.GradientTape() as tape:
-            outputs = encoder(inputs, training=training, **arguments)
-            outputs = keras.tree.flatten(outputs)
-            total = 0.0
-            for output in outputs:
-                output = tf.cast(output, tf.float32)
-                if output.shape[-1] == 24:
-                    output *= weighing
-                total += tf.reduce_sum(tf.square(output) + output)
-        variables = [v.value for v in encoder.trainable_variables]
-        found = tape.gradient(total, variables, unconnected_gradients="zero")
-        return [*outputs, *map(tf.convert_to_tensor, found)]
+        return outputs_and_gradients(
+            encoder, inputs, training=training, **arguments
+        )
 
     with contextlib.nullcontext() if once else traced_each_time():
         results = run(inputs)
