@@ -2,9 +2,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3)
 BIN := .venv/bin
 UV := uv==0.13.9
-# Test files at once; a file's tests share what they prepare.
+# Test files at once; a file's tests share what they prepare. pytest-xdist waits
+# for ever after it has replaced a process that ended within a test.
 TEST_PROCESSES ?= 2
-PYTEST := -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+PYTEST := -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 HERE := -m "not real and not wheel and not jax"
 # make test ROOM="text server" runs the tests of two folders of tests/.
 TESTS := $(addprefix tests/,$(ROOM))

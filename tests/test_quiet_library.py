@@ -9,9 +9,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # More tokenizers than TensorFlow lets trace one function without a warning; and
-# Keras, matplotlib and ONNX Runtime would write into the home folder.
+# Keras, matplotlib, ONNX Runtime and OpenVINO would write into the home folder.
 SCRIPT = """
 import os, sys
+os.fork = None
 import bert_tf
 bert_tf.BertConfig.from_size("tiny", vocab_size=9)
 assert "tensorflow" not in sys.modules
@@ -30,6 +31,7 @@ assert keras_home() == os.path.join(os.environ["HOME"], ".keras")
 assert "KERAS_HOME" not in os.environ
 import bert_tf.runtimes.onnx_file
 assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
+import bert_tf.runtimes.openvino_file
 from bert_tf.report.figures import write_learning_curve
 assert "matplotlib" not in sys.modules
 write_learning_curve(sys.argv[1], [], ["loss"], {}, "")

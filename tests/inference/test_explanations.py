@@ -90,19 +90,24 @@ def test_the_number_is_the_answers():
     assert explained("choice").texts["choices[1]"] == "it smith"
 
 
-def reference(kind, explanation, tokens=None, target=None):
-    """The NumPy forward of the first row, with other tokens if given."""
-    served, encoder = loaded(kind).served, loaded(kind).encoder
+def reference_outputs(kind, tokens):
+    """The NumPy forward of a row of two texts."""
+    encoder = loaded(kind).encoder
     ids = models.tokenizer().vocabulary.ids
-    row = [ids[token] for token in tokens or explanation.rows[0].tokens]
+    row = [ids[token] for token in tokens]
     first = row.index(ids["[SEP]"]) + 1
     batch = {
         "input_ids": np.array([row]),
         "input_mask": np.ones((1, len(row)), int),
         "segment_ids": (np.arange(len(row)) >= first)[None].astype(int),
     }
-    found = ReferenceBert(encoder.config, encoder.to_arrays())(batch)
-    head = served.model.get_layer("classifier")
+    return ReferenceBert(encoder.config, encoder.to_arrays())(batch)
+
+
+def reference(kind, explanation, tokens=None, target=None):
+    """Outputs and score of the first row, with other tokens if given."""
+    found = reference_outputs(kind, tokens or explanation.rows[0].tokens)
+    head = loaded(kind).served.model.get_layer("classifier")
     logits = found["pooled_output"][0] @ numpy(head.kernel) + numpy(head.bias)
     target = logits.argmax() if target is None else target
     others = np.delete(logits, target)
@@ -126,6 +131,22 @@ def test_attention_and_scores_are_the_references():
         assert row.tokens[-1] == "[SEP]"
         assert row.attention.shape[2:] == (len(row.tokens),) * 2
         np.testing.assert_allclose(row.attention.sum(-1), 1, atol=1e-5)
+
+
+def test_the_number_of_an_answer_is_that_of_its_two_ends():
+    found = explained("span", target="ferry is")
+    tokens = found.rows[0].tokens
+    outputs = reference_outputs("span", tokens)
+    head = loaded("span").served.model.get_layer("span")
+    logits = outputs["sequence_output"][0] @ numpy(head.kernel)
+    logits += numpy(head.bias)
+    begin = tokens.index("ferry", tokens.index("[SEP]"))
+    assert tokens[begin + 1] == "is"
+    expected = 0.0
+    for position, values in zip((begin, begin + 1), logits.T, strict=True):
+        others = np.delete(values, position)
+        expected += values[position] - np.logaddexp.reduce(others)
+    assert found.score == pytest.approx(expected, abs=1e-4)
 
 
 def test_gradients_are_finite_differences():

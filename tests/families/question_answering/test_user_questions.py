@@ -46,9 +46,11 @@ def recipe_of(**settings):
         ),
     ],
 )
-def test_a_table_is_read_as_squads_files_are(tmp_path, name, text):
+def test_a_table_is_read_as_squads_files_are(tmp_path, name, text, capsys):
     path = written(tmp_path, text, name)
-    assert read_user_questions(path, recipe_of()) == [PLAIN, QUOTED]
+    recipe = recipe_of(empty_text="drop")
+    assert read_user_questions(path, recipe) == [PLAIN, QUOTED]
+    assert "dropped" not in capsys.readouterr().err
     (article,) = squad_json(PLAIN, QUOTED)["data"]
     del article["title"]
     path = written(tmp_path, json.dumps({"data": [article]}), "t.json")
