@@ -7,7 +7,8 @@ import concurrent.futures
 import os
 import pathlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import openvino
@@ -48,8 +49,21 @@ def has_bfloat16() -> bool:
 
     Where it cannot, it computes in float32, whatever it is asked for.
     """
-    kinds = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    kinds = _in_a_thread(
+        lambda: openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    )
     return "BF16" in kinds
+
+
+def _in_a_thread(function: Callable[[], Any]) -> Any:
+    """Calls a function that uses OpenVINO's CPU plugin.
+
+    The plugin replaces the stack on which the thread that opens it handles
+    signals, and unmaps it when a model is freed, in whatever thread. The next
+    signal, such as SIGTERM, would end the process without a message.
+    """
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(function).result()
 
 
 class Runner:
@@ -70,14 +84,13 @@ class Runner:
     ):
         available = len(os.sched_getaffinity(0))
         streams = available // (cores or available)
-        model = openvino.Core().compile_model(
-            path,
-            "CPU",
-            {
-                "INFERENCE_PRECISION_HINT": "bf16" if bfloat16 else "f32",
-                "NUM_STREAMS": streams,
-                "INFERENCE_NUM_THREADS": available,
-            },
+        settings = {
+            "INFERENCE_PRECISION_HINT": "bf16" if bfloat16 else "f32",
+            "NUM_STREAMS": streams,
+            "INFERENCE_NUM_THREADS": available,
+        }
+        model = _in_a_thread(
+            lambda: openvino.Core().compile_model(path, "CPU", settings)
         )
         self.shapes = {
             each.node.friendly_name.removeprefix(_RESULT): tuple(

@@ -1,5 +1,6 @@
 """Networks that another runtime computes, and the files that are kept."""
 
+import ctypes
 import functools
 import json
 import pathlib
@@ -80,6 +81,23 @@ def test_a_file_is_written_once_for_the_same_weights(tmp_path):
         name.split("/")[1:] for name, _ in files
     ]
     assert kept(folder)[0][0] != place
+
+
+def signal_stack():
+    """Where this thread handles signals: address, flags, size."""
+    stack = (ctypes.c_size_t * 3)()
+    assert ctypes.CDLL(None).sigaltstack(None, stack) == 0
+    return [*stack]
+
+
+def test_signals_are_handled_where_they_were(tmp_path):
+    """OpenVINO would free that stack with the model, and the next one kill."""
+    before = signal_stack()
+    model = bert_tf.load(write_folder(tmp_path, CLASSIFIER), runtime="openvino")
+    assert signal_stack() == before
+    del model
+    openvino_file.has_bfloat16()
+    assert signal_stack() == before
 
 
 def test_vectors(tmp_path):
