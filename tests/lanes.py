@@ -227,12 +227,16 @@ class TimeLeft:
         self.not_started = config.stash[_NOTES]["not started"]
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> bool | None:
         """Returns True, which means done, for a test that is left out."""
         expected = self.seconds.get(item.nodeid, SHORT)
         if time.time() + expected <= self.until:
             return None
         self.not_started.append(item.nodeid)
+        # The test before has left set up what it shares with this one.
+        item.session._setupstate.teardown_exact(nextitem)
         return True
 
 

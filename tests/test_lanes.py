@@ -78,9 +78,9 @@ TESTS = """
     import pytest
 
     def test_short(): pass
-    def test_long(): pass
     @pytest.mark.witness("kept")
     def test_witness(): pass
+    def test_long(): pass
 """
 
 
@@ -111,7 +111,7 @@ def session(pytester, monkeypatch):
 @pytest.mark.parametrize(
     ("lane", "expected"),
     [
-        ("all", ["two.py::test_short", "two.py::test_long"]),
+        ("all", ["two.py::test_short", "two.py::test_witness"]),
         ("merge", ["one.py::test_short", "one.py::test_witness"]),
         ("rest", ["two.py::test_long", "one.py::test_long"]),
         ("short", ["two.py::test_short", "two.py::test_witness"]),
