@@ -15,6 +15,7 @@ from tests.checkpoints.arrays import assert_same_arrays
 from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import data, model_folder, small_recipe
 from tests.run_folders import assert_same_run, history, weights
+from tests.sharing.cards import read_card, table
 
 TASK = SentenceTask(
     name="mood",
@@ -33,9 +34,11 @@ def recipe(tmp_path_factory):
 @pytest.fixture(scope="module")
 def two_seeds(recipe, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "two"
-    write_report = report_files.write_report
+    written = ("write_report", "write_card")
+    writers = {name: getattr(report_files, name) for name in written}
     with quickly(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_files, "write_report", write_report)
+        for name, writer in writers.items():
+            patch.setattr(report_files, name, writer)
         two = recipe.override(["seeds=2"])
         run_finetuning(TASK, two, folder, ["train"])
     return two, folder
@@ -59,6 +62,11 @@ def test_each_seed_is_a_run_and_the_best_is_kept(two_seeds, capsys):
     assert (one["output_weights"] != two["output_weights"]).any()
     part = results["summary"]["accuracy"]
     assert part["mean"] == pytest.approx(statistics.fmean(scores))
+    head, _, first, *_ = table(read_card(folder), "Scores")
+    cells = dict(zip(head, first, strict=True))
+    assert [cells["split"], cells["metric"]] == ["dev", "accuracy"]
+    mean = float(cells["mean of 2 seeds"])
+    assert mean == pytest.approx(part["mean"], abs=1e-4)
     majority = results["majority"]["dev"]["accuracy"]
     for row in results["seeds"]:
         assert row["degenerate"] == (row["dev"]["accuracy"] <= majority)
