@@ -8,10 +8,9 @@ vision-language models", algorithm 2).
 """
 
 import contextlib
-import functools
 import re
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -210,53 +209,23 @@ class BertOptimizer(compat.Optimizer):
         self, gradient: Any, variable: Any, learning_rate: Any
     ) -> None:
         """Updates one variable and its moments."""
-        index, shape = self.index_of(variable), tuple(variable.shape)
+        index = self.index_of(variable)
+        gradient = _dense(gradient, tuple(variable.shape))
+        gradient = ops.cast(gradient, "float32")
+        weight = ops.cast(variable, "float32")
         first, second = self._first[index], self._second[index]
-        scales: tuple[Any, ...] = ()
-        if self.bias_correction:
-            scales = self._shared.corrections or self._bias_corrections()
-        compute: Callable[..., Any] = functools.partial(self._updates, index)
-        if compat.in_graph():
-            # A model has many variables, but few kinds of them.
-            kind = self._excluded[index], self._blocks[index]
-            compute = compat.function_of_graph((self, shape, kind), compute)
-        m, v, update = compute(
-            ops.cast(_dense(gradient, shape), "float32"),
-            ops.cast(variable, "float32"),
-            ops.convert_to_tensor(first.value),
-            ops.convert_to_tensor(second.value),
-            *scales,
-        )
-        self.assign(first, m)
-        self.assign(second, v)
-        self.assign_sub(variable, ops.cast(learning_rate, "float32") * update)
-
-    def _updates(
-        self,
-        index: int,
-        gradient: Any,
-        weight: Any,
-        first: Any,
-        second: Any,
-        *scales: Any,
-    ) -> tuple[Any, Any, Any]:
-        """Returns the moments and the update of a variable, at rate 1.
-
-        Args:
-          index: the number of the variable.
-          gradient: its gradient, float32.
-          weight: its value, float32.
-          first: its first moment before the step.
-          second: its second moment before the step.
-          *scales: see `_bias_corrections`; none without bias correction.
-        """
         m = self.beta_1 * first + (1.0 - self.beta_1) * gradient
         v = self.beta_2 * second + (1.0 - self.beta_2) * ops.square(gradient)
-        corrected = (m / scales[0], v / scales[1]) if scales else (m, v)
-        update = corrected[0] / (ops.sqrt(corrected[1]) + self.epsilon)
+        self.assign(first, m)
+        self.assign(second, v)
+        if self.bias_correction:
+            scales = self._shared.corrections or self._bias_corrections()
+            m, v = m / scales[0], v / scales[1]
+        update = m / (ops.sqrt(v) + self.epsilon)
         if not self._excluded[index]:
             update = update + self.weight_decay * weight
-        return m, v, self._scale(index, update, weight, gradient, corrected[1])
+        update = self._scale(index, update, weight, gradient, v)
+        self.assign_sub(variable, ops.cast(learning_rate, "float32") * update)
 
     def _scale(
         self, index: int, update: Any, weight: Any, gradient: Any, v: Any
