@@ -259,8 +259,10 @@ def test_short_rows_then_long_packed_ones(
     np.testing.assert_array_equal(ids[0], first["input_ids"])
     assert np.isfinite(rows(tmp_path)[-1]["eval_loss"])
     folder = RecordFolder.open(long)
-    mean = 4 * folder.packing.sequences / folder.num_records
+    count = folder.num_records
+    mean = 4 * folder.packing.sequences / count
     shown = f"1 steps of 4 rows ({mean:.0f} sequences) of 64 tokens"
+    shown += f": {4 / count:.2g} epochs of {count:,} records"
     assert shown in capsys.readouterr().out
 
 
