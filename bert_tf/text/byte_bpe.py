@@ -34,6 +34,7 @@ from bert_tf.text.tokenizer_files import (
     OtherRules,
     added_entries,
     read_tokenizer_files,
+    refuse_other_case,
 )
 
 if TYPE_CHECKING:
@@ -207,10 +208,9 @@ class ByteLevelBpe(Subwords):
         is_bpe = fast.get("model", {}).get("type") == "BPE"
         if not is_bpe and not all(path.is_file() for path in _paths(folder)):
             return None
-        if lower_case:
-            raise UserError(
-                f"{folder}: byte-level BPE keeps case; pass `lower_case`=False."
-            )
+        refuse_other_case(
+            lower_case, False, folder, "byte-level BPE keeps case"
+        )
         return cls._of(folder, is_bpe)
 
     @classmethod

@@ -5,24 +5,23 @@ import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
-from bert_tf.recipe import read_json_object
 from bert_tf.text.token_table import Packing, SpecialTokens, TokenTable
 from bert_tf.text.tokenizer_files import (
-    SPECIAL_TOKENS_FILE,
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
     AddedToken,
     JsonPart,
+    named_special_tokens,
 )
 from bert_tf.text.tokenizer_protocol import (
     Tokenizer,
-    WorkerTokenizer,
+    TokenizerData,
     graph_tokenizer,
     no_vocabulary,
 )
@@ -31,17 +30,15 @@ if TYPE_CHECKING:
     import tokenizers
 
 
-class Subwords(TokenTable):
-    """The base of tokenizers without words: a `TokenizerData` and its table.
+class Subwords(TokenTable, TokenizerData):
+    """The base of tokenizers without words: their data and their table.
 
     Attributes:
       added_tokens: tokens that are recognized in text before it is split,
         including special tokens.
     """
 
-    FILES: ClassVar[tuple[str, ...]]
-    GRAPH: ClassVar[str]
-    other_rules: str = ""
+    other_rules = ""
 
     def __init__(
         self,
@@ -99,17 +96,6 @@ class Subwords(TokenTable):
         return self
 
     @classmethod
-    @abc.abstractmethod
-    def read(
-        cls,
-        folder: str | pathlib.Path,
-        lower_case: bool | None = None,
-        rows: int | None = None,
-        notify: bool = True,
-    ) -> Self | None:
-        """See `TokenizerData`."""
-
-    @classmethod
     def of_file(
         cls, path: str | os.PathLike, lower_case: bool | None = None
     ) -> Self:
@@ -135,19 +121,6 @@ class Subwords(TokenTable):
     def rules(self) -> dict[str, Any]:
         """The rules besides the tokens, by argument of the constructor."""
 
-    @abc.abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """See `TokenizerData`."""
-
-    @abc.abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """See `TokenizerData`."""
-
-    @classmethod
-    @abc.abstractmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """See `TokenizerData`."""
-
     def rules_json(self) -> dict[str, Any]:
         """`rules`, added tokens and packing as JSON values."""
         rules = {
@@ -167,18 +140,6 @@ class Subwords(TokenTable):
         )
         added = [AddedToken(**token) for token in values.pop("added_tokens")]
         return {"added_tokens": added, "packing": packing, **values}
-
-    @abc.abstractmethod
-    def worker(self) -> WorkerTokenizer:
-        """See `TokenizerData`."""
-
-    @abc.abstractmethod
-    def save_hugging_face(self, folder: pathlib.Path, max_length: int) -> None:
-        """See `TokenizerData`."""
-
-    @abc.abstractmethod
-    def pieces_of(self, tokens: Sequence[str]) -> list[Sequence[int]]:
-        """See `TokenizerData`."""
 
     def tokenizer(self, split_special_tokens: bool = True) -> Tokenizer:
         """See `TokenizerData`."""
@@ -315,19 +276,14 @@ def find_special_tokens(
     Raises:
       UserError: a token that a file names does not exist.
     """
-    config = read_json_object(folder / TOKENIZER_CONFIG_FILE, missing_ok=True)
-    older = read_json_object(folder / SPECIAL_TOKENS_FILE, missing_ok=True)
+    stated = named_special_tokens(folder).to_dict().items()
     found: list[str | None] = []
-    for role, names in zip(SpecialTokens._fields, usual, strict=True):
-        named = config.get(f"{role}_token", older.get(f"{role}_token"))
-        if isinstance(named, dict):
-            named = named.get("content")
+    for (key, named), names in zip(stated, usual, strict=True):
         choices = names if named is None else (named,)
         found.append(next((t for t in choices if t in tokens), None))
         if named is not None and found[-1] is None:
             raise UserError(
-                f"{folder}: {role}_token is {named!r}, which the vocabulary "
-                "lacks."
+                f"{folder}: {key} is {named!r}, which the vocabulary lacks."
             )
     return SpecialTokens(*found)
 

@@ -159,25 +159,54 @@ def _json_part(path: pathlib.Path) -> JsonPart:
     return JsonPart(str(path), read_json_object(path, missing_ok=True))
 
 
-def read_special_tokens(folder: pathlib.Path) -> SpecialTokens:
-    """Reads the special tokens of a model folder.
+def named_special_tokens(folder: pathlib.Path) -> SpecialTokens:
+    """Reads the special tokens that the files of a model folder name.
 
     tokenizer_config.json, or in older folders special_tokens_map.json, names
-    them as strings or as objects with a content; the default is BERT's.
+    them as strings or as objects with a content.
+
+    Returns:
+      The tokens; None for those that no file names.
+
+    Raises:
+      UserError: a file is damaged, or a token is no text.
     """
     tokens = []
     config = _json_part(folder / TOKENIZER_CONFIG_FILE)
     older = _json_part(folder / SPECIAL_TOKENS_FILE).values
-    for key, usual in SPECIAL_TOKENS.to_dict().items():
+    for key in SPECIAL_TOKENS.to_dict():
         token = config.values.get(key, older.get(key))
         if isinstance(token, dict):
             token = token.get("content")
-        tokens.append(usual if token is None else token)
-        if not isinstance(tokens[-1], str) or not tokens[-1]:
+        if token is not None and (not isinstance(token, str) or not token):
             raise UserError(
                 f"{config.source}: {key} is {token!r}; it takes a token."
             )
+        tokens.append(token)
     return SpecialTokens(*tokens)
+
+
+def read_special_tokens(folder: pathlib.Path) -> SpecialTokens:
+    """Reads the special tokens of a model folder; the default is BERT's."""
+    pairs = zip(named_special_tokens(folder), SPECIAL_TOKENS, strict=True)
+    return SpecialTokens(
+        *(usual if token is None else token for token, usual in pairs)
+    )
+
+
+def refuse_other_case(
+    lower_case: bool | None, stated: bool | None, source: object, fact: str
+) -> None:
+    """Raises `UserError` for a `lower_case` that contradicts a model.
+
+    Args:
+      lower_case: what a user asks for; None takes what the model states.
+      stated: whether the model lower-cases; None if it does not state it.
+      source: the file or folder that states it.
+      fact: what it states, in words.
+    """
+    if None not in (lower_case, stated) and lower_case != stated:
+        raise UserError(f"{source}: {fact}; pass `lower_case`={stated}.")
 
 
 def read_max_length(folder: pathlib.Path) -> int | None:

@@ -40,6 +40,7 @@ from bert_tf.text.tokenizer_files import (
     OtherRules,
     added_entries,
     read_tokenizer_files,
+    refuse_other_case,
 )
 
 if TYPE_CHECKING:
@@ -243,11 +244,8 @@ class Unigram(Subwords):
         `steps` are the types of the normaliser's steps in a tokenizer.json.
         """
         del steps
-        if lower_case:
-            raise UserError(
-                f"{config.source}: this unigram model keeps case; pass "
-                "`lower_case`=False."
-            )
+        fact = "this unigram model keeps case"
+        refuse_other_case(lower_case, False, config.source, fact)
         return {}
 
     def rules(self) -> dict[str, Any]:
@@ -440,11 +438,8 @@ class AlbertUnigram(Unigram):
             stored = "Lowercase" in steps
         if keeps is None and steps:
             keeps = "StripAccents" not in steps
-        if None not in (stored, lower_case) and stored != lower_case:
-            raise UserError(
-                f"{config.source}: do_lower_case is {stored}; pass "
-                f"`lower_case`={stored}."
-            )
+        fact = f"do_lower_case is {stored}"
+        refuse_other_case(lower_case, stored, config.source, fact)
         if lower_case is None:
             lower_case = stored is not False
         return {

@@ -25,6 +25,7 @@ from bert_tf.text.tokenizer_files import (
     OtherRules,
     read_special_tokens,
     read_vocabulary,
+    refuse_other_case,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer, graph_tokenizer
 from bert_tf.text.vocabulary import CONTINUATION, VOCABULARY_FILE, Vocabulary
@@ -86,12 +87,8 @@ class WordPiece:
         if has_config:
             values = read_json_object(config, missing_ok=True)
             stored = values.get("do_lower_case")
-        if None not in (stored, lower_case) and stored != lower_case:
-            raise UserError(
-                f"lower_case is {lower_case}, but {config} states that "
-                f"do_lower_case is {stored} for this vocabulary; pass "
-                f"`lower_case`={stored}."
-            )
+        fact = f"do_lower_case is {stored} for this vocabulary"
+        refuse_other_case(lower_case, stored, config, fact)
         if stored is None and lower_case and vocabulary.looks_cased():
             raise UserError(
                 f"lower_case is True, but {path} holds tokens with capital "

@@ -227,6 +227,21 @@ def test_files_of_gpt_2(tmp_path):
     assert "belong to different models" in line
 
 
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("<gap>", "pad_token is '<gap>', which the vocabulary lacks"),
+        (["<pad>"], "pad_token is ['<pad>']; it takes a token"),
+        ({"content": ""}, "pad_token is ''; it takes a token"),
+    ],
+)
+def test_special_tokens_that_are_none(tmp_path, named, message):
+    DATA.save(tmp_path)
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({"pad_token": named}))
+    assert message in error_of(read_tokenizer, tmp_path)
+
+
 def test_files_of_keras_hub(tmp_path):
     theirs = keras_hub.models.RobertaTokenizer(
         dict(DATA.ids), [*map(" ".join, DATA.merges)], add_prefix_space=True
