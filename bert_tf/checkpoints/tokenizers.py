@@ -11,7 +11,6 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.recipe import read_json_object
 from bert_tf.sources import local_folder, transformer_folder
-from bert_tf.text.byte_bpe import MERGES_FILE, VOCABULARY_FILE, ByteLevelBpe
 from bert_tf.text.tokenizer_files import (
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
@@ -22,24 +21,13 @@ from bert_tf.text.tokenizer_protocol import (
     TokenizerData,
     no_vocabulary,
 )
-from bert_tf.text.unigram import (
-    FAIRSEQ_FILE,
-    GOOGLE_FILE,
-    AlbertUnigram,
-    Unigram,
-)
 from bert_tf.text.wordpiece import WordPiece
-
-# Files of other programs' folders that are named otherwise than ours.
-_OTHER_NAMES: dict[str, type[TokenizerData]] = {
-    FAIRSEQ_FILE: Unigram,
-    GOOGLE_FILE: AlbertUnigram,
-    VOCABULARY_FILE: ByteLevelBpe,
-    MERGES_FILE: ByteLevelBpe,
-}
 
 
 def _all_kinds() -> tuple[type[TokenizerData], ...]:
+    from bert_tf.text.byte_bpe import ByteLevelBpe
+    from bert_tf.text.unigram import Unigram
+
     kinds = (find_architecture(n, "the list").tokenizer for n in ARCHITECTURES)
     return tuple(dict.fromkeys((ByteLevelBpe, Unigram, *kinds)))
 
@@ -78,10 +66,12 @@ def _kind_in(
 
     multilingual-e5-small is a BERT with XLM-R's unigram model.
     """
-    has_own = any((folder / name).exists() for name in kind.FILES)
-    if has_own or issubclass(kind, Unigram) or not Unigram.found_in(folder):
+    if any((folder / name).exists() for name in kind.FILES):
         return kind
-    return Unigram
+    from bert_tf.text.unigram import Unigram
+
+    other = not issubclass(kind, Unigram) and Unigram.found_in(folder)
+    return Unigram if other else kind
 
 
 def _kinds_of(folder: pathlib.Path) -> tuple[type[TokenizerData], ...]:
@@ -132,8 +122,21 @@ def read_vocabulary_file(
       UserError: the file is malformed, or contradicts `lower_case`.
     """
     path = pathlib.Path(path)
+    if path.name in WordPiece.FILES:
+        return WordPiece.of_file(path, lower_case)
+    from bert_tf.text import byte_bpe, unigram
+    from bert_tf.text.byte_bpe import ByteLevelBpe
+    from bert_tf.text.unigram import AlbertUnigram, Unigram
+
+    # Files of other programs' folders that are named otherwise than ours.
+    other_names: dict[str, type[TokenizerData]] = {
+        unigram.FAIRSEQ_FILE: Unigram,
+        unigram.GOOGLE_FILE: AlbertUnigram,
+        byte_bpe.VOCABULARY_FILE: ByteLevelBpe,
+        byte_bpe.MERGES_FILE: ByteLevelBpe,
+    }
     kinds = (kind for kind in _all_kinds() if path.name in kind.FILES)
-    kind = next(kinds, _OTHER_NAMES.get(path.name, WordPiece))
+    kind = next(kinds, other_names.get(path.name, WordPiece))
     if path.name == TOKENIZER_FILE and Unigram.found_in(path.parent):
         kind = Unigram
     return kind.of_file(path, lower_case)

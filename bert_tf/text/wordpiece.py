@@ -12,8 +12,6 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.recipe import read_json_object
-from bert_tf.text.corpus_tokenizer import CorpusTokenizer
-from bert_tf.text.plain_tokenizer import WordPieces
 from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
@@ -27,7 +25,11 @@ from bert_tf.text.tokenizer_files import (
     read_vocabulary,
     refuse_other_case,
 )
-from bert_tf.text.tokenizer_protocol import Tokenizer, graph_tokenizer
+from bert_tf.text.tokenizer_protocol import (
+    Tokenizer,
+    WorkerTokenizer,
+    graph_tokenizer,
+)
 from bert_tf.text.vocabulary import CONTINUATION, VOCABULARY_FILE, Vocabulary
 
 
@@ -165,8 +167,10 @@ class WordPiece:
         """See `TokenizerData`."""
         return graph_tokenizer(self, split_special_tokens)
 
-    def worker(self) -> CorpusTokenizer:
+    def worker(self) -> WorkerTokenizer:
         """See `TokenizerData`."""
+        from bert_tf.text.corpus_tokenizer import CorpusTokenizer
+
         return CorpusTokenizer(self.vocabulary, self.rules, self.tokenizer)
 
     def save(
@@ -253,6 +257,8 @@ class WordPiece:
 
     def pieces_of(self, tokens: Sequence[str]) -> list[Sequence[int]]:
         """See `TokenizerData`; a name in brackets has no pieces."""
+        from bert_tf.text.plain_tokenizer import WordPieces
+
         old = self.vocabulary
         pieces: dict[str, Sequence[int]] = {
             token: [old.ids[token]] for token in tokens if token in old.ids
