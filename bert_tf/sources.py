@@ -415,8 +415,11 @@ def _inner_folder(
         raise refusal
     found = folder / given
     try:
-        # A link may lead out of the folder.
-        is_inside = found.resolve().is_relative_to(folder.resolve())
+        # A link may lead out of the folder, or in a circle, which Python 3.13
+        # leaves as it is.
+        target = found.resolve()
+        is_inside = target.is_relative_to(folder.resolve())
+        is_inside = is_inside and not target.is_symlink()
     # Invalid names of files, and circular links.
     except (OSError, ValueError, RuntimeError):
         is_inside = False

@@ -263,6 +263,7 @@ def test_a_generators_head_has_gelu_whatever_its_blocks_have(tmp_path):
 
 
 def test_initial_weights_are_drawn_as_by_googles_code():
+    keras.utils.set_random_seed(1)
     config = electra(embedding_size=60, hidden_size=80)
     encoder = ElectraEncoder(config)
     head = ReplacedTokensHead(config)

@@ -43,6 +43,7 @@ _TOKEN = re.compile(
 _NUMBERS = {"-NaN": "NaN", "Inf": "Infinity"}
 _MAX_DEPTH = 128
 # RapidJSON's messages, which clients may look for.
+_TRAILING_COMMA = "Illegal trailing comma before end of"
 _ERRORS = {
     "Expecting value": "Invalid value.",
     "Expecting property name": "Missing a name for object member.",
@@ -51,6 +52,9 @@ _ERRORS = {
     "Invalid \\escape": "Invalid escape character in string.",
     "Invalid \\uXXXX": "Incorrect hex digit after \\u escape in string.",
     "Invalid control character": "Invalid encoding in string.",
+    # From Python 3.13 on, at the comma and not at what follows it.
+    f"{_TRAILING_COMMA} array": "Invalid value.",
+    f"{_TRAILING_COMMA} object": "Missing a name for object member.",
 }
 
 
@@ -76,7 +80,11 @@ def parse(body: bytes) -> dict:
         except (json.JSONDecodeError, RecursionError):
             value, _ = _DECODER.raw_decode(_normalized(text))
     except json.JSONDecodeError as error:
-        offset = len(error.doc[: error.pos].encode("utf-8", "replace"))
+        position = error.pos
+        if error.msg.startswith(_TRAILING_COMMA):
+            after = error.doc[position + 1 :]
+            position = len(error.doc) - len(after.lstrip(" \t\r\n"))
+        offset = len(error.doc[:position].encode("utf-8", "replace"))
         raise invalid(
             f"JSON Parse error: {_reason(error)} at offset: {offset}"
         ) from error

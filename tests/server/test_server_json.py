@@ -34,6 +34,9 @@ def test_a_byte_order_mark_and_what_follows_are_skipped():
     ("body", "message"),
     [
         ('"' + "[" * 10, "JSON Parse error"),
+        # At what follows the comma, whatever Python's version says.
+        ('{"a": [1 , ]}', "Invalid value. at offset: 11"),
+        ('{"a": 1 , }', "Missing a name for object member. at offset: 10"),
         ("[" * 100_000, "Missing a comma or ]"),
         ("[" * 100_000 + "]" * 100_000, "Is not object"),
         ('{"instances": [' + "[" * 70 + "]" * 71 + "}", "nested more than 31"),
