@@ -29,6 +29,9 @@ def unusable(path: str | os.PathLike, error: Exception) -> UserError:
     if len(name) > _MAX_SHOWN_NAME or not name.isprintable():
         name = excerpt(name)
     reason = getattr(error, "strerror", None) or str(error)
+    if "\0" in os.fspath(path):
+        # Python 3.13 has other words.
+        reason = "embedded null byte"
     return UserError(f"{name}: cannot be read ({reason}).")
 
 

@@ -418,8 +418,9 @@ def _inner_folder(
         # A link may lead out of the folder, or in a circle, which Python 3.13
         # leaves as it is.
         target = found.resolve()
-        is_inside = target.is_relative_to(folder.resolve())
-        is_inside = is_inside and not target.is_symlink()
+        is_inside = not target.is_symlink() and target.is_relative_to(
+            folder.resolve()
+        )
     # Invalid names of files, and circular links.
     except (OSError, ValueError, RuntimeError):
         is_inside = False

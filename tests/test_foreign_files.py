@@ -374,7 +374,7 @@ def test_aliases_of_yaml_are_bounded(tmp_path):
     ("name", "expected"),
     [
         ("a" * 5000, "File name too long"),
-        ("a\0b", "null (byte|character)"),
+        ("a\0b", "null byte"),
         ("{file}/model", "Not a directory"),
         ("{loop}", "symbolic links"),
     ],
@@ -390,5 +390,5 @@ def test_names_that_no_file_can_have(name, expected, tmp_path):
         bert_tf.BertEncoder.from_checkpoint,
     ):
         line = error_of(call, name)
-        assert re.search(expected, line), call
+        assert expected in line, call
         assert len(line) < 500

@@ -70,8 +70,9 @@ def _kind_in(
         return kind
     from bert_tf.text.unigram import Unigram
 
-    other = not issubclass(kind, Unigram) and Unigram.found_in(folder)
-    return Unigram if other else kind
+    if issubclass(kind, Unigram) or not Unigram.found_in(folder):
+        return kind
+    return Unigram
 
 
 def _kinds_of(folder: pathlib.Path) -> tuple[type[TokenizerData], ...]:
@@ -125,20 +126,18 @@ def read_vocabulary_file(
     if path.name in WordPiece.FILES:
         return WordPiece.of_file(path, lower_case)
     from bert_tf.text import byte_bpe, unigram
-    from bert_tf.text.byte_bpe import ByteLevelBpe
-    from bert_tf.text.unigram import AlbertUnigram, Unigram
 
     # Files of other programs' folders that are named otherwise than ours.
     other_names: dict[str, type[TokenizerData]] = {
-        unigram.FAIRSEQ_FILE: Unigram,
-        unigram.GOOGLE_FILE: AlbertUnigram,
-        byte_bpe.VOCABULARY_FILE: ByteLevelBpe,
-        byte_bpe.MERGES_FILE: ByteLevelBpe,
+        unigram.FAIRSEQ_FILE: unigram.Unigram,
+        unigram.GOOGLE_FILE: unigram.AlbertUnigram,
+        byte_bpe.VOCABULARY_FILE: byte_bpe.ByteLevelBpe,
+        byte_bpe.MERGES_FILE: byte_bpe.ByteLevelBpe,
     }
     kinds = (kind for kind in _all_kinds() if path.name in kind.FILES)
     kind = next(kinds, other_names.get(path.name, WordPiece))
-    if path.name == TOKENIZER_FILE and Unigram.found_in(path.parent):
-        kind = Unigram
+    if path.name == TOKENIZER_FILE and unigram.Unigram.found_in(path.parent):
+        kind = unigram.Unigram
     return kind.of_file(path, lower_case)
 
 

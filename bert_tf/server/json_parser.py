@@ -42,8 +42,8 @@ _TOKEN = re.compile(
 )
 _NUMBERS = {"-NaN": "NaN", "Inf": "Infinity"}
 _MAX_DEPTH = 128
-# RapidJSON's messages, which clients may look for.
 _TRAILING_COMMA = "Illegal trailing comma before end of"
+# RapidJSON's messages, which clients may look for.
 _ERRORS = {
     "Expecting value": "Invalid value.",
     "Expecting property name": "Missing a name for object member.",
@@ -52,7 +52,7 @@ _ERRORS = {
     "Invalid \\escape": "Invalid escape character in string.",
     "Invalid \\uXXXX": "Incorrect hex digit after \\u escape in string.",
     "Invalid control character": "Invalid encoding in string.",
-    # From Python 3.13 on, at the comma and not at what follows it.
+    # From Python 3.13 on.
     f"{_TRAILING_COMMA} array": "Invalid value.",
     f"{_TRAILING_COMMA} object": "Missing a name for object member.",
 }
@@ -80,13 +80,8 @@ def parse(body: bytes) -> dict:
         except (json.JSONDecodeError, RecursionError):
             value, _ = _DECODER.raw_decode(_normalized(text))
     except json.JSONDecodeError as error:
-        position = error.pos
-        if error.msg.startswith(_TRAILING_COMMA):
-            after = error.doc[position + 1 :]
-            position = len(error.doc) - len(after.lstrip(" \t\r\n"))
-        offset = len(error.doc[:position].encode("utf-8", "replace"))
         raise invalid(
-            f"JSON Parse error: {_reason(error)} at offset: {offset}"
+            f"JSON Parse error: {_reason(error)} at offset: {_offset(error)}"
         ) from error
     except ValueError as error:  # An integer with thousands of digits.
         raise invalid(_TOO_BIG) from error
@@ -127,6 +122,16 @@ def _normalized(text: str) -> str:
     if len(parts) > 1:
         raise json.JSONDecodeError("Expecting ',' delimiter", text, len(text))
     return "".join([*parts[0], text[end:]])
+
+
+def _offset(error: json.JSONDecodeError) -> int:
+    """Returns the byte at which RapidJSON reports an error."""
+    position = error.pos
+    if error.msg.startswith(_TRAILING_COMMA):
+        # Not at the comma, but at what follows it.
+        after = error.doc[position + 1 :]
+        position = len(error.doc) - len(after.lstrip(" \t\r\n"))
+    return len(error.doc[:position].encode("utf-8", "replace"))
 
 
 def _reason(error: json.JSONDecodeError) -> str:

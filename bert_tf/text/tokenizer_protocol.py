@@ -6,6 +6,7 @@ be sent to worker processes. `tokenizer()` makes TensorFlow operations of it,
 `worker()` a tokenizer for large texts that does not need TensorFlow.
 """
 
+import abc
 import functools
 import hashlib
 import importlib
@@ -139,6 +140,7 @@ class TokenizerData(Protocol):
         """The tokens and the ids of the special tokens."""
 
     @classmethod
+    @abc.abstractmethod
     def read(
         cls,
         folder: str | pathlib.Path,
@@ -167,19 +169,23 @@ class TokenizerData(Protocol):
     ) -> Self:
         """Combines these tokens with the rules of a folder."""
 
+    @abc.abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """All data as JSON values."""
 
     @classmethod
+    @abc.abstractmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; removes its keys from `values`."""
 
+    @abc.abstractmethod
     def settings(self) -> dict[str, Any]:
         """Everything but the tokens that determines the ids, as JSON values."""
 
     def tokenizer(self, split_special_tokens: bool = True) -> Tokenizer:
         """Makes the tokenizer of TensorFlow operations; see `GRAPH`."""
 
+    @abc.abstractmethod
     def worker(self) -> WorkerTokenizer:
         """Makes the tokenizer that does not need TensorFlow."""
 
@@ -191,6 +197,7 @@ class TokenizerData(Protocol):
         `max_length` is the longest row; None means all positions.
         """
 
+    @abc.abstractmethod
     def save_hugging_face(self, folder: pathlib.Path, max_length: int) -> None:
         """Writes the files that transformers reads."""
 
@@ -210,6 +217,7 @@ class TokenizerData(Protocol):
     def notices(self, to: str) -> list[str]:
         """What users should know if it is written in the layout `to`."""
 
+    @abc.abstractmethod
     def pieces_of(self, tokens: Sequence[str]) -> list[Sequence[int]]:
         """The ids that spell tokens of another vocabulary; may be empty."""
 

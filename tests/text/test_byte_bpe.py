@@ -235,7 +235,7 @@ def test_files_of_gpt_2(tmp_path):
         ({"content": ""}, "pad_token is ''; it takes a token"),
     ],
 )
-def test_special_tokens_that_are_none(tmp_path, named, message):
+def test_a_wrong_special_token_is_named(tmp_path, named, message):
     DATA.save(tmp_path)
     config = tmp_path / "tokenizer_config.json"
     config.write_text(json.dumps({"pad_token": named}))
