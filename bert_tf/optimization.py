@@ -11,7 +11,7 @@ import contextlib
 import re
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -128,6 +128,26 @@ def is_excluded(path: str) -> bool:
     return "bias" in name or bool(re.search("LayerNorm|layer_norm", layer))
 
 
+class _Shared(NamedTuple):
+    """What the updates of all variables share, scalars float32.
+
+    Attributes:
+      decay_1: beta_1, the decay rate of the first moment, and `rest_1` its
+        difference from 1; likewise `decay_2` and `rest_2` of the second.
+      epsilon: added to the square root of the second moment.
+      weight_decay: rate of the decoupled weight decay.
+      corrections: the divisors of both moments; None without bias correction.
+    """
+
+    decay_1: Any
+    rest_1: Any
+    decay_2: Any
+    rest_2: Any
+    epsilon: Any
+    weight_decay: Any
+    corrections: tuple[Any, Any] | None
+
+
 class BertOptimizer(compat.Optimizer):
     """Adam with decoupled weight decay; the base of the optimizers.
 
@@ -166,7 +186,7 @@ class BertOptimizer(compat.Optimizer):
         self.clip_norm = clip_norm
         self.bias_correction = bias_correction
         # A namespace, since Keras would track the tensors of an attribute.
-        self._shared = types.SimpleNamespace(corrections=None)
+        self._shared = types.SimpleNamespace(values=None)
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
         """Creates the moments of the variables."""
@@ -189,20 +209,34 @@ class BertOptimizer(compat.Optimizer):
 
     @contextlib.contextmanager
     def sharing(self) -> Iterator[None]:
-        """Computes the bias corrections once for all updates in its scope."""
-        if self.bias_correction:
-            self._shared.corrections = self._bias_corrections()
+        """Computes once what all updates in its scope share."""
+        self._shared.values = self._shared_values()
         try:
             yield
         finally:
-            self._shared.corrections = None
+            self._shared.values = None
 
-    def _bias_corrections(self) -> tuple[Any, Any]:
-        """Returns the divisors of both moments in the next step."""
-        step = ops.cast(self.iterations + 1, "float32")
-        return (
-            1.0 - ops.power(self.beta_1, step),
-            1.0 - ops.power(self.beta_2, step),
+    def _shared_values(self) -> _Shared:
+        """Returns what the updates of the next step share."""
+        corrections = None
+        if self.bias_correction:
+            step = ops.cast(self.iterations + 1, "float32")
+            corrections = (
+                1.0 - ops.power(self.beta_1, step),
+                1.0 - ops.power(self.beta_2, step),
+            )
+
+        def constant(number: float) -> Any:
+            return ops.convert_to_tensor(number, "float32")
+
+        return _Shared(
+            constant(self.beta_1),
+            constant(1.0 - self.beta_1),
+            constant(self.beta_2),
+            constant(1.0 - self.beta_2),
+            constant(self.epsilon),
+            constant(self.weight_decay),
+            corrections,
         )
 
     def update_step(
@@ -214,16 +248,16 @@ class BertOptimizer(compat.Optimizer):
         gradient = ops.cast(gradient, "float32")
         weight = ops.cast(variable, "float32")
         first, second = self._first[index], self._second[index]
-        m = self.beta_1 * first + (1.0 - self.beta_1) * gradient
-        v = self.beta_2 * second + (1.0 - self.beta_2) * ops.square(gradient)
+        shared = self._shared.values or self._shared_values()
+        m = shared.decay_1 * first + shared.rest_1 * gradient
+        v = shared.decay_2 * second + shared.rest_2 * ops.square(gradient)
         self.assign(first, m)
         self.assign(second, v)
-        if self.bias_correction:
-            scales = self._shared.corrections or self._bias_corrections()
-            m, v = m / scales[0], v / scales[1]
-        update = m / (ops.sqrt(v) + self.epsilon)
+        if shared.corrections is not None:
+            m, v = m / shared.corrections[0], v / shared.corrections[1]
+        update = m / (ops.sqrt(v) + shared.epsilon)
         if not self._excluded[index]:
-            update = update + self.weight_decay * weight
+            update = update + shared.weight_decay * weight
         update = self._scale(index, update, weight, gradient, v)
         self.assign_sub(variable, ops.cast(learning_rate, "float32") * update)
 

@@ -72,6 +72,8 @@ class BertEncoder(keras.Model):
         the same gradients and dropout.
       embeddings: a layer for the embeddings, such as one that shares another
         encoder's tables; None makes one.
+      max_seq_length: the longest row; None: as long as the architecture allows.
+        Where rows are few and short, their graph is smaller.
 
     With `bilstm` in the configuration, a BiLSTM reads the last block's output:
     sequence_output is its output and pooled_output is computed from the final
@@ -134,6 +136,7 @@ class BertEncoder(keras.Model):
         trainable: bool = True,
         rematerialize: bool = False,
         embeddings: Embeddings | None = None,
+        max_seq_length: int | None = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype, trainable=trainable)
         if type(config) is not self.config_class:
@@ -143,6 +146,7 @@ class BertEncoder(keras.Model):
             )
         self.config = config
         self.rematerialize = rematerialize
+        self.max_seq_length = max_seq_length or config.longest_input
         policy = self.dtype_policy
         if embeddings is None:
             embeddings = self.embeddings_class(
@@ -397,7 +401,9 @@ class BertEncoder(keras.Model):
             window = block.attention.window
             key = id(bias), window
             if key not in masks:
-                masks[key] = AttentionMask.of(bias, length, heads, window)
+                masks[key] = AttentionMask.of(
+                    bias, length, heads, window, self.max_seq_length
+                )
             found.append(masks[key])
         return found
 

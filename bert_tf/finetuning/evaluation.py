@@ -47,6 +47,7 @@ class Predictor:
         self.strategy = strategy
         self.batch_size = batch_size
         self._compiled: Any = None
+        self._prepared: tuple[Rows, Any, list[np.ndarray]] | None = None
 
     def outputs(self, rows: ExampleRows) -> Outputs:
         """Returns the outputs of all rows."""
@@ -56,14 +57,18 @@ class Predictor:
         """Yields the row indices and outputs of each batch."""
         cluster = cluster_of(self.strategy)
         static_shapes = needs_static_shapes(self.strategy)
-        batches, chosen = prediction_batches(
-            rows,
-            self.batch_size,
-            self.strategy.num_replicas_in_sync,
-            cluster.shard,
-            static_shapes,
-        )
-        batches = distribute(self.strategy, batches)
+        # Training scores the same rows again and again.
+        if self._prepared is None or self._prepared[0] is not rows:
+            batches, chosen = prediction_batches(
+                rows,
+                self.batch_size,
+                self.strategy.num_replicas_in_sync,
+                cluster.shard,
+                static_shapes,
+            )
+            batches = distribute(self.strategy, batches)
+            self._prepared = rows, batches, chosen
+        _, batches, chosen = self._prepared
         if self._compiled is None:
             # One graph for all lengths, so that all round alike.
             signature = None if static_shapes else [batches.element_spec]

@@ -89,6 +89,7 @@ def train_once(
             data.initial.config,
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
+            max_seq_length=data.config.max_seq_length,
         )
         model = task.build(
             encoder, data.config, unpadded=not needs_static_shapes(strategy)

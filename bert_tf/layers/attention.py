@@ -12,6 +12,7 @@ from keras import ops, tree
 
 from bert_tf.compat import (
     custom_gradient,
+    function_of_graph,
     in_cpu_graph,
     map_in_graph,
     take_rows,
@@ -22,6 +23,7 @@ from bert_tf.layers.base import ConfiguredLayer
 from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.layers.part_weights import LowRank, PartWeights, Weight
 from bert_tf.layers.products import choose, in_backward_pass, sizes
+from bert_tf.layers.traced_once import can_trace_once
 from bert_tf.layers.unpadding import TokenIndices
 
 # Scores per block: about what fits the cache of a core.
@@ -112,16 +114,24 @@ class _Blocks(NamedTuple):
     batch_heads: int
 
     @classmethod
-    def of(cls, batch: Any, scores: Any, count: int) -> Self | None:
+    def of(
+        cls, batch: Any, scores: Any, count: int, most_scores: int | None = None
+    ) -> Self | None:
         """Chooses the block size; None if one block holds everything.
 
         Args:
           batch: B, the number of rows.
           scores: scores per head and row.
           count: N, the number of heads.
+          most_scores: the largest number of scores per head and row, if
+            `scores` is known only at run time.
         """
         if not _USE_BLOCKS.get() or not in_cpu_graph():
             return None
+        if most_scores is not None and isinstance(batch, int):
+            # A loop takes most of the operations of attention.
+            if batch * count * most_scores <= _BLOCK_SCORES:
+                return None
         # The whole batch if rows are short, else a row, else heads of a row.
         heads_per_block = _BLOCK_SCORES // scores
         few_rows = batch * count <= heads_per_block
@@ -164,6 +174,7 @@ class AttentionMask(NamedTuple):
         queries: int | None,
         heads: int,
         window: int | None = None,
+        longest: int | None = None,
     ) -> Self:
         """Builds the mask of a bias [B, 1, 1 or S, S].
 
@@ -173,16 +184,20 @@ class AttentionMask(NamedTuple):
           heads: N.
           window: the largest distance between a query and its keys, at most
             S; None for all. Requires Q = S.
+          longest: the largest S, if it is known.
         """
         batch, length = ops.shape(bias)[0], ops.shape(bias)[-1]
         band, scores = None, length * length
+        most_scores = None if longest is None else longest * longest
         if window is not None:
             band = Band.of(bias, window) if _USE_BLOCKS.get() else None
             if band is None:
                 bias = within_window(bias, window)
             else:
-                scores = band.scores
-        blocks = None if queries == 1 else _Blocks.of(batch, scores, heads)
+                scores, most_scores = band.scores, None
+        blocks = None
+        if queries != 1:
+            blocks = _Blocks.of(batch, scores, heads, most_scores)
         return cls(bias, blocks, batch, band)
 
 
@@ -533,9 +548,17 @@ class SelfAttention(ConfiguredLayer):
                 )
             ]
         first = ops.zeros((1, 1), "int32") if cls_only else None
+        # The attention of the groups is traced once.
+        attention = attend
+        if len(masks) > 1 and can_trace_once():
+            attention = function_of_graph(attend, attend)
         contexts = [
             self._attend(
-                *self.positioned(query, key, first), value, mask, training
+                *self.positioned(query, key, first),
+                value,
+                mask,
+                training,
+                attention,
             )
             for (query, key, value), mask in zip(heads, masks, strict=True)
         ]
@@ -573,12 +596,13 @@ class SelfAttention(ConfiguredLayer):
         value: Any,
         mask: AttentionMask,
         training: bool | None,
+        attention: Callable[..., Any] = attend,
     ) -> Any:
         """The context [B, Q, A] of heads [B, N, ...]."""
         dropout_mask = None
         if self.dropout.drops(training):
             dropout_mask = self.dropout.draw(dropout_shape(query, mask))
-        context = attend(
+        context = attention(
             query, key, value, mask, dropout_mask, self.dropout.scale
         )
         context = ops.transpose(context, (0, 2, 1, 3))

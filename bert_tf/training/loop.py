@@ -190,6 +190,7 @@ class TrainingLoop:
             return history
         if done:
             print(f"resuming from step {done:,} of {self.total:,}", flush=True)
+        self._states.demand_space()
         writer = tf.summary.create_file_writer(
             str(self.output_dir / "tensorboard")
         )
@@ -197,8 +198,6 @@ class TrainingLoop:
             "training", self.total, done, " steps", self.cluster.is_chief
         )
         with progress, writer.as_default(), self._request:
-            if done == 0:
-                self._states.save(0, self._window)
             for phase, batch, number in self._batches(done):
                 self._train(phase, batch, number, progress, history)
                 if self._results or self._done < number:

@@ -73,7 +73,7 @@ class BestWeights:
             return False
         self.step, self._waited = step, 0
         self._value = -math.inf if math.isnan(value) else value
-        self._arrays = [v.numpy().copy() for v in self._variables]
+        self._arrays = [v.numpy() for v in self._variables]
         return True
 
     @property
@@ -277,6 +277,26 @@ class SavedStates:
         self._lowest = {"step": number, "loss": loss}
         return True
 
+    def demand_space(self) -> None:
+        """Raises `UserError` if the disk has no room for a state."""
+        if not self._cluster.is_chief:
+            return
+        variables = list(self._variables().values())
+        if self.best is not None:
+            variables += self.step.variables
+        needed = 0
+        for variable in variables:
+            dtype = keras.backend.standardize_dtype(variable.dtype)
+            needed += math.prod(variable.shape) * np.dtype(dtype).itemsize
+        self.folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.folder).free
+        if needed > free:
+            raise UserError(
+                f"{self.folder}: a training state takes {needed / 1e6:,.0f} MB "
+                f"and {free / 1e6:,.0f} MB are free; free some, or choose "
+                "another `output_dir`."
+            )
+
     def save(self, number: int, window: Mapping[str, float]) -> None:
         """Writes the state after a step; all workers wait until it exists.
 
@@ -285,7 +305,11 @@ class SavedStates:
           window: sums over the steps since the last row of the history.
         """
         if self._cluster.is_chief:
-            arrays = {k: v.numpy() for k, v in self._variables().items()}
+            # Views: numpy() would copy all variables.
+            arrays = {
+                name: np.asarray(keras.ops.convert_to_tensor(variable))
+                for name, variable in self._variables().items()
+            }
             facts = {
                 "window": dict(window),
                 "identity": self.fingerprint,

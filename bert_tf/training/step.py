@@ -522,6 +522,7 @@ class TrainingStep:
         rate = self.optimizer.learning_rate
         if self.backoff is not None:
             rate *= self.backoff.value
+        rates = {f: rate * f for f in dict.fromkeys(self.lr_multipliers)}
         with self._sharing():
             for gradient, variable, rate_factor in zip(
                 gradients, self.variables, self.lr_multipliers, strict=True
@@ -531,7 +532,7 @@ class TrainingStep:
                     lambda v, g, f, lr: self.optimizer.update_step(
                         g * f, v, lr
                     ),
-                    args=(gradient, factor, rate * rate_factor),
+                    args=(gradient, factor, rates[rate_factor]),
                     group=False,
                 )
         self.optimizer.iterations.assign_add(1)

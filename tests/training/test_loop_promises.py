@@ -1,10 +1,13 @@
-"""Ctrl-C during a training: the first saves the state, the second stops."""
+"""What a training saves when it is stopped, and where it cannot save."""
 
 import pathlib
+import shutil
 import signal
+import types
 
 import pytest
 
+from bert_tf.errors import UserError
 from bert_tf.training.saved_states import SavedStates
 from tests.run_folders import press_ctrl_c
 from tests.training.tiny_run import assert_same, make_loop
@@ -37,16 +40,25 @@ def test_ctrl_c_saves_the_state(tmp_path, monkeypatch, capsys):
     assert_same(folder, whole)
 
 
+def test_a_disk_without_room_for_a_state_is_found_before_training(
+    tmp_path, monkeypatch
+):
+    disk = types.SimpleNamespace(free=10)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
+    with pytest.raises(UserError, match="state takes .* MB and 0 MB are free"):
+        make_loop(tmp_path, **SHORT).run()
+    assert states(tmp_path) == []
+
+
 def test_a_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):
     save = SavedStates.save
 
     def interrupted(self, number, window):
-        if number:
-            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         save(self, number, window)
 
     press_ctrl_c(monkeypatch, 1)
     monkeypatch.setattr(SavedStates, "save", interrupted)
     with pytest.raises(KeyboardInterrupt, match="^$"):
         make_loop(tmp_path, **SHORT).run()
-    assert states(tmp_path) == ["step-00000000"]
+    assert states(tmp_path) == []
