@@ -34,6 +34,7 @@ from bert_tf.runtimes.runtime import (
     largest_differences,
     of_tokens,
     sample_rows,
+    samples_of,
 )
 from bert_tf.runtimes.tracing import trace
 
@@ -134,7 +135,7 @@ def export_file(
             run_small = module.Runner(small)
             found = dev.compare(run, run_small)
             differences = largest_differences(
-                run_small, served.row_outputs, served.network
+                run_small, served.row_outputs, samples_of(served.network)
             )
             small.replace(path)
             print(_describe(found, size, path.stat().st_size), flush=True)

@@ -33,6 +33,7 @@ from bert_tf.inference.precision import (
     difference_of_answers,
 )
 from bert_tf.inference.rows import Columns, InputRow, PredictSettings
+from bert_tf.layers.initialization import bytes_of
 from bert_tf.progress import Progress, log
 from bert_tf.recipe import read_json_object
 
@@ -346,7 +347,7 @@ def _fingerprint(
     """Identifies everything that determines the output."""
     digest = hashlib.sha256()
     for weight in model.served.weights:
-        digest.update(weight.numpy().tobytes())
+        digest.update(bytes_of(weight))
     kept = json.dumps([model.facts, model.tokenizer.vocabulary.tokens])
     digest.update(kept.encode())
     return {

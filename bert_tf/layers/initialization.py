@@ -1,4 +1,7 @@
-"""Weights that a checkpoint provides are created without random numbers."""
+"""Reading and assigning weights.
+
+Weights that a checkpoint provides are created without random numbers.
+"""
 
 import contextlib
 import contextvars
@@ -6,6 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
+from keras import ops
 
 from bert_tf.compat import empty
 
@@ -34,6 +39,17 @@ def assigned_later() -> Iterator[None]:
         _waiting.reset(token)
     for variable, initializer in waiting.values():
         variable.assign(initializer(variable.shape, dtype=variable.dtype))
+
+
+def view(variable: Any) -> np.ndarray:
+    """The values of a variable, not copied on a CPU; valid until it changes."""
+    return np.asarray(ops.convert_to_tensor(variable))
+
+
+def bytes_of(variable: Any) -> memoryview:
+    """The bytes of a variable's values; see `view`."""
+    # NumPy has no buffers of bfloat16.
+    return view(variable).reshape(-1).view(np.uint8).data
 
 
 def assign(variable: keras.Variable, value: Any) -> None:

@@ -25,6 +25,7 @@ from bert_tf.config import AUTO, KERAS, OPENVINO, RUNTIMES, BertConfig
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.files import sync, write_text, written_beside
+from bert_tf.layers.initialization import bytes_of
 from bert_tf.libraries import EXTRAS, missing_libraries, require_extra
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
@@ -71,7 +72,7 @@ class Network(NamedTuple):
         """Identifies the encoder's config and the weights."""
         digest = hashlib.sha256(json.dumps(self.config.to_dict()).encode())
         for weight in self.weights:
-            digest.update(np.ascontiguousarray(weight.numpy()).data)
+            digest.update(bytes_of(weight))
         return digest.hexdigest()
 
 
@@ -205,7 +206,8 @@ class Runtime:
         fault = _fault_of(kept, digest)
         if fault is None:
             try:
-                return self._opened(kept, function, network)
+                # It was compared row by row when it was written.
+                return self._opened(kept, function, samples_of(network)[-1:])
             except _CannotOpen:
                 fault = "cannot be opened"
         if fault:
@@ -224,14 +226,14 @@ class Runtime:
             )
         else:
             _remove_earlier(kept, prefix)
-            return self._opened(kept, function, network)
+            return self._opened(kept, function, samples_of(network))
         with tempfile.TemporaryDirectory() as place:
             folder = pathlib.Path(place) / name
             write(folder)
-            return self._opened(folder, function, network)
+            return self._opened(folder, function, samples_of(network))
 
     def _opened(
-        self, folder: pathlib.Path, function: Function, network: Network
+        self, folder: pathlib.Path, function: Function, samples: list[Arrays]
     ) -> Any:
         """Opens a converted model and compares it with the function.
 
@@ -250,18 +252,18 @@ class Runtime:
                     f"`runtime`={self.kind}: {_NAMES[self.kind]} cannot open "
                     f"the converted model ({_reason(error)}); give {KERAS}."
                 ) from None
-            self._check(run, function, network, tolerance)
+            self._check(run, function, samples, tolerance)
         return run
 
     def _check(
         self,
         run: Callable[[Arrays], Arrays],
         function: Function,
-        network: Network,
+        samples: list[Arrays],
         tolerance: float,
     ) -> None:
         """Raises `UserError` if the outputs differ from the function's."""
-        for name, share in largest_differences(run, function, network).items():
+        for name, share in largest_differences(run, function, samples).items():
             if not share <= tolerance:
                 raise UserError(
                     f"`runtime`={self.kind}: computes another {name} of "
@@ -343,12 +345,12 @@ class ExportedRuntime(Runtime):
                 f"{network.max_seq_length}; give `max_seq_length`="
                 f"{run.length}, or export it again."
             )
-        int8 = self._description.get("int8")
+        int8, samples = self._description.get("int8"), samples_of(network)
         if int8 is None:
-            self._check(run, function, network, _TOLERANCE)
+            self._check(run, function, samples, _TOLERANCE)
         elif "difference" in int8:
             bound = 2 * int8["difference"] + _TOLERANCE
-            self._check(run, function, network, bound)
+            self._check(run, function, samples, bound)
         else:
             log(
                 f"{place}: states no difference from float32, with which its "
@@ -403,22 +405,21 @@ def open_runtime(
 
 
 def largest_differences(
-    run: Callable[[Arrays], Arrays], function: Function, network: Network
+    run: Callable[[Arrays], Arrays], function: Function, samples: list[Arrays]
 ) -> dict[str, float]:
-    """Compares a runtime with the function that it computes, on sample rows.
+    """Compares a runtime with the function that it computes.
 
     Args:
       run: the runtime: maps the encoder's inputs to outputs by name.
       function: the same, computed by Keras.
-      network: the model.
+      samples: the inputs; see `samples_of`.
 
     Returns:
       By output, the largest norm of the difference relative to the norm of the
       function's output.
     """
     largest: dict[str, float] = {}
-    longest = network.max_seq_length
-    for rows in sample_rows(network.config, longest, _LENGTHS):
+    for rows in samples:
         found = run(rows)
         expected = function({k: tf.constant(v) for k, v in rows.items()})
         for name, values in found.items():
@@ -430,6 +431,11 @@ def largest_differences(
             if not share <= largest.get(name, -1.0):
                 largest[name] = share
     return largest
+
+
+def samples_of(network: Network) -> list[Arrays]:
+    """Returns sample rows of a few lengths; see `sample_rows`."""
+    return sample_rows(network.config, network.max_seq_length, _LENGTHS)
 
 
 def sample_rows(

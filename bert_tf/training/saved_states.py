@@ -23,6 +23,7 @@ from bert_tf.checkpoints import read_arrays, write_arrays
 from bert_tf.errors import UserError
 from bert_tf.files import sync, written_beside
 from bert_tf.foreign_files import demand_regular, read_text
+from bert_tf.layers.initialization import view
 from bert_tf.training.step import TrainingStep
 from bert_tf.training.strategies import cluster_of, gather_numbers
 
@@ -305,11 +306,7 @@ class SavedStates:
           window: sums over the steps since the last row of the history.
         """
         if self._cluster.is_chief:
-            # Views: numpy() would copy all variables.
-            arrays = {
-                name: np.asarray(keras.ops.convert_to_tensor(variable))
-                for name, variable in self._variables().items()
-            }
+            arrays = {k: view(v) for k, v in self._variables().items()}
             facts = {
                 "window": dict(window),
                 "identity": self.fingerprint,
