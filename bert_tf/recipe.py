@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from bert_tf.errors import UserError, did_you_mean
+from bert_tf.errors import UserError, did_you_mean, excerpt
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_text
 
@@ -196,9 +196,9 @@ def _parse(name: str, kind: type, text: str) -> Any:
             raise ValueError(text)
         return kind(text)
     except ValueError:
-        words = {int: "a whole number", float: "a number"}
-        takes = words.get(kind, "true or false")
-        raise UserError(f"`{name}`={text}: takes {takes}.") from None
+        raise UserError(
+            f"`{name}`={text}: takes {_KIND_WORDS[kind]}."
+        ) from None
 
 
 def _without_none(kind: Any) -> type:
@@ -206,6 +206,16 @@ def _without_none(kind: Any) -> type:
     if isinstance(kind, types.UnionType):
         (kind,) = set(typing.get_args(kind)) - {types.NoneType}
     return typing.cast(type, kind)
+
+
+_KIND_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
 
 
 def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
@@ -219,7 +229,9 @@ def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
     if typing.get_origin(kind) is tuple:
         inner, _ = typing.get_args(kind)
         if not isinstance(value, list | tuple):
-            raise UserError(f"{source}: {name} is {value!r}; it takes a list.")
+            raise UserError(
+                f"{source}: {name} is {excerpt(value)}; it takes a list."
+            )
         return tuple(check_kind(name, inner, each, source) for each in value)
     is_number = not isinstance(value, bool)
     if kind is int and is_number and isinstance(value, numbers.Integral):
@@ -233,10 +245,22 @@ def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
             ) from None
     if not isinstance(value, kind) or kind is int:
         raise UserError(
-            f"{source}: {name} is {value!r}; it takes a value of type "
-            f"{kind.__name__}."
+            f"{source}: {name} is {excerpt(value)}; it takes "
+            f"{_KIND_WORDS[kind]}."
         )
     return value
+
+
+def value_of_key(
+    values: Mapping[str, Any], key: str, kind: type, source: str
+) -> Any:
+    """Returns the value of a JSON object's key; None if missing or null.
+
+    Raises:
+      UserError: the value is of another type; see `check_kind`.
+    """
+    value = values.get(key)
+    return None if value is None else check_kind(key, kind, value, source)
 
 
 @dataclasses.dataclass(frozen=True)

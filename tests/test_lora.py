@@ -304,7 +304,7 @@ def test_a_base_that_is_not_the_one(base, tmp_path) -> None:
         ({"use_dora": True}, "use_dora is True, which changes what an adapter"),
         ({"peft_type": "LOHA"}, "peft_type is 'LOHA'; 'LORA' can be read"),
         ({"r": 3}, "other shapes: base_model.model.bert.encoder.layer.0"),
-        ({"r": None}, "lora_rank is None; it takes a value of type int"),
+        ({"r": None}, "lora_rank is None; it takes a whole number"),
         ({"r": 99}, "lora_rank is 99; it takes 0 to 8 (hidden_size is 8)"),
         ({"target_modules": ["dense"]}, 'target_modules is ["dense"]; ["query'),
         ({"target_modules": "x"}, 'target_modules is "x"; ["query", "value"]'),

@@ -54,7 +54,7 @@ def test_json_round_trip_and_strictness(tmp_path):
     assert Example.from_json(path) == settings
     for values, message in (
         ({"stepz": 1}, "unknown key 'stepz'. Did you mean steps"),
-        ({"steps": "1"}, "steps is '1'; it takes a value of type int"),
+        ({"steps": "1"}, "steps is '1'; it takes a whole number"),
         ({"steps": True}, "steps is True"),
         ({"rate": None}, "rate is None"),
     ):

@@ -15,7 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice
 from bert_tf.files import whole_text, write_text
 from bert_tf.lazy_arrays import shapes_of_arrays
-from bert_tf.recipe import read_json
+from bert_tf.recipe import check_kind, read_json
 from bert_tf.sources import local_folder, transformer_folder
 from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_config import TokenizerConfig
@@ -48,12 +48,9 @@ def read_labels(folder: pathlib.Path) -> dict[str, Any]:
         check_choice(f"{path}: problem_type", problem_type, PROBLEM_TYPES)
         if labels is None:
             return {"labels": None, "problem_type": problem_type}
-    if not isinstance(labels, list) or not all(
-        isinstance(label, str) for label in labels
-    ):
-        raise UserError(f"{path}: holds no list of strings.")
+    labels = check_kind("labels", tuple[str, ...], labels, str(path))
     check_labels(labels, str(path))
-    return {"labels": tuple(labels), "problem_type": problem_type}
+    return {"labels": labels, "problem_type": problem_type}
 
 
 def check_labels(labels: Sequence[str], source: str) -> None:

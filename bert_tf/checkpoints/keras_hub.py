@@ -34,7 +34,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice, refuse_faults
 from bert_tf.foreign_files import file_beside
 from bert_tf.lazy_arrays import LazyArrays, changed_arrays
-from bert_tf.recipe import check_kind, read_json_object
+from bert_tf.recipe import check_kind, read_json_object, value_of_key
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE, SHARDS_FILE = KERAS_HUB_WEIGHTS
@@ -137,10 +137,7 @@ def _read_task(folder: pathlib.Path, tasks: Sequence[str]) -> int | None:
             f"{path}: activation is {json.dumps(activation)}; a head "
             "computes logits, so save the preset with activation=None."
         )
-    labels = arguments.get("num_classes")
-    if labels is not None:
-        check_kind("num_classes", int, labels, str(path))
-    return labels
+    return value_of_key(arguments, "num_classes", int, str(path))
 
 
 def _model_arrays(folder: pathlib.Path) -> LazyArrays:
@@ -148,9 +145,8 @@ def _model_arrays(folder: pathlib.Path) -> LazyArrays:
     if (folder / WEIGHTS_FILE).exists():
         return _read_file(folder / WEIGHTS_FILE)
     index = folder / SHARDS_FILE
-    files = read_json_object(index).get("weight_map")
-    if not isinstance(files, dict):
-        raise UserError(f"{index}: holds no weight_map.")
+    listed = read_json_object(index)
+    files = check_kind("weight_map", dict, listed.get("weight_map"), str(index))
     names = set()
     for file in files.values():
         names |= set(file if isinstance(file, list) else [file])

@@ -53,6 +53,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice, one_line
 from bert_tf.foreign_files import read_text
 from bert_tf.lazy_arrays import LazyArrays
+from bert_tf.recipe import check_kind, value_of_key
 
 PARAMS_FILE = "params.yaml"
 # Far more than any run has.
@@ -166,6 +167,8 @@ def _expanded_size(value: Any, sizes: dict[int, int]) -> int:
 def read_params(path: pathlib.Path) -> BertConfig:
     """Reads the encoder's architecture in a run's parameters."""
     values = load_params(path)
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: has no task.")
     model = _part(_part(values, "task", path), "model", path, "task.")
     encoder = _part(model, "encoder", path, "task.model.")
     where = f"{path}: task.model.encoder.type"
@@ -183,12 +186,9 @@ def read_params(path: pathlib.Path) -> BertConfig:
 
 
 def _part(
-    values: Any, key: str, path: pathlib.Path, at: str = ""
-) -> dict[str, Any]:
-    part = values.get(key) if isinstance(values, dict) else None
-    if not isinstance(part, dict):
-        raise UserError(f"{path}: has no {at}{key}.")
-    return part
+    values: dict[str, Any], key: str, path: pathlib.Path, at: str = ""
+) -> Any:
+    return check_kind(f"{at}{key}", dict, values.get(key), str(path))
 
 
 def _check_heads(
@@ -201,12 +201,8 @@ def _check_heads(
             f"{path}: mlm_activation is {activation!r} and hidden_activation "
             f"{config.hidden_act!r}; they have to be the same."
         )
-    heads = model.get("cls_heads") or []
-    if not isinstance(heads, list) or not all(
-        isinstance(head, dict) for head in heads
-    ):
-        raise UserError(f"{path}: cls_heads is {heads!r}; it takes objects.")
-    for head in heads:
+    heads = value_of_key(model, "cls_heads", tuple[dict, ...], str(path))
+    for head in heads or ():
         for key, only in (("activation", "tanh"), ("cls_token_idx", 0)):
             if (value := head.get(key, only)) != only:
                 raise UserError(

@@ -32,7 +32,12 @@ from bert_tf.checkpoints.sentence_modules import (
 )
 from bert_tf.errors import UserError, check_choice, excerpt, first_few
 from bert_tf.files import write_text
-from bert_tf.recipe import Limits, check_kind, read_json_object
+from bert_tf.recipe import (
+    Limits,
+    check_kind,
+    read_json_object,
+    value_of_key,
+)
 from bert_tf.sources import (
     MODULES_FILE,
     TRANSFORMER_FILES,
@@ -115,13 +120,13 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
                 _expect(values, key, _SENTENCE, file)
             steps.append(Normalize())
     prompts = _read_prompts(settings, path)
-    default = _value(settings, "default_prompt_name", str, path)
+    default = value_of_key(settings, "default_prompt_name", str, str(path))
     if default is not None and default not in prompts:
         raise UserError(
             f"{path}: default_prompt_name is {excerpt(default)}; the prompts "
             f"are {first_few(list(prompts))}."
         )
-    truncate_dim = _value(settings, "truncate_dim", int, path)
+    truncate_dim = value_of_key(settings, "truncate_dim", int, str(path))
     if truncate_dim is not None:
         Limits(at_least=1).check(f"{path}: truncate_dim", truncate_dim)
     return SentenceModules(
@@ -132,7 +137,7 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
         prompts,
         default,
         truncate_dim,
-        _value(settings, "similarity_fn_name", str, path),
+        value_of_key(settings, "similarity_fn_name", str, str(path)),
     )
 
 
@@ -162,14 +167,6 @@ def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
         raise UserError(f"{path}: has no Pooling behind the Transformer.")
 
 
-def _value(
-    values: Mapping[str, Any], key: str, kind: type, path: pathlib.Path
-) -> Any:
-    """Returns the value of a key, of a type; None if missing or null."""
-    value = values.get(key)
-    return None if value is None else check_kind(key, kind, value, str(path))
-
-
 def _expect(
     values: Mapping[str, Any], key: str, expected: Any, path: pathlib.Path
 ) -> None:
@@ -187,14 +184,12 @@ def _read_transformer(folder: pathlib.Path) -> int | None:
     _expect(values, "transformer_task", "feature-extraction", path)
     _expect(values, "module_output_name", _TOKENS, path)
     output = {"method": "forward", "method_output_name": "last_hidden_state"}
-    if values.get("modality_config") is not None:
-        modalities = check_kind(
-            "modality_config", dict, values["modality_config"], str(path)
-        )
+    modalities = value_of_key(values, "modality_config", dict, str(path))
+    if modalities is not None:
         _expect(modalities, "text", output, path)
     for key in ("model", "config", "tokenizer"):
         for name in (f"{key}_args", f"{key}_kwargs"):
-            given = _value(values, name, dict, path) or {}
+            given = value_of_key(values, name, dict, str(path)) or {}
             odd = [key for key in given if key not in _HARMLESS_ARGUMENTS]
             if odd:
                 raise UserError(
@@ -203,7 +198,7 @@ def _read_transformer(folder: pathlib.Path) -> int | None:
                 )
     for name in ("processor_kwargs", "processing_kwargs"):
         _expect(values, name, {}, path)
-    length = _value(values, "max_seq_length", int, path)
+    length = value_of_key(values, "max_seq_length", int, str(path))
     if length is not None and length < _MIN_LENGTH:
         raise UserError(
             f"{path}: max_seq_length is {length}; it takes {_MIN_LENGTH} or "
@@ -217,7 +212,7 @@ def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
     given = values.get("pooling_mode")
     if given is None:
         flags = {
-            key: _value(values, key, bool, path)
+            key: value_of_key(values, key, bool, str(path))
             for key in values
             if key.startswith("pooling_mode_")
         }
@@ -237,7 +232,7 @@ def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
         )
     for mode in modes:
         check_choice(f"{path}: pooling_mode", mode, MODES, f". {_HINT[:-1]}")
-    include_prompt = _value(values, "include_prompt", bool, path)
+    include_prompt = value_of_key(values, "include_prompt", bool, str(path))
     return tuple(modes), include_prompt is not False
 
 
@@ -255,8 +250,8 @@ def _read_dense(folder: pathlib.Path, size: int) -> Dense:
             f"{path}: in_features is {sizes[0]}, but the previous module "
             f"outputs vectors of {size}."
         )
-    has_bias = _value(values, "bias", bool, path) is not False
-    use_residual = _value(values, "use_residual", bool, path) is True
+    has_bias = value_of_key(values, "bias", bool, str(path)) is not False
+    use_residual = value_of_key(values, "use_residual", bool, str(path)) is True
     shapes = {"linear.weight": tuple(sizes[::-1])}
     if has_bias:
         shapes["linear.bias"] = (sizes[1],)
@@ -333,7 +328,7 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
     settings = read_json_object(path, missing_ok=True)
     own = transformer_folder(folder) / CONFIG_FILE
     values = read_json_object(own, missing_ok=True)
-    nested = _value(values, "sentence_transformers", dict, own)
+    nested = value_of_key(values, "sentence_transformers", dict, str(own))
     if settings.get("model_type") != CROSS_ENCODER:
         settings = {}
     if settings.get("default_prompt_name"):
@@ -369,13 +364,9 @@ def write_cross_encoder(folder: pathlib.Path, activation: str) -> None:
 def _read_prompts(
     settings: Mapping[str, Any], path: pathlib.Path
 ) -> dict[str, str]:
-    given = _value(settings, "prompts", dict, path) or {}
-    for name, prompt in given.items():
-        if prompt is not None and not isinstance(prompt, str):
-            raise UserError(
-                f"{path}: the prompt {name!r} is {excerpt(prompt)}; it takes "
-                "a string."
-            )
+    given = value_of_key(settings, "prompts", dict, str(path)) or {}
+    for name in given:
+        value_of_key(given, name, str, f"{path}: prompts")
     return _DEFAULT_PROMPTS | {k: v or "" for k, v in given.items()}
 
 

@@ -139,10 +139,8 @@ def read_config_as(
         for name, value in values.items()
         if name != "labels"
     }
-    labels = check_kind("labels", list, values["labels"], source)
-    for label in labels:
-        check_kind("labels", str, label, source)
-    return config_type(labels=tuple(labels), **checked)
+    labels = check_kind("labels", tuple[str, ...], values["labels"], source)
+    return config_type(labels=labels, **checked)
 
 
 def load_model(

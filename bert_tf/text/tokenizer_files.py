@@ -8,7 +8,7 @@ from typing import Any
 from bert_tf.errors import UserError, first_few
 from bert_tf.foreign_files import read_bytes
 from bert_tf.progress import log_once
-from bert_tf.recipe import read_json_object
+from bert_tf.recipe import read_json_object, value_of_key
 from bert_tf.sources import read_transformer_settings
 from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.vocabulary import (
@@ -77,22 +77,12 @@ class JsonPart:
 
     def part(self, key: str) -> "JsonPart":
         """The object at a key; empty if there is none."""
-        value = self.values.get(key)
-        value = {} if value is None else value
-        if not isinstance(value, dict):
-            raise UserError(
-                f"{self.source}: {key} is {value!r}; it takes an object."
-            )
-        return JsonPart(f"{self.source}: {key}", value)
+        value = value_of_key(self.values, key, dict, self.source)
+        return JsonPart(f"{self.source}: {key}", value or {})
 
     def flag(self, key: str) -> bool | None:
         """The boolean at a key, or None if it is missing or null."""
-        value = self.values.get(key)
-        if value is not None and not isinstance(value, bool):
-            raise UserError(
-                f"{self.source}: {key} is {value!r}; it takes true or false."
-            )
-        return value
+        return value_of_key(self.values, key, bool, self.source)
 
     def refuse(self, key: str, allowed: str) -> OtherRules:
         """An error for a rule that is not supported."""
@@ -369,13 +359,12 @@ def added_entries(
     for number in decoder.values:
         key = int(number) if number.isdecimal() else number
         yield _entry(decoder.part(number), key, decoder.source)
-    listed = files.hugging_face.values.get("added_tokens") or []
-    place = f"{files.hugging_face.source}: added_tokens"
-    if not isinstance(listed, list):
-        raise UserError(f"{place}: is {listed!r}; it takes a list.")
-    for entry in listed:
-        if not isinstance(entry, dict):
-            raise UserError(f"{place}: holds {entry!r}; it takes objects.")
+    fast = files.hugging_face
+    listed = value_of_key(
+        fast.values, "added_tokens", tuple[dict, ...], fast.source
+    )
+    place = f"{fast.source}: added_tokens"
+    for entry in listed or ():
         yield _entry(JsonPart(place, entry), entry.get("id"), place)
     path = files.folder / ADDED_TOKENS_FILE
     for token, number in read_json_object(path, missing_ok=True).items():

@@ -105,7 +105,7 @@ def test_an_adapter_of_a_relative_computes_what_peft_does(name, tmp_path):
         ({"alpha_pattern": {"query": 1}}, "alpha_pattern is {'query': 1}, whi"),
         ({"layers_to_transform": 0}, "layers_to_transform is 0, which changes"),
         ({"bias": "all"}, "bias is 'all'; 'none' can be read"),
-        ({"lora_dropout": "no"}, "lora_dropout is 'no'; it takes a value of"),
+        ({"lora_dropout": "no"}, "lora_dropout is 'no'; it takes a number"),
         ({"a_new_one": [1]}, "a_new_one is [1], which changes what an adapter"),
     ],
 )

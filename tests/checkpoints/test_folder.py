@@ -99,12 +99,15 @@ def test_folders_with_other_files(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ("yes", "labels.json: holds no list of strings"),
-        (["yes", 1], "labels.json: holds no list of strings"),
+        ("yes", "labels.json: labels is 'yes'; it takes a list"),
+        (["yes", 1], "labels.json: labels is 1; it takes a text"),
         (["no", "yes"], "names 2 labels, but its head has 3"),
         (["no", "yes", "no"], "labels.json: the label 'no' occurs twice"),
         ({"problem_type": "any"}, "labels.json: problem_type='any': takes one"),
-        ({"labels": 3, "problem_type": "regression"}, "no list of strings"),
+        (
+            {"labels": 3, "problem_type": "regression"},
+            "labels is 3; it takes a list",
+        ),
         (["no", "yes", "\ud800"], r"label 2 is '\ud800', with half of a surr"),
     ],
 )

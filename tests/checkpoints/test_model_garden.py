@@ -172,12 +172,12 @@ def test_reads_every_size_of_the_parameters(tmp_path):
         ("bert_v2", {"share_layers": True}, "unknown key share_layers"),
         ("bert_v2", {"num_layers": "two"}, "num_hidden_layers is 'two'"),
         ("model", {"mlm_activation": "relu"}, "mlm_activation is 'relu'"),
-        ("model", {"cls_heads": [3]}, "cls_heads is [3]; it takes objects"),
+        ("model", {"cls_heads": [3]}, "cls_heads is 3; it takes an object"),
         ("head", {"cls_token_idx": 1}, "of the head next_sentence is 1"),
         ("encoder", {"type": "albert"}, "encoder.type='albert'"),
         ("a: [", None, "params.yaml: not valid"),
         ("- 1\n", None, "params.yaml: has no task"),
-        ("task: {model: 1}", None, "params.yaml: has no task.model"),
+        ("task: {model: 1}", None, "params.yaml: task.model is 1; it takes"),
     ],
 )
 def test_parameters_of_another_model(tmp_path, part, change, message):

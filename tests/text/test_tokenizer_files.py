@@ -365,7 +365,7 @@ REFUSED = [
     (TOKENIZER, tokenizer_json([*TOKENS, "a\nb"]), "holds a line feed"),
     (TOKENIZER, GAP, "tokenizer.json: model: vocab: no token has the id 5"),
     (TOKENIZER, listed() | {"added_tokens": {"a": 1}}, "1}; it takes a list"),
-    (TOKENIZER, listed("a"), "added_tokens: holds 'a'; it takes objects"),
+    (TOKENIZER, listed("a"), "added_tokens is 'a'; it takes an object"),
     (TOKENIZER, listed({"id": 7}), "added_tokens: token 7 is None, no string"),
     (
         TOKENIZER,

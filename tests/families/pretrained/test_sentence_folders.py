@@ -140,7 +140,7 @@ def with_module(kind, path="1_Pooling"):
         ),
         (
             {"1_Pooling/config.json": {"pooling_mode_cls_token": "yes"}},
-            "pooling_mode_cls_token is 'yes'; it takes a value of type bool",
+            "pooling_mode_cls_token is 'yes'; it takes true or false",
         ),
         ({"2_Dense/config.json": {"in_features": 16}}, "out_features is None"),
         (
@@ -165,7 +165,10 @@ def with_module(kind, path="1_Pooling"):
             {"sentence_bert_config.json": {"max_seq_length": "long"}},
             "max_seq_length is 'long'; it",
         ),
-        ({MODEL_FILE: {"prompts": {"a": 1}}}, "the prompt 'a' is 1; it"),
+        (
+            {MODEL_FILE: {"prompts": {"a": 1}}},
+            "prompts: a is 1; it takes a text",
+        ),
         (
             {MODEL_FILE: {"default_prompt_name": "nope"}},
             "default_prompt_name is 'nope'; the prompts are query, document",
