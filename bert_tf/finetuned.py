@@ -94,7 +94,8 @@ def finetune(
         strings or pairs of strings, and N class names or whole numbers (for a
         regression numbers, for multi-label lists of names); for tagging:
         (sentences, tags), lists of lists of words and tags; for all tasks but
-        tagging: a DataFrame or a mapping of columns; for questions also a list
+        tagging: a DataFrame of pandas or polars, a table of pyarrow, a data set
+        of `datasets` or a mapping of columns; for questions also a list
         of rows, or {"data": ...} as in a JSON file. A missing text or label
         (None, NaN) becomes an empty cell; see the settings `empty_text` and
         `bad_rows`.

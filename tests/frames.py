@@ -1,4 +1,4 @@
-"""Tables as pandas and polars have them, which are not installed here."""
+"""Tables of pandas, polars and datasets, which are not installed here."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,3 +23,30 @@ class Frame:
 
     def __getitem__(self, column: str) -> np.ndarray:
         return np.array(self.data[column], object)
+
+
+class DataSet:
+    """What is asked of a Dataset of `datasets`."""
+
+    def __init__(self, data: Mapping[str, Sequence[Any]]) -> None:
+        self.column_names = [*data]
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(next(iter(self._data.values())))
+
+    def __getitem__(self, column: str) -> Sequence[Any]:
+        return self._data[column]
+
+
+class RowStream:
+    """What is asked of an IterableDataset of `datasets`."""
+
+    def __init__(self, data: Mapping[str, Sequence[Any]]) -> None:
+        # It may not know them.
+        self.column_names = None
+        self._data = data
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for row in zip(*self._data.values(), strict=True):
+            yield dict(zip(self._data, row, strict=True))

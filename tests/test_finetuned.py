@@ -4,6 +4,8 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import bert_tf
@@ -23,7 +25,7 @@ from bert_tf.families.token_classification.conll_files import read_conll
 from bert_tf.finetuning.run import run_finetuning
 from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import model_folder, texts
-from tests.frames import Frame
+from tests.frames import DataSet, Frame, RowStream
 from tests.run_folders import assert_same_run
 from tests.user_errors import error_of
 
@@ -118,8 +120,10 @@ def test_every_form_of_data_is_the_same_file():
     rows = [{"text": "a film", "label": "1"}, {"text": 'b\n"é"', "label": "2"}]
     columns = {"text": [r["text"] for r in rows], "label": ["1", "2"]}
     names = {"text_columns": "text", "label_column": "label"}
-    for data in (columns, Frame(columns), (columns["text"], ("1", "2"))):
-        assert rows_of(data) == (rows, names)
+    pair = columns["text"], ("1", "2")
+    for kind in (dict, Frame, DataSet, RowStream, pa.table):
+        assert rows_of(kind(columns)) == (rows, names)
+    assert rows_of(pair) == (rows, names)
     numbers = np.float64([0.5, 2]), np.array(["a", "b"])
     pairs = [("a", "b"), ["c", "d"]]
     found, settings = rows_of((pairs, numbers[0]), label_kind="regression")
@@ -152,6 +156,10 @@ def test_questions_in_memory(tmp_path):
         path.write_text(file.text)
         (found,) = read_user_questions(str(path), recipe)
         assert found.answers == (Answer("Bo", 7),)
+    path = tmp_path / "train.parquet"
+    pyarrow.parquet.write_table(pa.table(columns), path)
+    (found,) = read_user_questions(str(path), recipe)
+    assert found.answers == (Answer("Bo", 7),)
 
 
 def test_tagged_words_are_read_again(tmp_path):

@@ -30,7 +30,7 @@ _INPUT = flags.DEFINE_string(
     "input",
     None,
     "A file of new texts: .csv, .tsv, .jsonl, .txt (one text per line), also "
-    "as .gz; - is standard input.",
+    "as .gz; .parquet, .arrow, .feather; - is standard input.",
 )
 _OUTPUT = flags.DEFINE_string(
     "output",

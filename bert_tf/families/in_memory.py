@@ -43,9 +43,10 @@ def file_of(
     """Converts data in memory to a file.
 
     Args:
-      data: (texts, labels), for tagged words (sentences, tags), or a DataFrame
-        or mapping of columns; for questions also the content of a JSON file,
-        see `question_answering.squad_files.read_questions`.
+      data: (texts, labels), for tagged words (sentences, tags), or a table: a
+        mapping of columns, a DataFrame of pandas or polars, a Table of pyarrow
+        or a Dataset of datasets; for questions also the content of a JSON
+        file, see `question_answering.squad_files.read_questions`.
       name: the name of the argument, for errors.
       recipe_type: the settings of the task.
       settings: the settings that are given.
@@ -61,7 +62,9 @@ def file_of(
     if is_questions and is_json:
         text = json.dumps(_cell(data, name), ensure_ascii=False)
         return DataFile("json", text, {})
-    is_table = isinstance(data, Mapping) or hasattr(data, "columns")
+    is_table = isinstance(data, Mapping) or any(
+        hasattr(data, names) for names in ("columns", "column_names")
+    )
     is_pair = isinstance(data, tuple) and len(data) == 2
     is_pair = is_pair and all(map(_is_list, data))
     forms = {}
@@ -70,7 +73,7 @@ def file_of(
     if issubclass(recipe_type, UserTableRecipe):
         forms["(texts, labels)"] = is_pair
     if issubclass(recipe_type, UserFilesRecipe):
-        forms["a DataFrame or mapping of columns"] = is_table
+        forms["a DataFrame, Dataset or mapping of columns"] = is_table
     if is_questions:
         forms["a list of questions"] = False
     if not any(forms.values()):
@@ -79,7 +82,7 @@ def file_of(
             f"{', '.join([*forms, 'or the path of a file'])}."
         )
     if is_table:
-        data = {each: data[each] for each in getattr(data, "columns", data)}
+        data = _columns_of(data)
         for column, cells in data.items():
             if not _is_list(cells):
                 raise UserError(
@@ -92,6 +95,22 @@ def file_of(
     if issubclass(recipe_type, UserTableRecipe):
         return _labelled(data, name, settings)
     return DataFile("jsonl", _json_lines(data, name), {})
+
+
+def _columns_of(table: Any) -> dict[str, Any]:
+    """The columns of a table by name, see `file_of`."""
+    if hasattr(table, "to_pydict"):
+        # Of pyarrow, whose cells are objects of its own.
+        return dict(table.to_pydict())
+    if hasattr(table, "column_names") and not hasattr(table, "__len__"):
+        # Rows that are read one by one.
+        rows = list(table)
+        names = rows[0] if rows else ()
+        return {name: [row[name] for row in rows] for name in names}
+    names = getattr(table, "columns", None)
+    if names is None:
+        names = getattr(table, "column_names", table)
+    return {name: table[name] for name in names}
 
 
 def _is_list(value: Any) -> bool:

@@ -235,7 +235,7 @@ class FilesRecipe(FinetuningRecipe):
         help_text="folder that relative names of files refer to",
     )
     train_file: str = setting(
-        "", f"file to train on: .{', .'.join(FORMATS)}, or one of them .gz"
+        "", f"file to train on: .{', .'.join(FORMATS)}, or text as .gz"
     )
     dev_file: str = setting(
         "", "file to evaluate on, likewise; empty splits it off train_file"
@@ -386,7 +386,7 @@ class SpanRecipe(FilesRecipe, defaults={"max_seq_length": 384}):
         FilesRecipe,
         "train_file",
         help_text=f"file to train on: .json, laid out as SQuAD's or a list of "
-        f"questions, .{', .'.join(FORMATS)}, or one of them .gz; empty is the "
+        f"questions, .{', .'.join(FORMATS)}, or text as .gz; empty is the "
         "official name in SQuAD",
     )
     dev_file: str = like(

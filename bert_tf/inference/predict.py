@@ -16,6 +16,7 @@ from typing import IO, Any, BinaryIO, Self
 
 from bert_tf.config import AUTO, KERAS
 from bert_tf.errors import UserError
+from bert_tf.families.data.tables import arrow_kind
 from bert_tf.families.requests import Refusal
 from bert_tf.families.text_model import Answer
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
@@ -60,8 +61,8 @@ def predict_file(
 
     Args:
       model: a model folder; see `bert_tf.load`.
-      input: a .csv, .tsv, .jsonl or .txt file, which may be .gz; "-" is
-        standard input.
+      input: a .csv, .tsv, .jsonl or .txt file, which may be .gz, or a
+        .parquet, .arrow or .feather file; "-" is standard input.
       output: a .jsonl or .csv file; "-" is JSON lines on standard output. A
         line has row, the input line on which the row begins; index, the number
         of rows before it; the columns to keep; the model's inputs; and the
@@ -231,6 +232,8 @@ class _Source:
 
     def __init__(self, path: str):
         self.path = path
+        # Files of columns are not read from the begin to the end.
+        self._counts_rows = path == STANDARD_STREAM or bool(arrow_kind(path))
 
     def __enter__(self) -> Self:
         self._file: BinaryIO | None = None
@@ -259,7 +262,7 @@ class _Source:
 
     def progress(self) -> Progress:
         """Creates a bar of bytes, or of rows for standard input."""
-        if self._file is None:
+        if self._file is None or self._counts_rows:
             return Progress("predicting", 0, 0, " rows")
         self._counted = self._file.tell()
         return Progress("predicting", self.size, self._counted, "B")
@@ -267,7 +270,7 @@ class _Source:
     def counter(self, num_rows: int, progress: Progress) -> Iterator[None]:
         """Advances the bar with each row of the chunk that was just read."""
         begin, end = self._counted, self._counted + num_rows
-        if self._file:
+        if self._file and not self._counts_rows:
             end = self._file.tell()
         for number in range(1, num_rows + 1):
             now = begin + (end - begin) * number // num_rows

@@ -1,7 +1,8 @@
 """Reads tables of text strictly, with a fault for each malformed row.
 
-Rows are read one at a time as lists of cells (TSV, CSV; delimited.py) or values
-by key (JSON lines; json_rows.py). A format is a function in `FORMATS`.
+Rows are read one at a time as lists of cells (TSV, CSV; delimited.py), values
+by key (JSON lines; json_rows.py) or columns (Parquet, Arrow, Feather;
+arrow_rows.py). A format is a function in `FORMATS`.
 """
 
 import contextlib
@@ -26,12 +27,23 @@ from bert_tf.families.data.delimited import (
 )
 from bert_tf.families.data.faults import Faults
 from bert_tf.files import (
+    STANDARD_STREAM,
     TextLine,
     read_faulty_lines,
 )
 from bert_tf.progress import log
 
 E = TypeVar("E")
+PARQUET = "parquet"
+# The first bytes of Parquet, plain and encrypted, of Feather's first version,
+# of Arrow, which is Feather's second, and of its streams.
+_ARROW_BEGINS = {
+    PARQUET: b"PAR1",
+    "encrypted": b"PARE",
+    "feather 1": b"FEA1",
+    "arrow": b"ARROW1",
+    "stream": b"\xff\xff\xff\xff",
+}
 
 
 class MissingColumn(UserError):
@@ -136,7 +148,8 @@ def iterate_rows(
     """Reads some columns of a table of any size.
 
     Args:
-      path: a TSV, CSV or JSON-lines file; .gz is unpacked.
+      path: a TSV, CSV, JSON-lines, Parquet, Arrow or Feather file; .gz of text
+        is unpacked.
       required: columns that must exist, by name or else by number, from 0, or
         from -1 backwards.
       optional: columns that may be missing.
@@ -290,7 +303,12 @@ def named_columns(
 
 
 def format_of(path: str) -> str:
-    """Derives the format from a file's name; raises `UserError` if unknown."""
+    """Derives the format from a file's name; raises `UserError` if unknown.
+
+    The first bytes tell Parquet, Arrow and Feather files under any name.
+    """
+    if arrow_kind(path):
+        return PARQUET
     name = path.removesuffix(".gz").lower()
     for known in FORMATS:
         if name.endswith(f".{known}"):
@@ -309,6 +327,41 @@ def _read_json_lines(
     from bert_tf.families.data.json_rows import read_json_rows
 
     return read_json_rows(path, lines, *selection, dialect.encoding_errors)
+
+
+def arrow_kind(path: str) -> str:
+    """Which of `_ARROW_BEGINS` a file has at its begin; empty for others."""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(max(map(len, _ARROW_BEGINS.values())))
+    except (OSError, ValueError):
+        return ""
+    kinds = (k for k, b in _ARROW_BEGINS.items() if begin.startswith(b))
+    return next(kinds, "")
+
+
+def _read_arrow(
+    path: str, lines: Iterator[TextLine], selection: Selection, dialect: Dialect
+) -> SelectedRows:
+    del lines
+    if path == STANDARD_STREAM:
+        raise UserError(
+            f"`format`={dialect.format}: standard input is read as text; name "
+            "a file."
+        )
+    # pyarrow takes a third of a second.
+    from bert_tf.families.data.arrow_rows import ArrowTable
+
+    table = ArrowTable(path)
+    names: list[str | None] = []
+    for name in (*selection.required, *selection.optional):
+        is_there = has_column(table.columns, name)
+        if name in selection.required or is_there:
+            index = _index(path, table.columns, name, Dialect())
+            names.append(table.columns[index])
+        else:
+            names.append(None)
+    yield from table.rows(names, selection.whole, dialect.encoding_errors)
 
 
 def _read_delimited(
@@ -433,4 +486,7 @@ FORMATS: dict[str, Reader] = {
     "tsv": functools.partial(_read_delimited, "\t"),
     "csv": functools.partial(_read_delimited, ","),
     "jsonl": _read_json_lines,
+    PARQUET: _read_arrow,
+    "feather": _read_arrow,
+    "arrow": _read_arrow,
 }

@@ -84,7 +84,8 @@ def read_user_questions(
             {setting: [getattr(recipe, setting)] for setting in settings}, path
         )
         nested: list[str] = []
-        if answers_needed and (recipe.format or format_of(path)) == "jsonl":
+        file_format = recipe.format or format_of(path)
+        if answers_needed and file_format not in ("csv", "tsv"):
             # The key has the answer, or an object that contains it.
             key = recipe.answer_column
             nested = [key, f"{key}.text", f"{key}.answer_start"]
