@@ -128,10 +128,10 @@ class _Blocks(NamedTuple):
         """
         if not _USE_BLOCKS.get() or not in_cpu_graph():
             return None
-        if most_scores is not None and isinstance(batch, int):
-            # A loop takes most of the operations of attention.
-            if batch * count * most_scores <= _BLOCK_SCORES:
-                return None
+        is_bounded = most_scores is not None and isinstance(batch, int)
+        # A loop takes most of the operations of attention.
+        if is_bounded and batch * count * most_scores <= _BLOCK_SCORES:
+            return None
         # The whole batch if rows are short, else a row, else heads of a row.
         heads_per_block = _BLOCK_SCORES // scores
         few_rows = batch * count <= heads_per_block

@@ -290,11 +290,12 @@ class SavedStates:
             dtype = keras.backend.standardize_dtype(variable.dtype)
             needed += math.prod(variable.shape) * np.dtype(dtype).itemsize
         self.folder.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(self.folder).free
-        if needed > free:
+        disk = shutil.disk_usage(self.folder)
+        # Some network file systems do not know their size.
+        if disk.total and needed > disk.free:
             raise UserError(
                 f"{self.folder}: a training state takes {needed / 1e6:,.0f} MB "
-                f"and {free / 1e6:,.0f} MB are free; free some, or choose "
+                f"and {disk.free / 1e6:,.0f} MB are free; free some, or choose "
                 "another `output_dir`."
             )
 

@@ -124,7 +124,8 @@ def test_faults_of_rows_are_found_at_once(write):
     path = write("t.parquet", {"text": raw})
     line = error_of(read_table, path, ["text"])
     assert "2 of 4 rows cannot be used" in line
-    rows = list(iterate_rows(path, ["text"]))
+    rows = list(iterate_rows(path, ["text"], whole=True))
+    assert rows[0].columns == {"text": "good"}
     assert rows[0].cells == ("good",)
     assert "row 2: 'text' is b'\\xff', which is not UTF-8" in str(rows[1].fault)
     assert "row 3: 'text' holds a NUL character" in str(rows[2].fault)

@@ -43,7 +43,7 @@ def test_ctrl_c_saves_the_state(tmp_path, monkeypatch, capsys):
 def test_a_disk_without_room_for_a_state_is_found_before_training(
     tmp_path, monkeypatch
 ):
-    disk = types.SimpleNamespace(free=10)
+    disk = types.SimpleNamespace(total=100, free=10)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
     with pytest.raises(UserError, match="state takes .* MB and 0 MB are free"):
         make_loop(tmp_path, **SHORT).run()

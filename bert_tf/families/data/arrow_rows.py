@@ -22,7 +22,6 @@ from bert_tf.foreign_files import demand_file
 
 # Rows that are converted at a time.
 _ROWS = 1024
-_HOLDS = "it must hold texts, numbers or lists of them"
 
 
 class _Source(NamedTuple):
@@ -70,13 +69,10 @@ class ArrowTable:
                 self._file = pyarrow.parquet.ParquetFile(path)
                 schema = self._file.schema_arrow
             else:
-                is_stream = kind == "stream"
-                opened = (
-                    pyarrow.ipc.open_stream
-                    if is_stream
-                    else pyarrow.ipc.open_file
-                )
-                self._file = opened(pa.memory_map(path))
+                opened = pyarrow.ipc.open_file
+                if kind == "stream":
+                    opened = pyarrow.ipc.open_stream
+                self._file = opened(pa.OSFile(path))
                 schema = self._file.schema
         for name in schema.names:
             if (count := schema.names.count(name)) > 1:
@@ -109,27 +105,26 @@ class ArrowTable:
             kind = self._sources[name].kind
             if not _is_readable(kind):
                 raise UserError(
-                    f"{self._path}: the column {name!r} is of type {kind}; "
-                    f"{_HOLDS}."
+                    f"{self._path}: the column {name!r} is of type {kind}; it "
+                    "must hold texts, numbers or lists of them."
                 )
         needed = {self._sources[name].column for name in filter(None, names)}
         number = 0
         for batch in self._batches(None if whole else sorted(needed)):
-            first = number + 1
-            places = [
-                f"{self._path}, row {first + n}" for n in range(len(batch))
-            ]
-            columns = [
-                [None] * len(batch)
-                if name is None
-                else self._cells(batch, name, places, encoding_errors)
-                for name in names
-            ]
+            numbers = range(number + 1, number + 1 + len(batch))
+            places = [f"{self._path}, row {number}" for number in numbers]
             every: list[Mapping[str, Any]] = [{}] * len(batch)
-            if whole:
-                every = _values_of(batch)
+            with self._refuse_damage(f"the batch from row {numbers.start} on"):
+                columns = [
+                    [None] * len(batch)
+                    if name is None
+                    else self._cells(batch, name, places, encoding_errors)
+                    for name in names
+                ]
+                if whole:
+                    every = _values_of(batch)
             for number, values, *found in zip(
-                itertools.count(first), every, *columns, strict=False
+                numbers, every, *columns, strict=True
             ):
                 fault = next((c for c in found if isinstance(c, Fault)), None)
                 yield number, fault or (tuple(found), values)
@@ -261,10 +256,8 @@ def _cells_of(
     if not _is_text(kind):
         return ["" if t is None else t for t in _spelled(array).to_pylist()]
     cells: list[Cell | Fault] = []
-    for raw, place in zip(
-        pc.cast(array, pa.large_binary()), where, strict=True
-    ):
-        text = raw.as_py() or b""
+    for raw, place in zip(_as_bytes(array).to_pylist(), where, strict=True):
+        text = raw or b""
         try:
             if b"\0" in text:
                 raise Fault(
@@ -298,6 +291,11 @@ def _is_text(kind: Any) -> bool:
     )
 
 
+def _as_bytes(array: Any) -> Any:
+    """Texts as bytes, which need not be UTF-8."""
+    return pc.cast(array, pa.large_binary())
+
+
 def _spelled(array: Any) -> Any:
     """Integers, decimal numbers, dates and times as texts."""
     return pc.cast(array, pa.string())
@@ -309,6 +307,8 @@ def _values_of(batch: Any) -> list[Mapping[str, Any]]:
     for array in batch.columns:
         if pa.types.is_temporal(array.type) or pa.types.is_decimal(array.type):
             array = _spelled(array)
+        elif _is_text(array.type):
+            array = _as_bytes(array)
         columns.append(map(_plain, array.to_pylist()))
     names = batch.schema.names
     return [
