@@ -5,6 +5,8 @@ import gzip
 import json
 import shutil
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from bert_tf.errors import UserError
@@ -79,9 +81,12 @@ def test_formats_are_read_and_csv_is_written(tmp_path):
     (tmp_path / "in.tsv").write_text(table, "utf-8")
     lines = "".join(f"{text}\n" for text in texts).encode()
     (tmp_path / "in.txt.gz").write_bytes(gzip.compress(lines))
+    columns = pa.Table.from_pylist(rows)
+    pyarrow.parquet.write_table(columns, tmp_path / "in.parquet")
     for name, settings in (
         ("in.csv", {"text_column": "title"}),
         ("in.tsv", {"text_column": "1", "header": False}),
+        ("in.parquet", {"text_column": "title"}),
         ("in.txt.gz", {}),
     ):
         output = tmp_path / f"{name}.jsonl"
