@@ -23,8 +23,8 @@ _MODEL = flags.DEFINE_string(
 _INPUT = flags.DEFINE_string(
     "input",
     None,
-    "Text files or globs, comma-separated; .jsonl has JSON objects, .gz is "
-    "decompressed, - is standard input.",
+    "Text files or globs, comma-separated; .jsonl has JSON objects, .csv, .tsv "
+    "and .parquet have columns; .gz is decompressed, - is standard input.",
 )
 _OUTPUT = flags.DEFINE_string(
     "output",
@@ -71,7 +71,8 @@ _RUNTIME = flags.DEFINE_string(
 _TEXT_COLUMNS = flags.DEFINE_list(
     "text_columns",
     "text",
-    "In .jsonl: key of the text, or two keys of a pair, comma-separated.",
+    "In .jsonl, .csv, .tsv and .parquet: column of the text, or the two of a "
+    "pair, comma-separated.",
 )
 _ENCODING_ERRORS = flags.DEFINE_enum(
     "encoding_errors",

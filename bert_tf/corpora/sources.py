@@ -27,8 +27,10 @@ _FORMATS_BY_NAME = (
 )
 _JSON = re.compile(r"\.json(\.gz|\.bz2)?$")
 _UNREADABLE = re.compile(
-    r"\.(zip|7z|xz|zst|lz4|rar|tar|tgz|tbz2?|tar\.\w+|parquet|arrow|tfrecord)$"
+    r"\.(zip|7z|xz|zst|lz4|rar|tar|tgz|tbz2?|tar\.\w+"
+    r"|parquet|feather|arrow|tfrecord)$"
 )
+_TABLE = re.compile(r"\.(csv|tsv)(\.gz|\.bz2)?$")
 MAX_REPEATS = 10_000
 # NAME= or NAME:WEIGHT= before a path.
 _NAMED = re.compile(
@@ -76,6 +78,12 @@ def format_of(path: str, input_format: str = AUTO) -> str:
         )
     if input_format != AUTO:
         return input_format
+    if _TABLE.search(name):
+        raise UserError(
+            f"`inputs`={path}: is a table, whose lines are no sentences; "
+            "write its texts as .jsonl, or one a line as .txt. If its lines "
+            "are the text, pass `input_format`=sentences."
+        )
     for pattern, file_format in _FORMATS_BY_NAME:
         if pattern.search(name):
             return file_format

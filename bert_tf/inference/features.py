@@ -19,6 +19,13 @@ import tensorflow as tf
 
 from bert_tf.config import AUTO
 from bert_tf.errors import UserError, excerpt
+from bert_tf.families.data.tables import (
+    Dialect,
+    MissingColumn,
+    arrow_kind,
+    iterate_rows,
+    text_of,
+)
 from bert_tf.families.pretrained.settings import PER_TOKEN, Settings
 from bert_tf.files import (
     STANDARD_STREAM,
@@ -70,10 +77,11 @@ def read_texts(
     """Yields the texts of files.
 
     Args:
-      files: text files, in which " ||| " separates the texts of a pair; or
-        .jsonl files of JSON objects. "-" is text on standard input; .gz is
-        decompressed.
-      text_columns: key of the text in JSON objects, or the two keys of a pair.
+      files: text files, in which " ||| " separates the texts of a pair;
+        .jsonl files of JSON objects; or tables, see `iterate_rows`. "-" is
+        text on standard input; .gz is decompressed.
+      text_columns: column of the text in a table or key in JSON objects, or
+        the two of a pair.
       encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
 
     Raises:
@@ -81,6 +89,9 @@ def read_texts(
         `bert_tf.files.read_lines`.
     """
     for path in files:
+        if _is_table(str(path)):
+            yield from _rows_of_table(str(path), text_columns, encoding_errors)
+            continue
         is_json = str(path).removesuffix(".gz").endswith(".jsonl")
         file = sys.stdin.buffer if str(path) == STANDARD_STREAM else None
         for number, line in read_lines(path, encoding_errors, file, True):
@@ -92,6 +103,30 @@ def read_texts(
                 yield Line((match[1], match[2]), match.start(2))
             else:
                 yield Line(text)
+
+
+def _is_table(path: str) -> bool:
+    """Whether a file has columns, by its name or its first bytes."""
+    name = path.removesuffix(".gz").lower()
+    return name.endswith((".csv", ".tsv")) or bool(arrow_kind(path))
+
+
+def _rows_of_table(
+    path: str, columns: Sequence[str], encoding_errors: str
+) -> Iterator[Line]:
+    dialect = Dialect(encoding_errors=encoding_errors)
+    try:
+        for row in iterate_rows(path, columns, (), dialect):
+            if row.fault:
+                raise row.fault
+            place = f"{path}, row {row.number}"
+            texts = [
+                text_of(cell, column, place)
+                for cell, column in zip(row.cells, columns, strict=True)
+            ]
+            yield Line((texts[0], texts[1]) if len(texts) > 1 else texts[0])
+    except MissingColumn as error:
+        raise UserError(f"{error} Name it with `text_columns`.") from None
 
 
 def _parse_json(

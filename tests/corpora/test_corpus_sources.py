@@ -38,6 +38,9 @@ def test_names_that_tell_no_format() -> None:
         for given in ("auto", "text"):
             with pytest.raises(UserError, match="are not read; give plain"):
                 format_of(name, given)
+    for name in ("a.csv", "A.TSV.gz"):
+        assert "is a table, whose lines are no s" in error_of(format_of, name)
+        assert format_of(name, "sentences") == "sentences"
 
 
 @pytest.fixture

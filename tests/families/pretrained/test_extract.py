@@ -7,6 +7,8 @@ import json
 import sys
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import bert_tf
@@ -14,7 +16,7 @@ from bert_tf.errors import UserError
 from bert_tf.families.pretrained.settings import Settings
 from bert_tf.inference import features as extract_module
 from bert_tf.inference import vectors as extractor_module
-from bert_tf.inference.features import extract_features
+from bert_tf.inference.features import Line, extract_features, read_texts
 from bert_tf.inference.vectors import Extractor
 from tests.families.pretrained.extraction_models import (
     TOKENS,
@@ -24,6 +26,7 @@ from tests.families.pretrained.extraction_models import (
     small_tokenizer,
     some_texts,
 )
+from tests.user_errors import error_of
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 MODEL = (small_encoder(), small_tokenizer())
@@ -194,6 +197,25 @@ def test_json_input_gzip_and_several_files(model, tmp_path):
     ]
     # Offsets in the second text of an object start from 0.
     assert offsets[7].tolist() == [0, 3]
+
+
+def test_tables_have_columns(tmp_path):
+    """A cell of two lines is one text."""
+    rows = [{"id": 1, "text": 'a "b"\nc'}, {"id": 2, "text": "d ||| e"}]
+    for name in ("t.csv", "t.parquet"):
+        path = tmp_path / name
+        table = pa.Table.from_pylist(rows)
+        if path.suffix == ".csv":
+            path.write_text('id,text\n1,"a ""b""\nc"\n2,d ||| e\n')
+        else:
+            pyarrow.parquet.write_table(table, path)
+        lines = [*read_texts([path], ["text"])]
+        assert lines == [Line(row["text"]) for row in rows]
+        lines = [*read_texts([path], ["id", "text"])]
+        assert lines[1] == Line(("2", "d ||| e"))
+        line = error_of(list, read_texts([path], ["txt"]))
+        assert line.startswith(f"{path}: has no column 'txt'")
+        assert line.endswith("Name it with `text_columns`.")
 
 
 class Standard:
