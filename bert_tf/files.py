@@ -29,6 +29,16 @@ except ImportError:  # Windows has none.
 
 # The name of standard input and output.
 STANDARD_STREAM = "-"
+PARQUET = "parquet"
+# The first bytes of Parquet, plain and encrypted, of Feather's first version,
+# of Arrow, which is Feather's second, and of its streams.
+_ARROW_BEGINS = {
+    PARQUET: b"PAR1",
+    "encrypted": b"PARE",
+    "feather 1": b"FEA1",
+    "arrow": b"ARROW1",
+    "stream": b"\xff\xff\xff\xff",
+}
 ENCODING_ERRORS = ("strict", "replace")
 # A partial of another machine is removed after this time without a write.
 _SECONDS_UNTIL_ABANDONED = 24 * 60 * 60
@@ -573,3 +583,17 @@ def lock_now(lock_file: str | os.PathLike) -> IO | None:
             lock.close()
             return None
     return lock
+
+
+def arrow_kind(path: str) -> str:
+    """Which of `_ARROW_BEGINS` a file has at its begin; empty for others."""
+    # What is read of a pipe is gone.
+    if not os.path.isfile(path):
+        return ""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(max(map(len, _ARROW_BEGINS.values())))
+    except (OSError, ValueError):
+        return ""
+    kinds = (k for k, b in _ARROW_BEGINS.items() if begin.startswith(b))
+    return next(kinds, "")

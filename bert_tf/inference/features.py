@@ -22,13 +22,13 @@ from bert_tf.errors import UserError, excerpt
 from bert_tf.families.data.tables import (
     Dialect,
     MissingColumn,
-    arrow_kind,
     iterate_rows,
     text_of,
 )
 from bert_tf.families.pretrained.settings import PER_TOKEN, Settings
 from bert_tf.files import (
     STANDARD_STREAM,
+    arrow_kind,
     check_output,
     json_object,
     read_lines,

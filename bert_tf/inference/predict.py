@@ -16,12 +16,12 @@ from typing import IO, Any, BinaryIO, Self
 
 from bert_tf.config import AUTO, KERAS
 from bert_tf.errors import UserError
-from bert_tf.families.data.tables import arrow_kind
 from bert_tf.families.requests import Refusal
 from bert_tf.families.text_model import Answer
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import (
     STANDARD_STREAM,
+    arrow_kind,
     check_output,
     lock_now,
     sync,

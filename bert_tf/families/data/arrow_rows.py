@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from bert_tf.errors import Fault, UserError, excerpt, one_line
 from bert_tf.families.data.delimited import Cell, SelectedRows
-from bert_tf.families.data.tables import PARQUET, arrow_kind
+from bert_tf.files import PARQUET, arrow_kind
 from bert_tf.foreign_files import demand_file
 
 # Rows that are converted at a time.

@@ -27,23 +27,15 @@ from bert_tf.families.data.delimited import (
 )
 from bert_tf.families.data.faults import Faults
 from bert_tf.files import (
+    PARQUET,
     STANDARD_STREAM,
     TextLine,
+    arrow_kind,
     read_faulty_lines,
 )
 from bert_tf.progress import log
 
 E = TypeVar("E")
-PARQUET = "parquet"
-# The first bytes of Parquet, plain and encrypted, of Feather's first version,
-# of Arrow, which is Feather's second, and of its streams.
-_ARROW_BEGINS = {
-    PARQUET: b"PAR1",
-    "encrypted": b"PARE",
-    "feather 1": b"FEA1",
-    "arrow": b"ARROW1",
-    "stream": b"\xff\xff\xff\xff",
-}
 
 
 class MissingColumn(UserError):
@@ -327,17 +319,6 @@ def _read_json_lines(
     from bert_tf.families.data.json_rows import read_json_rows
 
     return read_json_rows(path, lines, *selection, dialect.encoding_errors)
-
-
-def arrow_kind(path: str) -> str:
-    """Which of `_ARROW_BEGINS` a file has at its begin; empty for others."""
-    try:
-        with open(path, "rb") as file:
-            begin = file.read(max(map(len, _ARROW_BEGINS.values())))
-    except (OSError, ValueError):
-        return ""
-    kinds = (k for k, b in _ARROW_BEGINS.items() if begin.startswith(b))
-    return next(kinds, "")
 
 
 def _read_arrow(
