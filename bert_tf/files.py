@@ -7,6 +7,7 @@ import glob
 import gzip
 import hashlib
 import json
+import math
 import os
 import pathlib
 import platform
@@ -585,9 +586,23 @@ def lock_now(lock_file: str | os.PathLike) -> IO | None:
     return lock
 
 
+def free_bytes(path: pathlib.Path) -> float:
+    """Free bytes of the disk of a folder, which need not exist yet."""
+    place = path.absolute()
+    while not place.exists():
+        place = place.parent
+    disk = shutil.disk_usage(place)
+    # Some network file systems do not know their size.
+    return disk.free if disk.total else math.inf
+
+
 def arrow_kind(path: str) -> str:
-    """Which of `_ARROW_BEGINS` a file has at its begin; empty for others."""
-    # What is read of a pipe is gone.
+    """Identifies Parquet, Arrow and Feather files by their first bytes.
+
+    Returns:
+      A key of `_ARROW_BEGINS`; empty for other files and if it is no file.
+    """
+    # Reading from a pipe would consume its data.
     if not os.path.isfile(path):
         return ""
     try:

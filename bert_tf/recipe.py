@@ -246,7 +246,7 @@ def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
     if not isinstance(value, kind) or kind is int:
         raise UserError(
             f"{source}: {name} is {excerpt(value)}; it takes "
-            f"{_KIND_WORDS[kind]}."
+            f"{_KIND_WORDS.get(kind, f'a value of type {kind}')}."
         )
     return value
 

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import pathlib
 import platform
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,7 +32,7 @@ from bert_tf.experiments.table import (
 )
 from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.families.task import TaskTemplate
-from bert_tf.files import write_text
+from bert_tf.files import free_bytes, write_text
 from bert_tf.memory.measurement import device_name, free_memory
 from bert_tf.memory.prediction import Workload
 from bert_tf.progress import log
@@ -162,17 +161,9 @@ def _remaining_bytes(plan: Plan, folders: RunFolders) -> float:
     )
 
 
-def _free_bytes(path: pathlib.Path) -> int:
-    """Free bytes of the disk of a folder, which need not exist yet."""
-    place = path.absolute()
-    while not place.exists():
-        place = place.parent
-    return shutil.disk_usage(place).free
-
-
 def _check_disk(plan: Plan, folders: RunFolders) -> None:
     """Raises `UserError` if the remaining runs do not fit on the disk."""
-    needed, free = _remaining_bytes(plan, folders), _free_bytes(folders.path)
+    needed, free = _remaining_bytes(plan, folders), free_bytes(folders.path)
     if needed > free:
         raise UserError(
             f"{folders.path}: the runs take about {needed / 1e9:,.1f} GB and "
@@ -203,7 +194,7 @@ def _show_plan(plan: Plan, folders: RunFolders, workers: int) -> None:
         seconds = OVERHEAD_SECONDS + run.work * rate
         total += seconds
         print(f"{run.name:64} {seconds / 3600:9.2f} {run.size / 1e9:8.3f}")
-    needed, free = _remaining_bytes(plan, folders), _free_bytes(folders.path)
+    needed, free = _remaining_bytes(plan, folders), free_bytes(folders.path)
     print(
         f"{len(plan.runs)} runs: {total / 3600:,.2f} hours one after the other"
         f"{f', {total / 3600 / workers:,.2f} by {workers}' * (workers > 1)}; "

@@ -137,10 +137,8 @@ def read_config_as(
     checked: dict[str, Any] = {
         name: check_kind(name, kinds[name], value, source)
         for name, value in values.items()
-        if name != "labels"
     }
-    labels = check_kind("labels", tuple[str, ...], values["labels"], source)
-    return config_type(labels=labels, **checked)
+    return config_type(**checked)
 
 
 def load_model(

@@ -23,12 +23,12 @@ from bert_tf.families.data.tables import (
     Dialect,
     MissingColumn,
     iterate_rows,
+    known_format,
     text_of,
 )
 from bert_tf.families.pretrained.settings import PER_TOKEN, Settings
 from bert_tf.files import (
     STANDARD_STREAM,
-    arrow_kind,
     check_output,
     json_object,
     read_lines,
@@ -89,7 +89,7 @@ def read_texts(
         `bert_tf.files.read_lines`.
     """
     for path in files:
-        if _is_table(str(path)):
+        if known_format(str(path)) not in ("", "jsonl"):
             yield from _rows_of_table(str(path), text_columns, encoding_errors)
             continue
         is_json = str(path).removesuffix(".gz").endswith(".jsonl")
@@ -103,12 +103,6 @@ def read_texts(
                 yield Line((match[1], match[2]), match.start(2))
             else:
                 yield Line(text)
-
-
-def _is_table(path: str) -> bool:
-    """Whether a file has columns, by its name or its first bytes."""
-    name = path.removesuffix(".gz").lower()
-    return name.endswith((".csv", ".tsv")) or bool(arrow_kind(path))
 
 
 def _rows_of_table(

@@ -232,7 +232,7 @@ class _Source:
 
     def __init__(self, path: str):
         self.path = path
-        # Files of columns are not read from the begin to the end.
+        # Parquet and Arrow files are not read from beginning to end.
         self._counts_rows = path == STANDARD_STREAM or bool(arrow_kind(path))
 
     def __enter__(self) -> Self:

@@ -21,7 +21,7 @@ import numpy as np
 
 from bert_tf.checkpoints import read_arrays, write_arrays
 from bert_tf.errors import UserError
-from bert_tf.files import sync, written_beside
+from bert_tf.files import free_bytes, sync, written_beside
 from bert_tf.foreign_files import demand_regular, read_text
 from bert_tf.layers.initialization import view
 from bert_tf.training.step import TrainingStep
@@ -289,13 +289,11 @@ class SavedStates:
         for variable in variables:
             dtype = keras.backend.standardize_dtype(variable.dtype)
             needed += math.prod(variable.shape) * np.dtype(dtype).itemsize
-        self.folder.mkdir(parents=True, exist_ok=True)
-        disk = shutil.disk_usage(self.folder)
-        # Some network file systems do not know their size.
-        if disk.total and needed > disk.free:
+        free = free_bytes(self.folder)
+        if needed > free:
             raise UserError(
                 f"{self.folder}: a training state takes {needed / 1e6:,.0f} MB "
-                f"and {disk.free / 1e6:,.0f} MB are free; free some, or choose "
+                f"and {free / 1e6:,.0f} MB are free; free some, or choose "
                 "another `output_dir`."
             )
 

@@ -157,7 +157,7 @@ def test_folders_of_other_experiments_are_refused(data, tmp_path, monkeypatch):
 
 
 def test_a_disk_that_is_too_small_is_told_at_once(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_module, "_free_bytes", lambda path: 1000)
+    monkeypatch.setattr(run_module, "free_bytes", lambda path: 1000)
     line = error_of(run, data, tmp_path / "new")
     assert "GB are free" in line
     assert not (tmp_path / "new").exists()

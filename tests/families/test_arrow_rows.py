@@ -115,7 +115,7 @@ def test_types_that_json_lacks(write):
         "1970-01-01 00:00:00.000000002",
     )
     kept = json.loads(json.dumps(dict(first.columns)))
-    assert kept["price"], kept["day"] == ("1.50", "2026-01-02")
+    assert (kept["price"], kept["day"]) == ("1.50", "2026-01-02")
     assert kept["time"] == "1970-01-01 00:00:00.000000001"
 
 

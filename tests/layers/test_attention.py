@@ -204,3 +204,21 @@ def test_the_gradient_computes_probabilities_when_it_is_their_turn(
             if operation.type.endswith(kind)
         ]
         assert waiting == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("rows", "longest", "has_loop"),
+    [(4, 256, False), (4, 512, True), (4, None, True), (None, 16, True)],
+)
+def test_rows_that_fit_one_block_need_no_loop(rows, longest, has_loop):
+    """Lengths are known only at run time; four heads."""
+    found = []
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([rows, 1, 1, None])], autograph=False
+    )
+    def trace(bias):
+        found.append(AttentionMask.of(bias, None, 4, longest=longest))
+
+    trace.get_concrete_function()
+    assert (found[0].blocks is not None) == has_loop

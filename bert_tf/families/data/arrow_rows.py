@@ -178,9 +178,9 @@ class ArrowTable:
         """Turns errors of pyarrow into `UserError`."""
         try:
             yield
+        except UserError:
+            raise
         except (pa.ArrowException, OSError, ValueError) as error:
-            if isinstance(error, UserError):
-                raise
             raise UserError(
                 f"{self._path}: {part} cannot be read ({one_line(error)}); "
                 "write the file again."

@@ -294,17 +294,22 @@ def named_columns(
     return found
 
 
-def format_of(path: str) -> str:
-    """Derives the format from a file's name; raises `UserError` if unknown.
+def known_format(path: str) -> str:
+    """Derives the format from a file's name; empty if it is no table's.
 
-    The first bytes tell Parquet, Arrow and Feather files under any name.
+    Parquet, Arrow and Feather files are identified by their first bytes under
+    any name.
     """
     if arrow_kind(path):
         return PARQUET
     name = path.removesuffix(".gz").lower()
-    for known in FORMATS:
-        if name.endswith(f".{known}"):
-            return known
+    return next((known for known in FORMATS if name.endswith(f".{known}")), "")
+
+
+def format_of(path: str) -> str:
+    """Returns `known_format`; raises `UserError` if it is unknown."""
+    if known := known_format(path):
+        return known
     raise UserError(
         f"{path}: the name does not tell the format; end it in "
         f"{' or '.join(f'.{known}' for known in FORMATS)} (.gz behind it will "
@@ -334,14 +339,8 @@ def _read_arrow(
     from bert_tf.families.data.arrow_rows import ArrowTable
 
     table = ArrowTable(path)
-    names: list[str | None] = []
-    for name in (*selection.required, *selection.optional):
-        is_there = has_column(table.columns, name)
-        if name in selection.required or is_there:
-            index = _index(path, table.columns, name, Dialect())
-            names.append(table.columns[index])
-        else:
-            names.append(None)
+    indices = _indices(path, table.columns, selection, Dialect())
+    names = [None if i is None else table.columns[i] for i in indices]
     yield from table.rows(names, selection.whole, dialect.encoding_errors)
 
 
@@ -358,7 +357,7 @@ def _read_delimited(
       default: the delimiter of the format, a tab of TSV or a comma of CSV.
       path, lines, selection, dialect: see `Reader`.
     """
-    required, optional, whole = selection
+    required, _, whole = selection
     if dialect.header:
         # A file of blank lines is empty.
         lines = itertools.dropwhile(
@@ -391,15 +390,7 @@ def _read_delimited(
     if width > 1:
         # With one column, a blank line is a row with an empty text.
         raw = without_last_blanks(raw, lambda row: row[1] == [""])
-    indices: list[int | None] = [
-        _index(path, columns, name, dialect) for name in required
-    ]
-    indices += [
-        _index(path, columns, name, dialect)
-        if has_column(columns, name)
-        else None
-        for name in optional
-    ]
+    indices = _indices(path, columns, selection, dialect)
     named = "the header" if dialect.header else "others"
     # Columns without a unique name are called by their number.
     names = [
@@ -422,6 +413,22 @@ def _read_delimited(
                     f"({excerpt(' | '.join(cells))}); correct the row.",
                 ),
             )
+
+
+def _indices(
+    path: str, columns: Sequence[str], selection: Selection, dialect: Dialect
+) -> list[int | None]:
+    """Returns the indices of the selected columns; None for missing ones.
+
+    Raises:
+      UserError: a required column is missing, or a name is not unique.
+    """
+    return [
+        _index(path, columns, name, dialect)
+        if name in selection.required or has_column(columns, name)
+        else None
+        for name in (*selection.required, *selection.optional)
+    ]
 
 
 def _index(
