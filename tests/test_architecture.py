@@ -19,7 +19,7 @@ GROUND = (
 )
 LEVELS = {
     **dict.fromkeys(GROUND, 0),
-    **dict.fromkeys(("layers", "text", "optimization"), 1),
+    **dict.fromkeys(("layers", "text", "tables", "optimization"), 1),
     **dict.fromkeys(("partly_trained", "teacher_settings", "report"), 1),
     **dict.fromkeys(("architectures", "corpora", "distiller"), 2),
     "runtimes": 2,

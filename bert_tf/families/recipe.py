@@ -9,8 +9,8 @@ import dataclasses
 
 from bert_tf.config import LORA_ON, POOLINGS, BertConfig
 from bert_tf.corpora.recipe import CorpusRecipe
-from bert_tf.families.data.tables import FORMATS
 from bert_tf.recipe import Settings, like, setting
+from bert_tf.tables.table import FORMATS
 from bert_tf.teacher_settings import TeacherSettings
 from bert_tf.training.recipe import LARGEST_SEED, TrainingRecipe
 

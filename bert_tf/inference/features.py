@@ -19,13 +19,6 @@ import tensorflow as tf
 
 from bert_tf.config import AUTO
 from bert_tf.errors import UserError, excerpt
-from bert_tf.families.data.tables import (
-    Dialect,
-    MissingColumn,
-    iterate_rows,
-    known_format,
-    text_of,
-)
 from bert_tf.families.pretrained.settings import PER_TOKEN, Settings
 from bert_tf.files import (
     STANDARD_STREAM,
@@ -38,6 +31,13 @@ from bert_tf.files import (
 from bert_tf.inference.precision import choose, difference_of_vectors
 from bert_tf.inference.vectors import NOWHERE, Chunk, Extractor, Tokens
 from bert_tf.progress import Progress, log
+from bert_tf.tables.table import (
+    Dialect,
+    MissingColumn,
+    iterate_rows,
+    known_format,
+    text_of,
+)
 from bert_tf.text.given_texts import Text
 from bert_tf.text.token_table import TokenTable
 

@@ -8,16 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf.config import AUTO, PRECISION_HELP, PRECISIONS, RUNTIME_HELP
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
-from bert_tf.families.data.delimited import has_column, listed
-from bert_tf.families.data.tables import (
-    FORMATS,
-    Dialect,
-    MissingColumn,
-    Row,
-    iterate_rows,
-    text_of,
-    texts_of,
-)
 from bert_tf.families.recipe import (
     UserChoiceRecipe,
     UserFilesRecipe,
@@ -27,6 +17,16 @@ from bert_tf.families.usage_options import pair_task
 from bert_tf.files import STANDARD_STREAM, read_faulty_lines, whole_text
 from bert_tf.inference.cells import CHOICES, Inputs
 from bert_tf.recipe import Settings, like, read_json_object, setting
+from bert_tf.tables.delimited import has_column, listed
+from bert_tf.tables.table import (
+    FORMATS,
+    Dialect,
+    MissingColumn,
+    Row,
+    iterate_rows,
+    text_of,
+    texts_of,
+)
 
 if TYPE_CHECKING:
     # `--help` does not import TensorFlow.

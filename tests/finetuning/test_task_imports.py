@@ -50,7 +50,7 @@ def test_answers_and_trainings_load_no_other_subject():
     parts = (
         *("distiller", "corpora.sources", "report", "inference.explanation"),
         *("checkpoints.tensorflow_reader", "checkpoints.hugging_face"),
-        *("checkpoints.sentence_files", "families.data.json_rows"),
+        *("checkpoints.sentence_files", "tables.json_rows"),
         *("families.question_answering", "families.token_classification"),
     )
     code = (

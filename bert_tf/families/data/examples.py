@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from bert_tf.errors import UserError
-from bert_tf.families.data.faults import Faults
-from bert_tf.families.data.tables import (
+from bert_tf.files import write_text
+from bert_tf.tables.faults import Faults
+from bert_tf.tables.table import (
     Cell,
     Dialect,
     Row,
@@ -16,7 +17,6 @@ from bert_tf.families.data.tables import (
     read_table,
     text_of,
 )
-from bert_tf.files import write_text
 
 if TYPE_CHECKING:
     from bert_tf.families.recipe import TableRecipe

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from bert_tf.errors import UserError
 from bert_tf.families.data.examples import Example, ParseLabel, examples_of
 from bert_tf.families.data.folders import FolderFiles
-from bert_tf.families.data.tables import Dialect, Row, iterate_rows
 from bert_tf.families.data.user_files import ReadRows
+from bert_tf.tables.table import Dialect, Row, iterate_rows
 
 if TYPE_CHECKING:
     from bert_tf.families.recipe import FinetuningRecipe, TableRecipe

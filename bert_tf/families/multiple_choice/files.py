@@ -11,8 +11,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.families.data.faults import Faults
-from bert_tf.families.data.tables import (
+from bert_tf.families.data.user_files import (
+    ReadRows,
+    UserFiles,
+    path_of,
+    split_off_dev,
+)
+from bert_tf.families.recipe import LABEL_FORMS, ChoiceRecipe, FilesRecipe
+from bert_tf.progress import log
+from bert_tf.tables.faults import Faults
+from bert_tf.tables.table import (
     Dialect,
     Row,
     collect,
@@ -22,14 +30,6 @@ from bert_tf.families.data.tables import (
     text_of,
     texts_of,
 )
-from bert_tf.families.data.user_files import (
-    ReadRows,
-    UserFiles,
-    path_of,
-    split_off_dev,
-)
-from bert_tf.families.recipe import LABEL_FORMS, ChoiceRecipe, FilesRecipe
-from bert_tf.progress import log
 
 _MIN_CHOICES = 2
 _LETTERS = string.ascii_uppercase

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bert_tf.families.checks import Examination
-from bert_tf.families.data.tables import named_columns
 from bert_tf.families.multiple_choice.checks import examine_choices
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import (
@@ -22,6 +21,7 @@ from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
 from bert_tf.families.row_task import PREDICTION, RowTask
 from bert_tf.families.rows import CHOICE_MASK, Outputs
 from bert_tf.families.task import TaskTemplate
+from bert_tf.tables.table import named_columns
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.families.data.faults import Faults
 from bert_tf.families.data.user_files import draw_groups
 from bert_tf.families.question_answering.config import BLANKS
 from bert_tf.files import read_lines, whole_text
+from bert_tf.tables.faults import Faults
 
 _WORD = re.compile(f"[^{BLANKS}]+")
 _LAYOUT = (

@@ -5,17 +5,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.families.data.faults import Faults
-from bert_tf.families.data.tables import (
-    Cell,
-    Dialect,
-    Row,
-    collect,
-    format_of,
-    iterate_rows,
-    named_columns,
-    text_of,
-)
 from bert_tf.families.data.user_files import UserFiles
 from bert_tf.families.question_answering.squad_files import (
     Answer,
@@ -28,6 +17,17 @@ from bert_tf.families.question_answering.squad_files import (
 from bert_tf.families.question_answering.task import QuestionAnsweringTask
 from bert_tf.families.recipe import UserQuestionRecipe
 from bert_tf.progress import log
+from bert_tf.tables.faults import Faults
+from bert_tf.tables.table import (
+    Cell,
+    Dialect,
+    Row,
+    collect,
+    format_of,
+    iterate_rows,
+    named_columns,
+    text_of,
+)
 
 
 def read_user_questions(

@@ -13,12 +13,6 @@ from bert_tf.families.data.examples import (
     ParseLabel,
     examples_of,
 )
-from bert_tf.families.data.tables import (
-    Cell,
-    Dialect,
-    iterate_rows,
-    named_columns,
-)
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
 from bert_tf.families.recipe import (
     MultiLabelRecipe,
@@ -31,6 +25,12 @@ from bert_tf.families.text_classification.task import (
     Metric,
     TextClassificationTask,
     unknown_label,
+)
+from bert_tf.tables.table import (
+    Cell,
+    Dialect,
+    iterate_rows,
+    named_columns,
 )
 
 

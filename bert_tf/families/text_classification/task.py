@@ -15,7 +15,6 @@ import numpy as np
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.checks import Examination
-from bert_tf.families.data.delimited import Cell, listed
 from bert_tf.families.data.examples import (
     Example,
     Label,
@@ -36,6 +35,7 @@ from bert_tf.families.text_classification.config import (
 )
 from bert_tf.families.text_classification.few_rows import complete
 from bert_tf.files import write_text
+from bert_tf.tables.delimited import Cell, listed
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.families.data.faults import Faults
 from bert_tf.families.data.user_files import draw_groups
 from bert_tf.families.recipe import TagRecipe
 from bert_tf.families.token_classification.entities import (
@@ -32,6 +31,7 @@ from bert_tf.families.token_classification.entities import (
 )
 from bert_tf.files import read_faulty_lines, write_text
 from bert_tf.progress import log
+from bert_tf.tables.faults import Faults
 
 DOCUMENT_MARK = "-DOCSTART-"
 _BLANKS = " \t\r\n"

@@ -14,12 +14,12 @@ from bert_tf.families.data.examples import (
     Example,
     examples_of,
 )
-from bert_tf.families.data.tables import Dialect, iterate_rows
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
 from bert_tf.families.recipe import UserFilesRecipe
 from bert_tf.families.row_task import PREDICTION, RowTask
 from bert_tf.families.rows import TextRows
 from bert_tf.families.task_model import MultiLabelObjective
+from bert_tf.tables.table import Dialect, iterate_rows
 from bert_tf.text.layout import pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 

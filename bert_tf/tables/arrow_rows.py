@@ -16,9 +16,9 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from bert_tf.errors import Fault, UserError, excerpt, one_line
-from bert_tf.families.data.delimited import Cell, SelectedRows
 from bert_tf.files import PARQUET, arrow_kind
 from bert_tf.foreign_files import demand_file
+from bert_tf.tables.delimited import Cell, SelectedRows
 
 # Rows that are converted at a time.
 _ROWS = 1024

@@ -13,7 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
-from bert_tf.families.data.delimited import (
+from bert_tf.files import (
+    PARQUET,
+    STANDARD_STREAM,
+    TextLine,
+    arrow_kind,
+    read_faulty_lines,
+)
+from bert_tf.progress import log
+from bert_tf.tables.delimited import (
     Cell,
     SelectedRows,
     columns_of,
@@ -25,15 +33,7 @@ from bert_tf.families.data.delimited import (
     stated_delimiter,
     without_last_blanks,
 )
-from bert_tf.families.data.faults import Faults
-from bert_tf.files import (
-    PARQUET,
-    STANDARD_STREAM,
-    TextLine,
-    arrow_kind,
-    read_faulty_lines,
-)
-from bert_tf.progress import log
+from bert_tf.tables.faults import Faults
 
 E = TypeVar("E")
 
@@ -321,7 +321,7 @@ def _read_json_lines(
     path: str, lines: Iterator[TextLine], selection: Selection, dialect: Dialect
 ) -> SelectedRows:
     # Most tables are delimited.
-    from bert_tf.families.data.json_rows import read_json_rows
+    from bert_tf.tables.json_rows import read_json_rows
 
     return read_json_rows(path, lines, *selection, dialect.encoding_errors)
 
@@ -336,7 +336,7 @@ def _read_arrow(
             "a file."
         )
     # pyarrow takes a third of a second.
-    from bert_tf.families.data.arrow_rows import ArrowTable
+    from bert_tf.tables.arrow_rows import ArrowTable
 
     table = ArrowTable(path)
     indices = _indices(path, table.columns, selection, Dialect())

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bert_tf.errors import Fault, excerpt
-from bert_tf.families.data.delimited import (
+from bert_tf.files import TextLine, json_object, whole_text
+from bert_tf.tables.delimited import (
     Cell,
     SelectedRows,
     listed,
     without_last_blanks,
 )
-from bert_tf.files import TextLine, json_object, whole_text
 
 # The value of a missing key; None is a null.
 _MISSING = object()

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from bert_tf.families.data.examples import examples_of
-from bert_tf.families.data.tables import Dialect, iterate_rows, read_table
 from bert_tf.families.recipe import TableRecipe
+from bert_tf.tables.table import Dialect, iterate_rows, read_table
 from tests import user_errors
 
 

@@ -10,7 +10,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from bert_tf.families.data.tables import Dialect, iterate_rows, read_table
+from bert_tf.tables.table import Dialect, iterate_rows, read_table
 from tests.user_errors import error_of
 
 ROWS = [

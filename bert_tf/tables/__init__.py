@@ -1,0 +1,1 @@
+"""Tables: files of rows, several files as one, and data in memory."""
