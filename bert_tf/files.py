@@ -4,7 +4,6 @@ import contextlib
 import errno
 import functools
 import glob
-import gzip
 import hashlib
 import json
 import math
@@ -17,10 +16,10 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import IO, Any, BinaryIO, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.foreign_files import GzipReader
+from bert_tf.errors import Fault, UserError, excerpt, one_line
+from bert_tf.foreign_files import PACKED
 from bert_tf.progress import log
 
 try:
@@ -83,11 +82,36 @@ def expand_inputs(
     return sorted(files)
 
 
-def open_bytes(path: str | os.PathLike) -> BinaryIO | gzip.GzipFile:
-    """Opens a file for reading bytes; .gz is decompressed."""
-    if str(path).endswith(".gz"):
-        return GzipReader(path)
-    return open(path, "rb")
+def unpacked_name(path: str | os.PathLike) -> str:
+    """A file's name in lower case, without .gz, .bz2 or .zst."""
+    name = str(path).lower()
+    return name.removesuffix(next(filter(name.endswith, PACKED), ""))
+
+
+def open_bytes(path: str | os.PathLike) -> Any:
+    """Opens a file for reading bytes.
+
+    Files of gzip, bzip2 and Zstandard, which are known by their name or their
+    first bytes, are decompressed; `disk` is then the compressed file.
+    """
+    file = open(path, "rb")
+    # A pipe is read once.
+    begin = file.peek(16)
+    for ending, (first, reader) in PACKED.items():
+        if first.match(begin) or str(path).lower().endswith(ending):
+            return reader(path, file)
+    return file
+
+
+def damaged(error: Exception, path: str | os.PathLike, file: Any) -> Exception:
+    """The error of a compressed file, given one raised while reading it.
+
+    Errors of the operating system, which have a number, are returned as such.
+    """
+    if getattr(error, "errno", None) is not None:
+        return error
+    kind = getattr(file, "kind", "compressed")
+    return UserError(f"{path}: damaged {kind} file ({one_line(error)}).")
 
 
 def decode_line(
@@ -158,7 +182,7 @@ def read_faulty_lines(
     texts. A byte-order mark at the beginning is dropped.
 
     Args:
-      path: the file; .gz is decompressed.
+      path: the file; see `open_bytes`.
       encoding_errors: "strict" or "replace"; see `decode_line`.
       file: the open file; None opens `path`.
       whole_lines: whether a carriage return inside a line is an error; see
@@ -189,8 +213,8 @@ def read_faulty_lines(
         raise UserError(f"{path}: no such file.") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder; name a file.") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path}: damaged gzip file ({error}).") from None
+    except (EOFError, OSError, zlib.error) as error:
+        raise damaged(error, path, opened) from None
 
 
 CARRIAGE_RETURN = (

@@ -1,12 +1,15 @@
 """Opens files of model folders safely: only regular ones of a bounded size."""
 
+import bz2
 import contextlib
 import gzip
+import io
 import os
 import pathlib
+import re
 import stat
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, ClassVar
 
 from bert_tf.errors import UserError, excerpt, one_line
 
@@ -151,9 +154,13 @@ class BoundedLines:
 
     Attributes:
       path: the file's name, for the error.
+      disk: the compressed file, which is closed with the reader.
+      kind: the name of its format, for errors.
     """
 
     path: str | os.PathLike
+    disk: BinaryIO
+    kind: ClassVar[str]
 
     def readline(self, size: int | None = -1, /) -> bytes:
         """Reads the next line, or at most `size` bytes of it."""
@@ -167,15 +174,48 @@ class BoundedLines:
             )
         return line
 
+    def close(self) -> None:
+        """Closes the reader and the compressed file."""
+        super().close()  # type: ignore[misc]
+        self.disk.close()
+
 
 class GzipReader(BoundedLines, gzip.GzipFile):
-    """A .gz file, opened for reading bytes.
+    """The content of an open .gz file as bytes."""
 
-    Args:
-      path: the file.
-      file: the open file; None opens it.
-    """
+    kind = "gzip"
 
-    def __init__(self, path: str | os.PathLike, file: Any = None) -> None:
-        self.path = pathlib.Path(path)
-        super().__init__(path if file is None else None, "rb", fileobj=file)
+    def __init__(self, path: str | os.PathLike, disk: BinaryIO) -> None:
+        self.path, self.disk = path, disk
+        super().__init__(mode="rb", fileobj=disk)
+
+
+class Bz2Reader(BoundedLines, bz2.BZ2File):
+    """The content of an open .bz2 file as bytes."""
+
+    kind = "bz2"
+
+    def __init__(self, path: str | os.PathLike, disk: BinaryIO) -> None:
+        self.path, self.disk = path, disk
+        super().__init__(disk)
+
+
+class ZstdReader(BoundedLines, io.BufferedReader):
+    """The content of an open .zst file as bytes."""
+
+    kind = "Zstandard"
+
+    def __init__(self, path: str | os.PathLike, disk: BinaryIO) -> None:
+        # Python has no Zstandard before 3.14.
+        import pyarrow
+
+        self.path, self.disk = path, disk
+        super().__init__(pyarrow.CompressedInputStream(disk, "zstd"))
+
+
+# The end of a compressed file's name to its first bytes and its reader.
+PACKED: dict[str, tuple[re.Pattern[bytes], Callable[..., Any]]] = {
+    ".gz": (re.compile(rb"\x1f\x8b\x08"), GzipReader),
+    ".bz2": (re.compile(rb"BZh[1-9]1AY&SY"), Bz2Reader),
+    ".zst": (re.compile(rb"\x28\xb5\x2f\xfd"), ZstdReader),
+}

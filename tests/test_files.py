@@ -1,5 +1,4 @@
 import errno
-import gzip
 import multiprocessing
 import os
 import pathlib
@@ -17,9 +16,12 @@ from bert_tf.files import (
     new_folder,
     open_bytes,
     partial_path,
+    read_lines,
     write_text,
     written_beside,
 )
+from tests.packing import PACK
+from tests.user_errors import error_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -63,11 +65,24 @@ def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path):
     assert decode_line(b"a", "latin.txt", 1) == "a"
 
 
-def test_gzip_is_opened_as_text_is(tmp_path):
-    for name, write in (("a.txt", bytes), ("a.gz", gzip.compress)):
-        (tmp_path / name).write_bytes(write(b"one\ntwo"))
-        with open_bytes(tmp_path / name) as file:
-            assert list(file) == [b"one\n", b"two"]
+@pytest.mark.parametrize(
+    ("ending", "kind"),
+    [("gz", "gzip"), ("bz2", "bz2"), ("zst", "Zstandard")],
+)
+def test_compressed_files_are_opened_as_text_is(tmp_path, ending, kind):
+    packed = PACK[ending](b"one\ntwo" * 9000)
+    # The name tells, or else the first bytes.
+    for name in (f"a.{ending}", f"A.{ending.upper()}", "a.txt"):
+        path = tmp_path / name
+        path.write_bytes(packed)
+        with open_bytes(path) as file:
+            assert b"".join(file) == b"one\ntwo" * 9000
+        path.write_bytes(packed[:-9])
+        line = error_of(list, read_lines(path, "strict"))
+        assert line.startswith(f"{path}: damaged {kind} file (")
+    path = tmp_path / f"b.{ending}"
+    path.write_bytes(b"plain text")
+    assert f"damaged {kind}" in error_of(list, read_lines(path, "strict"))
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):

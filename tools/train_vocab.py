@@ -27,8 +27,8 @@ from .recipe_flags import define_fields
 _INPUT = flags.DEFINE_string(
     "input",
     None,
-    "Files or globs, or tfds:DATA_SET[@SPLIT], comma-separated; .gz and .bz2 "
-    "are unpacked. NAME=PATH or NAME:WEIGHT=PATH defines a corpus to mix.",
+    "Files or globs, or tfds:DATA_SET[@SPLIT], comma-separated; .gz, .bz2 and "
+    ".zst are unpacked. NAME=PATH or NAME:WEIGHT=PATH defines a corpus to mix.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
     "vocab_size",

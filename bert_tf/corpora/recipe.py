@@ -23,7 +23,7 @@ class CorpusRecipe(Settings):
         "between documents), text (split into sentences), wikipedia (an XML "
         "dump), jsonl (one object with a text per line; a line end in the text "
         "ends a paragraph), or auto: by file name, .xml and .jsonl (also "
-        "with .gz or .bz2), otherwise sentences",
+        "with .gz, .bz2 or .zst), otherwise sentences",
         choices=INPUT_FORMATS,
     )
     document_end: str = setting(

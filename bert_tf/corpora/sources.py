@@ -22,12 +22,12 @@ from bert_tf.files import expand_inputs
 # Parts of a large dump are called NAME.xml-p1p41242.bz2.
 DUMP_NAME = r"\.xml(-p\d+p\d+[\w-]*)?"
 _FORMATS_BY_NAME = (
-    (re.compile(DUMP_NAME + r"(\.gz|\.bz2)?$"), WIKIPEDIA),
-    (re.compile(r"\.(jsonl|ndjson)(\.gz|\.bz2)?$"), JSONL),
+    (re.compile(DUMP_NAME + r"(\.gz|\.bz2|\.zst)?$"), WIKIPEDIA),
+    (re.compile(r"\.(jsonl|ndjson)(\.gz|\.bz2|\.zst)?$"), JSONL),
 )
-_JSON = re.compile(r"\.json(\.gz|\.bz2)?$")
+_JSON = re.compile(r"\.json(\.gz|\.bz2|\.zst)?$")
 _UNREADABLE = re.compile(
-    r"\.(zip|7z|xz|zst|lz4|rar|tar|tgz|tbz2?|tar\.\w+"
+    r"\.(zip|7z|xz|lz4|rar|tar|tgz|tbz2?|tar\.\w+"
     r"|parquet|feather|arrow|tfrecord)$"
 )
 _TABLE = re.compile(r"\.(csv|tsv)(\.gz|\.bz2)?$")
@@ -74,7 +74,7 @@ def format_of(path: str, input_format: str = AUTO) -> str:
     if packed:
         raise UserError(
             f"`inputs`={path}: {packed[0]} files are not read; give plain, "
-            ".gz or .bz2 files of text, JSON lines or a Wikipedia dump."
+            ".gz, .bz2 or .zst files of text, JSON lines or a Wikipedia dump."
         )
     if input_format != AUTO:
         return input_format

@@ -1,19 +1,23 @@
-"""The text of plain, .gz and .bz2 files as bytes, from any position on."""
+"""The text of plain and compressed files as bytes, from any position on."""
 
 import bisect
 import bz2
 import contextlib
 import dataclasses
-import gzip
 import io
 import pathlib
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol, Self
+from typing import Any, BinaryIO, Protocol, Self
 
 from bert_tf.errors import UserError
-from bert_tf.files import decode_line, refuse_carriage_return
-from bert_tf.foreign_files import BoundedLines, GzipReader
+from bert_tf.files import (
+    damaged,
+    decode_line,
+    open_bytes,
+    refuse_carriage_return,
+)
+from bert_tf.foreign_files import BoundedLines
 
 _READ_BYTES = 1 << 18
 # A longer document is cut, so that memory stays bounded.
@@ -100,7 +104,7 @@ class _Bz2Buffer(BoundedLines, io.BufferedReader):
     """The lines of a .bz2 file."""
 
     def __init__(self, path: pathlib.Path, stream: _Bz2Reader) -> None:
-        self.path = path
+        self.path, self.disk = path, stream.disk
         super().__init__(stream, _READ_BYTES)
 
 
@@ -110,32 +114,32 @@ class ByteStream:
     def __init__(self, path: pathlib.Path, start: Position) -> None:
         self._path = path
         self._start = start
-        self._file: BinaryIO | io.BufferedReader | gzip.GzipFile
+        self._file: Any
         self._bz2: _Bz2Reader | None = None
         if path.name.endswith(".bz2"):
             self._bz2 = _Bz2Reader(path, start)
             self._file = _Bz2Buffer(path, self._bz2)
-            self._disk = self._bz2.disk
-            size = start.offset - start.stream_offset
-            while size and (data := self._file.read(min(size, _READ_BYTES))):
-                size -= len(data)
-        elif path.name.endswith(".gz"):
-            self._disk = open(path, "rb")
-            self._file = GzipReader(path, self._disk)
-            with self._translate_damage():
-                self._file.seek(start.offset)
+            self._skip(start.offset - start.stream_offset)
         else:
-            self._file = self._disk = open(path, "rb")
-            self._file.seek(start.offset)
+            self._file = open_bytes(path)
+            if self._file.seekable():
+                with self._translate_damage():
+                    self._file.seek(start.offset)
+            else:
+                self._skip(start.offset)
+        self._disk: BinaryIO = getattr(self._file, "disk", self._file)
+
+    def _skip(self, size: int) -> None:
+        """Reads `size` bytes of text."""
+        while size and (data := self.read(min(size, _READ_BYTES))):
+            size -= len(data)
 
     @contextlib.contextmanager
     def _translate_damage(self) -> Iterator[None]:
         try:
             yield
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UserError(
-                f"{self._path}: damaged gzip file ({error})."
-            ) from None
+        except (EOFError, OSError, zlib.error) as error:
+            raise damaged(error, self._path, self._file) from None
 
     def line_batches(self) -> Iterator[list[bytes]]:
         """Yields the lines from the position on, line ends included."""
@@ -171,7 +175,7 @@ class ByteStream:
     def read(self, size: int) -> bytes:
         """Returns the next bytes, empty at the end of the file."""
         with self._translate_damage():
-            return self._file.read(size)
+            return bytes(self._file.read(size))
 
     def disk_bytes(self, offset: int) -> int:
         """Returns the bytes read from disk, given the text bytes consumed."""

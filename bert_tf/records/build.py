@@ -67,8 +67,8 @@ def create_records(
     """Builds pre-training records from text; resumes an unfinished build.
 
     Args:
-      inputs: text files (plain, .gz or .bz2) in the format that the recipe or
-        their names give, or the result of `parse_inputs`.
+      inputs: text files, also as .gz, .bz2 or .zst, in the format that the
+        recipe or their names give, or the result of `parse_inputs`.
       vocab_file: the vocabulary of a tokenizer.
       output_dir: the folder of the records.
       recipe: how they are made.

@@ -38,8 +38,8 @@ _SHARD_BYTES = 16 << 20
 # is text, and bz2 compresses dumps to a fifth.
 _TEXT_FACTORS = (
     (re.compile(DUMP_NAME + "$"), 0.15),
-    (re.compile(DUMP_NAME + r"\.(gz|bz2)$"), 0.7),
-    (re.compile(r"\.(gz|bz2)$"), 4),
+    (re.compile(DUMP_NAME + r"\.(gz|bz2|zst)$"), 0.7),
+    (re.compile(r"\.(gz|bz2|zst)$"), 4),
     (re.compile(""), 1),
 )
 

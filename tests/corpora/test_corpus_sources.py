@@ -34,7 +34,7 @@ def test_formats_by_name(expected: str, names: str) -> None:
 def test_names_that_tell_no_format() -> None:
     assert "pass `input_format`=jsonl" in error_of(format_of, "c4.json.gz")
     assert format_of("c4.json.gz", "jsonl") == "jsonl"
-    for name in ("a.xml.7z", "a.txt.zst", "a.parquet", "a.tar.gz", "a.zip"):
+    for name in ("a.xml.7z", "a.txt.lz4", "a.parquet", "a.tar.gz", "a.zip"):
         for given in ("auto", "text"):
             with pytest.raises(UserError, match="are not read; give plain"):
                 format_of(name, given)

@@ -1,6 +1,5 @@
 """Text, JSON lines and dumps, whole and in pieces, and their mistakes."""
 
-import bz2
 import gzip
 import json
 import pathlib
@@ -14,6 +13,7 @@ from bert_tf.corpora.reading import DocumentSplitter, reader_of
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import files_of
 from bert_tf.corpora.streams import Document, Position
+from tests.packing import PACK
 from tests.user_errors import error_of
 
 START = Position()
@@ -58,11 +58,10 @@ TEXT = "\ufeffOne two\nthree. Four!\n\n \nFive\n六。七。\n\n\n\nEight?"
         ),
     ],
 )
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.bz2"])
+@pytest.mark.parametrize("name", ["a.txt", "a.gz", "a.bz2", "a.zst"])
 def test_text(tmp_path, ends, expected, name) -> None:
     settings = {"input_format": "text", "document_end": ends}
-    pack = {"gz": gzip.compress, "bz2": bz2.compress}
-    data = pack.get(name[6:], bytes)(TEXT.encode())
+    data = PACK.get(name[2:], bytes)(TEXT.encode())
     (tmp_path / name).write_bytes(data)
     found = read(tmp_path / name, **settings)
     assert sentences(found) == expected
@@ -207,7 +206,7 @@ def test_pages_that_are_no_articles(tmp_path: pathlib.Path) -> None:
 
 
 DUMP = (HEAD + "".join(articles(20)) + TAIL).encode()
-PACKED = bz2.compress(DUMP)
+PACKED = PACK["bz2"](DUMP)
 DAMAGED = {
     "no_dump.xml": (b"<html><page>x</page></html>", "is no dump of a wiki"),
     "empty.xml": (b"", "is no dump of a wiki"),
