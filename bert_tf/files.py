@@ -93,8 +93,16 @@ def open_bytes(path: str | os.PathLike) -> Any:
 
     Files of gzip, bzip2 and Zstandard, which are known by their name or their
     first bytes, are decompressed; `disk` is then the compressed file.
+
+    Raises:
+      UserError: it does not exist or is a folder.
     """
-    file = open(path, "rb")
+    try:
+        file = open(path, "rb")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file.") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: is a folder; name a file.") from None
     # A pipe is read once.
     begin = file.peek(16)
     for ending, (first, reader) in PACKED.items():
@@ -188,12 +196,10 @@ def read_faulty_lines(
       whole_lines: whether a carriage return inside a line is an error; see
         `refuse_carriage_return`.
     """
-    opened: contextlib.AbstractContextManager[Iterable[bytes]]
-    opened = contextlib.nullcontext(file or ())
+    opened: Any = open_bytes(path) if file is None else file
     try:
-        if file is None:
-            opened = open_bytes(path)
-        with opened as lines:
+        with contextlib.ExitStack() as stack:
+            lines = stack.enter_context(opened) if file is None else opened
             for number, line in enumerate(lines, start=1):
                 fault = None
                 try:
@@ -209,10 +215,6 @@ def read_faulty_lines(
                 if number == 1:
                     text = text.removeprefix(_BOM)
                 yield TextLine(number, text, fault)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file.") from None
-    except IsADirectoryError:
-        raise UserError(f"{path}: is a folder; name a file.") from None
     except (EOFError, OSError, zlib.error) as error:
         raise damaged(error, path, opened) from None
 

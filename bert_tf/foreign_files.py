@@ -190,7 +190,7 @@ class GzipReader(BoundedLines, gzip.GzipFile):
         super().__init__(mode="rb", fileobj=disk)
 
 
-class Bz2Reader(BoundedLines, bz2.BZ2File):
+class Bz2Reader(BoundedLines, bz2.BZ2File):  # type: ignore[misc]
     """The content of an open .bz2 file as bytes."""
 
     kind = "bz2"

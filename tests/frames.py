@@ -25,28 +25,37 @@ class Frame:
         return np.array(self.data[column], object)
 
 
+class ClassLabel:
+    """What is asked of a ClassLabel of `datasets`."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+
 class DataSet:
     """What is asked of a Dataset of `datasets`."""
 
-    def __init__(self, data: Mapping[str, Sequence[Any]]) -> None:
-        self.column_names = [*data]
+    def __init__(
+        self,
+        data: Mapping[str, Sequence[Any]],
+        features: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.column_names: list[str] | None = [*data]
+        self.features = features
         self._data = data
 
-    def __len__(self) -> int:
-        return len(next(iter(self._data.values())))
+    def iter(self, batch_size: int) -> Iterator[dict[str, Any]]:
+        """Its rows, some at a time, as columns."""
+        rows = len(next(iter(self._data.values())))
+        for begin in range(0, rows, batch_size):
+            chosen = slice(begin, begin + batch_size)
+            yield {name: [*each][chosen] for name, each in self._data.items()}
 
-    def __getitem__(self, column: str) -> Sequence[Any]:
-        return self._data[column]
 
-
-class RowStream:
+class RowStream(DataSet):
     """What is asked of an IterableDataset of `datasets`."""
 
     def __init__(self, data: Mapping[str, Sequence[Any]]) -> None:
+        super().__init__(data)
         # It may not know them.
         self.column_names = None
-        self._data = data
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for row in zip(*self._data.values(), strict=True):
-            yield dict(zip(self._data, row, strict=True))

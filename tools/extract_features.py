@@ -24,7 +24,8 @@ _INPUT = flags.DEFINE_string(
     "input",
     None,
     "Text files or globs, comma-separated; .jsonl has JSON objects, .csv, .tsv "
-    "and .parquet have columns; .gz is decompressed, - is standard input.",
+    "and .parquet have columns; .gz, .bz2 and "
+    ".zst are decompressed, - is standard input.",
 )
 _OUTPUT = flags.DEFINE_string(
     "output",

@@ -29,13 +29,15 @@ _MODEL = flags.DEFINE_string(
 _INPUT = flags.DEFINE_string(
     "input",
     None,
-    "A file of new texts: .csv, .tsv, .jsonl, .txt (one text per line), also "
-    "as .gz; .parquet, .arrow, .feather; - is standard input.",
+    "New texts: .csv, .tsv, .jsonl, .txt (one text per line), also as .gz, "
+    ".bz2 or .zst; .parquet, .arrow, .feather; several files or globs, "
+    "comma-separated; - is standard input.",
 )
 _OUTPUT = flags.DEFINE_string(
     "output",
     None,
-    "File to write, .jsonl or .csv; - is JSON lines on standard output.",
+    "File to write, .jsonl, .csv, .tsv or .parquet; - is JSON lines on "
+    "standard output.",
 )
 _SETTINGS = define_fields(PredictSettings)
 _USAGE = UsageFlags()

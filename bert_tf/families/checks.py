@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from bert_tf.errors import excerpt
+from bert_tf.errors import excerpt, first_few
+from bert_tf.files import unpacked_name
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # Kinds of findings that are not details of one split, and the kind of the line
@@ -78,7 +79,8 @@ class SplitRows(NamedTuple):
         """The rows of examples with `texts`, each an input of the model."""
         rows = [Row(e.row, e.texts, e.label) for e in examples]
         pairs = ", pairs" * (len(rows[0].texts) == 2)
-        return cls(examples[0].path, rows, f"{counted(len(rows))}{pairs}", rows)
+        files = first_few(list(dict.fromkeys(e.path for e in examples)))
+        return cls(files, rows, f"{counted(len(rows))}{pairs}", rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -425,7 +427,7 @@ def _num_quoted(split: SplitRows) -> int:
     In TSV, as in GLUE's files, quotation marks are ordinary characters. It is 0
     if they occur in another place.
     """
-    if not split.file.removesuffix(".gz").lower().endswith(".tsv"):
+    if not unpacked_name(split.file).endswith(".tsv"):
         return 0
     texts = [text for row in split.inputs for text in row.texts]
     marked = [text for text in texts if '"' in text]

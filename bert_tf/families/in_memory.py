@@ -1,11 +1,8 @@
 """Data in memory as the files that tasks on a user's files read."""
 
 import json
-import math
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from bert_tf.errors import UserError, did_you_mean, excerpt, first_few
 from bert_tf.families.recipe import (
@@ -15,9 +12,16 @@ from bert_tf.families.recipe import (
     UserTableRecipe,
     UserTagRecipe,
 )
+from bert_tf.tables.memory import (
+    is_list,
+    is_missing,
+    is_table,
+    plain,
+    rows_in_memory,
+)
 from bert_tf.text.given_texts import members, text_columns, text_parts
 
-Table = Mapping[str, Collection[Any]]
+Columns = Mapping[str, Collection[Any]]
 
 
 class DataFile(NamedTuple):
@@ -57,23 +61,20 @@ def file_of(
     """
     is_questions = issubclass(recipe_type, UserQuestionRecipe)
     is_json = isinstance(data, list) or (
-        isinstance(data, Mapping) and _is_list(data.get("data"))
+        isinstance(data, Mapping) and is_list(data.get("data"))
     )
     if is_questions and is_json:
         text = json.dumps(_cell(data, name), ensure_ascii=False)
         return DataFile("json", text, {})
-    is_table = isinstance(data, Mapping) or any(
-        hasattr(data, names) for names in ("columns", "column_names")
-    )
     is_pair = isinstance(data, tuple) and len(data) == 2
-    is_pair = is_pair and all(map(_is_list, data))
+    is_pair = is_pair and all(map(is_list, data))
     forms = {}
     if issubclass(recipe_type, UserTagRecipe):
         forms["(sentences, tags)"] = is_pair
     if issubclass(recipe_type, UserTableRecipe):
         forms["(texts, labels)"] = is_pair
     if issubclass(recipe_type, UserFilesRecipe):
-        forms["a DataFrame, Dataset or mapping of columns"] = is_table
+        forms["a DataFrame, Dataset or mapping of columns"] = is_table(data)
     if is_questions:
         forms["a list of questions"] = False
     if not any(forms.values()):
@@ -81,14 +82,8 @@ def file_of(
             f"{name} is {excerpt(data)}; for this task give "
             f"{', '.join([*forms, 'or the path of a file'])}."
         )
-    if is_table:
-        data = _columns_of(data)
-        for column, cells in data.items():
-            if not _is_list(cells):
-                raise UserError(
-                    f"{name}: {column!r} is {excerpt(cells)}; give a list of "
-                    "the cells of this column."
-                )
+    if is_table(data):
+        data = _columns_of(data, name)
     if issubclass(recipe_type, UserTagRecipe):
         sentences, tags = data
         return DataFile("txt", _tagged(sentences, tags, name), {})
@@ -97,28 +92,14 @@ def file_of(
     return DataFile("jsonl", _json_lines(data, name), {})
 
 
-def _columns_of(table: Any) -> dict[str, Any]:
-    """The columns of a table by name, see `file_of`."""
-    if hasattr(table, "to_pydict"):
-        # Of pyarrow, whose cells are objects of its own.
-        return dict(table.to_pydict())
-    if hasattr(table, "column_names") and not hasattr(table, "__len__"):
-        # Rows that are read one by one.
-        rows = list(table)
-        names = rows[0] if rows else ()
-        return {name: [row[name] for row in rows] for name in names}
-    names = getattr(table, "columns", None)
-    if names is None:
-        names = getattr(table, "column_names", table)
-    return {name: table[name] for name in names}
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, str | bytes)
+def _columns_of(table: Any, name: str) -> Columns:
+    """The columns of a table; see `rows_in_memory`."""
+    rows = list(rows_in_memory(table, name))
+    return {column: [row.get(column) for row in rows] for column in rows[0]}
 
 
 def _labelled(
-    data: Table | tuple[Any, Any], name: str, settings: Mapping[str, Any]
+    data: Columns | tuple[Any, Any], name: str, settings: Mapping[str, Any]
 ) -> DataFile:
     """Converts texts, or pairs of texts, with one label each."""
     label_column = settings.get("label_column") or "label"
@@ -149,18 +130,11 @@ def _labelled(
     return DataFile("jsonl", _json_lines(rows, name), found)
 
 
-def _is_missing(cell: Any) -> bool:
-    """Whether a cell is None, NaN, or pandas' NA or NaT."""
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(cell, float | np.floating) and math.isnan(cell)
-
-
 def _filled(text: Any) -> Any:
     """Replaces missing texts by empty ones, which `empty_text` applies to."""
     if isinstance(text, tuple | list):
-        return tuple("" if _is_missing(part) else part for part in text)
-    return "" if _is_missing(text) else text
+        return tuple("" if is_missing(part) else part for part in text)
+    return "" if is_missing(text) else text
 
 
 def _label(label: Any, place: str, allowed: type[int] | type[float]) -> Any:
@@ -176,7 +150,7 @@ def _label(label: Any, place: str, allowed: type[int] | type[float]) -> Any:
     )
 
 
-def _column(table: Table, column: str, setting: str, name: str) -> Any:
+def _column(table: Columns, column: str, setting: str, name: str) -> Any:
     if column in table:
         return table[column]
     columns = [str(each) for each in table]
@@ -187,47 +161,31 @@ def _column(table: Table, column: str, setting: str, name: str) -> Any:
     )
 
 
-def _json_lines(table: Table, name: str) -> str:
+def _json_lines(columns: Columns, name: str) -> str:
     """Converts the rows of a table to JSON lines."""
-    counts = {str(column): len(cells) for column, cells in table.items()}
-    if len(set(counts.values())) != 1 or not any(counts.values()):
-        listed = ", ".join(f"{n} of {column}" for column, n in counts.items())
-        raise UserError(
-            f"{name}: has {listed or 'no columns'}; give as many of each, at "
-            "least one."
+    return "".join(
+        json.dumps(
+            {
+                column: _cell(cell, f"{name}: {column}[{number}]")
+                for column, cell in row.items()
+            },
+            ensure_ascii=False,
         )
-    lines = []
-    for number, row in enumerate(zip(*table.values(), strict=True)):
-        cells = {
-            column: _cell(cell, f"{name}: {column}[{number}]")
-            for column, cell in zip(counts, row, strict=True)
-        }
-        lines.append(json.dumps(cells, ensure_ascii=False) + "\n")
-    return "".join(lines)
+        + "\n"
+        for number, row in enumerate(rows_in_memory(columns, name))
+    )
 
 
 def _cell(cell: Any, place: str) -> Any:
     """Converts a cell to JSON types; a missing one to None."""
-    if _is_missing(cell):
-        return None
-    if isinstance(cell, np.generic | np.ndarray):
-        cell = cell.tolist()
-    if isinstance(cell, list | tuple):
-        return [_cell(each, place) for each in cell]
-    if isinstance(cell, Mapping):
-        return {
-            str(key): _cell(value, f"{place}[{key!r}]")
-            for key, value in cell.items()
-        }
-    if isinstance(cell, str):
-        text_parts(cell, place)
-        return cell
-    if isinstance(cell, int | float) and math.isfinite(cell):
-        return cell
-    raise UserError(
-        f"{place} is {excerpt(cell)}; give a text, a number, a list or "
-        "mapping of them, or None."
-    )
+
+    def refuse(value: Any) -> Any:
+        raise UserError(
+            f"{place} is {excerpt(value)}; give a text, a number, a list or "
+            "mapping of them, or None."
+        )
+
+    return plain(cell, refuse, lambda text: text_parts(text, place)[0])
 
 
 def _tagged(sentences: Any, tags: Any, name: str) -> str:
@@ -240,7 +198,7 @@ def _tagged(sentences: Any, tags: Any, name: str) -> str:
     text = ""
     for number, both in enumerate(zip(sentences, tags, strict=True)):
         place = f"{name}: sentences[{number}]"
-        if not all(map(_is_list, both)):
+        if not all(map(is_list, both)):
             raise UserError(f"{place} and its tags are no lists; give words.")
         words, its_tags = map(list, both)
         if not len(words) == len(its_tags) > 0:

@@ -235,7 +235,9 @@ class FilesRecipe(FinetuningRecipe):
         help_text="folder that relative names of files refer to",
     )
     train_file: str = setting(
-        "", f"file to train on: .{', .'.join(FORMATS)}, or text as .gz"
+        "",
+        f"file to train on: .{', .'.join(FORMATS)}, text also as .gz, .bz2 or "
+        ".zst; several files or globs, comma-separated",
     )
     dev_file: str = setting(
         "", "file to evaluate on, likewise; empty splits it off train_file"
@@ -386,7 +388,8 @@ class SpanRecipe(FilesRecipe, defaults={"max_seq_length": 384}):
         FilesRecipe,
         "train_file",
         help_text=f"file to train on: .json, laid out as SQuAD's or a list of "
-        f"questions, .{', .'.join(FORMATS)}, or text as .gz; empty is the "
+        f"questions, .{', .'.join(FORMATS)}, text also as "
+        ".gz, .bz2 or .zst; empty is the "
         "official name in SQuAD",
     )
     dev_file: str = like(
@@ -489,7 +492,8 @@ class UserTagRecipe(DevSplitRecipe, TagRecipe):
     train_file: str = like(
         FilesRecipe,
         "train_file",
-        help_text="file to train on, a word and its tag per line, or .gz",
+        help_text="file to train on, a word and its tag per line, also as .gz, "
+        ".bz2 or .zst",
     )
     test_file: str = like(
         FilesRecipe,

@@ -18,23 +18,22 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import AUTO
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError
 from bert_tf.families.pretrained.settings import PER_TOKEN, Settings
 from bert_tf.files import (
     STANDARD_STREAM,
     check_output,
-    json_object,
-    read_lines,
-    whole_text,
     written_beside,
 )
 from bert_tf.inference.precision import choose, difference_of_vectors
 from bert_tf.inference.vectors import NOWHERE, Chunk, Extractor, Tokens
 from bert_tf.progress import Progress, log
 from bert_tf.tables.table import (
+    TXT,
     Dialect,
+    EmptyTable,
     MissingColumn,
-    iterate_rows,
+    Table,
     known_format,
     text_of,
 )
@@ -77,73 +76,38 @@ def read_texts(
     """Yields the texts of files.
 
     Args:
-      files: text files, in which " ||| " separates the texts of a pair;
-        .jsonl files of JSON objects; or tables, see `iterate_rows`. "-" is
-        text on standard input; .gz is decompressed.
-      text_columns: column of the text in a table or key in JSON objects, or
-        the two of a pair.
+      files: tables, see `Table`; or text files, in which " ||| " separates the
+        texts of a pair. "-" is text on standard input.
+      text_columns: column of the text in a table, or the two of a pair.
       encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
 
     Raises:
-      UserError: a file is damaged or not UTF-8, or a line is malformed; see
-        `bert_tf.files.read_lines`.
+      UserError: a file is damaged or not UTF-8, or a row is malformed; see
+        `Table.rows`.
     """
-    for path in files:
-        if known_format(str(path)) not in ("", "jsonl"):
-            yield from _rows_of_table(str(path), text_columns, encoding_errors)
+    for path in map(str, files):
+        kind = known_format(path)
+        names = text_columns if kind else ["text"]
+        dialect = Dialect(kind or TXT, encoding_errors=encoding_errors)
+        try:
+            for row in Table(path, dialect).rows(names):
+                if row.fault:
+                    raise row.fault
+                texts = [
+                    text_of(cell, column, row.place)
+                    for cell, column in zip(row.cells, names, strict=True)
+                ]
+                pair = None if kind else _PAIR.fullmatch(texts[0])
+                if pair:
+                    yield Line((pair[1], pair[2]), pair.start(2))
+                elif len(texts) > 1:
+                    yield Line((texts[0], texts[1]))
+                else:
+                    yield Line(texts[0])
+        except EmptyTable:
             continue
-        is_json = str(path).removesuffix(".gz").endswith(".jsonl")
-        file = sys.stdin.buffer if str(path) == STANDARD_STREAM else None
-        for number, line in read_lines(path, encoding_errors, file, True):
-            text = line.removesuffix("\n").removesuffix("\r")
-            if is_json:
-                place = f"{path}, line {number}"
-                yield _parse_json(text, text_columns, place, encoding_errors)
-            elif match := _PAIR.fullmatch(text):
-                yield Line((match[1], match[2]), match.start(2))
-            else:
-                yield Line(text)
-
-
-def _rows_of_table(
-    path: str, columns: Sequence[str], encoding_errors: str
-) -> Iterator[Line]:
-    dialect = Dialect(encoding_errors=encoding_errors)
-    try:
-        for row in iterate_rows(path, columns, (), dialect):
-            if row.fault:
-                raise row.fault
-            place = f"{path}, row {row.number}"
-            texts = [
-                text_of(cell, column, place)
-                for cell, column in zip(row.cells, columns, strict=True)
-            ]
-            yield Line((texts[0], texts[1]) if len(texts) > 1 else texts[0])
-    except MissingColumn as error:
-        raise UserError(f"{error} Name it with `text_columns`.") from None
-
-
-def _parse_json(
-    text: str, columns: Sequence[str], place: str, encoding_errors: str
-) -> Line:
-    row = json_object(text, place, columns[0])
-    cells = []
-    for column in columns:
-        if column not in row:
-            raise UserError(
-                f"{place}: has no {column!r}; its keys are "
-                f"{', '.join(row) or 'none'}. Name the column with "
-                "`text_columns`."
-            )
-        value = row[column]
-        if not isinstance(value, str):
-            raise UserError(
-                f"{place}: {column!r} is {excerpt(value)}; a string is "
-                "required."
-            )
-        cell = f"{place}: {column!r}"
-        cells.append(whole_text(value, cell, encoding_errors))
-    return Line((cells[0], cells[1]) if len(cells) > 1 else cells[0])
+        except MissingColumn as error:
+            raise UserError(f"{error} Name it with `text_columns`.") from None
 
 
 def extract_features(

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import hashlib
-import io
 import itertools
 import json
 import os
@@ -12,22 +11,20 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, BinaryIO, Self
+from typing import IO, Any, Self
 
 from bert_tf.config import AUTO, KERAS
-from bert_tf.errors import UserError
+from bert_tf.errors import Fault, UserError
 from bert_tf.families.requests import Refusal
 from bert_tf.families.text_model import Answer
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import (
     STANDARD_STREAM,
-    arrow_kind,
     check_output,
     lock_now,
     sync,
     write_text,
 )
-from bert_tf.foreign_files import GzipReader
 from bert_tf.inference.load import LoadedModel, load
 from bert_tf.inference.precision import (
     choose,
@@ -37,8 +34,20 @@ from bert_tf.inference.rows import Columns, InputRow, PredictSettings
 from bert_tf.layers.initialization import bytes_of
 from bert_tf.progress import Progress, log
 from bert_tf.recipe import read_json_object
+from bert_tf.tables.table import Table, files_of
+from bert_tf.tables.writing import (
+    CSV,
+    ENDINGS,
+    JSONL,
+    PARQUET,
+    TSV,
+    json_to_parquet,
+    read_written,
+    refuse_tabs,
+    to_cells,
+    to_json,
+)
 
-JSONL, CSV = ".jsonl", ".csv"
 # At most this many rows and characters are sorted by length, computed and
 # written together. Interrupted runs lose at most one such chunk.
 _ROWS, _CHARACTERS = 2048, 1 << 22
@@ -47,7 +56,7 @@ _STATE = "state.json"
 
 def predict_file(
     model: str | os.PathLike,
-    input: str | os.PathLike,
+    input: Any,
     output: str | os.PathLike,
     settings: PredictSettings | None = None,
     options: UsageOptions = NO_OPTIONS,
@@ -61,14 +70,17 @@ def predict_file(
 
     Args:
       model: a model folder; see `bert_tf.load`.
-      input: a .csv, .tsv, .jsonl or .txt file, which may be .gz, or a
-        .parquet, .arrow or .feather file; "-" is standard input.
-      output: a .jsonl or .csv file; "-" is JSON lines on standard output. A
-        line has row, the input line on which the row begins; index, the number
+      input: a .csv, .tsv, .jsonl or .txt file, which may be .gz, .bz2 or .zst,
+        or a .parquet, .arrow or .feather file; several of them or globs,
+        comma-separated; "-" is standard input; or a table in memory, see
+        `memory.rows_in_memory`.
+      output: a .jsonl, .csv, .tsv or .parquet file; "-" is JSON lines on
+        standard output. A line has file, if there are several; row, the input
+        line on which the row begins, in memory its position; index, the number
         of rows before it; the columns to keep; the model's inputs; and the
         answer, see `LoadedModel.__call__`. A kept column with the name of
-        another value gets the prefix input_. In CSV, each label's probability
-        is a column, and lists are JSON.
+        another value gets the prefix input_. In tables, each label's
+        probability is a column; in CSV and TSV, lists are JSON.
       settings: how to read the input, and how to compute.
       options: how the model is used, where its folder does not state it.
 
@@ -81,11 +93,10 @@ def predict_file(
         lacks a column, no row has an answer; or see `bert_tf.load`.
     """
     settings = settings or PredictSettings()
-    path, target = str(input), pathlib.Path(output)
-    _check(path, target)
+    target = pathlib.Path(output)
+    _check(input, target)
     is_file = str(output) != STANDARD_STREAM
     with contextlib.ExitStack() as stack:
-        source = stack.enter_context(_Source(path))
         writer: _Writer = _StandardOutput()
         if is_file:
             writer = stack.enter_context(_PartialFile(target))
@@ -103,12 +114,18 @@ def predict_file(
         def columns_of(loaded: LoadedModel) -> Columns:
             return Columns.of_model(loaded.served, loaded.folder, settings)
 
+        table = Table(())
+
         def rows_of(loaded: LoadedModel) -> Iterator[InputRow]:
+            # The model's folder may state that its files have no header.
+            nonlocal table
             columns = columns_of(loaded)
+            table = columns.table(input, settings)
             if is_file:
-                _refuse_other_answers(path, target, columns, settings)
-            is_csv = is_file and target.suffix == CSV
-            rows = columns.read(path, source.lines, settings, is_csv)
+                _refuse_other_answers(table, target, columns, settings)
+            is_text = is_file and target.suffix in (CSV, TSV)
+            rows = columns.read(table, settings, is_text)
+            stack.enter_context(contextlib.closing(rows))
             # Raises here if the input has no rows or lacks a column.
             return itertools.chain([next(rows)], rows)
 
@@ -128,24 +145,28 @@ def predict_file(
         if isinstance(writer, _PartialFile):
             columns = columns_of(loaded)
             writer.resume(
-                _fingerprint(loaded, precision, source, columns, settings)
+                _fingerprint(loaded, precision, table, columns, settings)
             )
         log(f"{model}: computed by {loaded.served.computed_by}{note}.")
         for _ in itertools.islice(rows, writer.num_rows):
             pass
         begun, before = time.monotonic(), writer.num_rows
-        with source.progress() as progress:
+        with _progress(table) as progress:
+            counter = _Counter(table, progress)
             for chunk in _chunks(rows):
                 lines, errors = _answers(
-                    loaded, chunk, source.counter(len(chunk), progress)
+                    loaded,
+                    chunk,
+                    counter.chunk(len(chunk)),
+                    with_file=len(table.files) > 1,
                 )
                 writer.add(lines, errors)
                 speed = (writer.num_rows - before) / (time.monotonic() - begun)
                 progress.update(0, f"{speed:,.0f} rows/s")
         if not writer.num_answered:
             raise UserError(
-                f"`input`={path}: none of its {writer.num_rows:,} rows has an "
-                f"answer. The first: {writer.first_error}"
+                f"`input`={table.name}: none of its {writer.num_rows:,} rows "
+                f"has an answer. The first: {writer.first_error}"
             )
         writer.finish()
     done = writer.num_rows - before
@@ -158,123 +179,97 @@ def predict_file(
     return f"{place}: {counts}; {speed:,.1f} rows/s."
 
 
-def _check(path: str, output: pathlib.Path) -> None:
+def _check(source: Any, output: pathlib.Path) -> None:
     """Raises `UserError` for invalid file names."""
-    if path != STANDARD_STREAM:
-        if not os.path.exists(path):
-            raise UserError(f"`input`={path}: no such file.")
-        if os.path.isdir(path):
-            raise UserError(f"`input`={path}: is a folder; name a file.")
-        if not os.path.getsize(path):
-            raise UserError(f"`input`={path}: is empty.")
+    paths: tuple[str, ...] = ()
+    if isinstance(source, str | os.PathLike):
+        paths = files_of(os.fspath(source), "input")
+    for path in paths:
+        if path != STANDARD_STREAM:
+            if not os.path.exists(path):
+                raise UserError(f"`input`={path}: no such file.")
+            if os.path.isdir(path):
+                raise UserError(f"`input`={path}: is a folder; name a file.")
+            if not os.path.getsize(path):
+                raise UserError(f"`input`={path}: is empty.")
     if str(output) != STANDARD_STREAM:
-        check_output(output, (JSONL, CSV), [path])
+        check_output(output, ENDINGS, paths)
 
 
 def _refuse_other_answers(
-    path: str, output: pathlib.Path, columns: Columns, settings: PredictSettings
+    table: Table,
+    output: pathlib.Path,
+    columns: Columns,
+    settings: PredictSettings,
 ) -> None:
     """Raises `UserError` if the output exists, with answers to other rows."""
     if not output.exists() or not output.stat().st_size:
         return
     advice = "delete it or name another file."
-    if path == STANDARD_STREAM:
+    if STANDARD_STREAM in table.files:
         raise UserError(
             f"`output`={output}: is there already, and whether it answers "
             f"standard input cannot be told; {advice}"
         )
-    csv.field_size_limit(2**31 - 1)
-    with (
-        _Source(path) as source,
-        output.open(encoding="utf-8", newline="") as file,
-    ):
-        rows = columns.read(path, source.lines, settings)
-        try:
-            answered: Iterator[dict[str, Any]] = map(json.loads, file)
-            if output.suffix == CSV:
-                answered = csv.DictReader(file)
-            number = 0
-            for line in answered:
-                number = int(line["row"])
-                row = next(row for row in rows if row.number == number)
+    try:
+        with contextlib.closing(columns.read(table, settings)) as rows:
+            number = -1
+            for line in read_written(output):
+                number = int(line["index"])
+                row = next(row for row in rows if row.position == number)
                 if row.inputs is None:
                     raise ValueError
                 for name, value in row.inputs.items():
                     cell: Any = value if isinstance(value, str) else [*value]
-                    if output.suffix == CSV and cell != value:
+                    if output.suffix in (CSV, TSV) and cell != value:
                         cell = json.dumps(cell, ensure_ascii=False)
                     if line[name] != cell:
                         raise ValueError
-            if not number:
+            if number < 0:
                 raise ValueError
-        except UserError:
-            raise
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            StopIteration,
-            RecursionError,
-            csv.Error,
-        ):
-            raise UserError(
-                f"`output`={output}: is there already and has other lines than "
-                f"answers to {path}; {advice}"
-            ) from None
+    except UserError:
+        raise
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        StopIteration,
+        RecursionError,
+        csv.Error,
+    ):
+        raise UserError(
+            f"`output`={output}: is there already and has other lines than "
+            f"answers to {table.name}; {advice}"
+        ) from None
 
 
 def _errors_file(output: pathlib.Path) -> pathlib.Path:
     return output.with_name(f"{output.name}.errors{JSONL}")
 
 
-class _Source:
-    """The lines of a file or of standard input, and its progress bar."""
+def _progress(table: Table) -> Progress:
+    """Creates a bar of bytes, or of rows if bytes cannot be counted."""
+    if table.bytes_in_files:
+        size, before = table.bytes_in_files, table.bytes_read
+        return Progress("predicting", size, before, "B")
+    return Progress("predicting", table.num_rows, 0, " rows")
 
-    def __init__(self, path: str):
-        self.path = path
-        # Parquet and Arrow files are not read from beginning to end.
-        self._counts_rows = path == STANDARD_STREAM or bool(arrow_kind(path))
 
-    def __enter__(self) -> Self:
-        self._file: BinaryIO | None = None
-        self.lines: Iterable[bytes] = sys.stdin.buffer
-        self.size = 0
-        if self.path != STANDARD_STREAM:
-            self._file = open(self.path, "rb")
-            self.size = os.fstat(self._file.fileno()).st_size
-            self.lines = self._file
-            if self.path.endswith(".gz"):
-                self.lines = GzipReader(self.path, self._file)
-        self._counted = 0
-        return self
+class _Counter:
+    """Advances a bar with each row of the chunk that was just read."""
 
-    def __exit__(self, *error: object) -> None:
-        if self._file:
-            self._file.close()
+    def __init__(self, table: Table, progress: Progress):
+        self._table, self._progress = table, progress
+        self._counted = table.bytes_read
 
-    @property
-    def fingerprint(self) -> list[str | int]:
-        """Identifies the input, to resume only with the same one."""
-        if self._file is None:
-            return [STANDARD_STREAM]
-        status = os.fstat(self._file.fileno())
-        return [os.path.abspath(self.path), status.st_size, status.st_mtime_ns]
-
-    def progress(self) -> Progress:
-        """Creates a bar of bytes, or of rows for standard input."""
-        if self._file is None or self._counts_rows:
-            return Progress("predicting", 0, 0, " rows")
-        self._counted = self._file.tell()
-        return Progress("predicting", self.size, self._counted, "B")
-
-    def counter(self, num_rows: int, progress: Progress) -> Iterator[None]:
-        """Advances the bar with each row of the chunk that was just read."""
+    def chunk(self, num_rows: int) -> Iterator[None]:
+        """Advances with each of `num_rows` steps."""
         begin, end = self._counted, self._counted + num_rows
-        if self._file and not self._counts_rows:
-            end = self._file.tell()
+        if self._table.bytes_in_files:
+            end = self._table.bytes_read
         for number in range(1, num_rows + 1):
             now = begin + (end - begin) * number // num_rows
-            progress.update(now - self._counted)
+            self._progress.update(now - self._counted)
             self._counted = now
             yield
 
@@ -304,7 +299,10 @@ def _in_order(
 
 
 def _answers(
-    model: LoadedModel, chunk: list[InputRow], counter: Iterator[None]
+    model: LoadedModel,
+    chunk: list[InputRow],
+    counter: Iterator[None],
+    with_file: bool,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns the output lines and the error lines of a chunk, in order."""
     valid = [row for row in chunk if row.inputs is not None]
@@ -316,7 +314,9 @@ def _answers(
     lines, errors = [], []
     for row in chunk:
         answer = answers.get(row.position, Refusal("", row.fault))
-        begin = {"row": row.number, "index": row.position}
+        begin: dict[str, Any] = {"row": row.number, "index": row.position}
+        if with_file:
+            begin = {"file": row.path, **begin}
         if isinstance(answer, Refusal):
             fault = f"{answer.column} {answer.why}".strip()
             errors.append(_with_kept(begin, row.kept, {"error": fault}))
@@ -343,7 +343,7 @@ def _with_kept(
 def _fingerprint(
     model: LoadedModel,
     precision: str,
-    source: _Source,
+    table: Table,
     columns: Columns,
     settings: PredictSettings,
 ) -> dict[str, Any]:
@@ -355,7 +355,7 @@ def _fingerprint(
     digest.update(kept.encode())
     return {
         "model": digest.hexdigest(),
-        "input": source.fingerprint,
+        "input": table.fingerprint,
         "settings": [settings.to_dict(), columns.columns, columns.header],
         "precision": precision,
         "runtime": model.served.runtime_kind,
@@ -390,7 +390,7 @@ class _StandardOutput(_Writer):
     def add(self, lines: list[dict], errors: list[dict]) -> None:
         """Writes the answers and errors of a chunk."""
         super().add(lines, errors)
-        sys.stdout.buffer.write(_to_json(lines))
+        sys.stdout.buffer.write(to_json(lines))
         sys.stdout.buffer.flush()
         for error in errors:
             log(_fault(error))
@@ -470,13 +470,17 @@ class _PartialFile(_Writer):
 
     def add(self, lines: list[dict], errors: list[dict]) -> None:
         """Appends the answers and errors of a chunk, and stores the state."""
-        if self._output.suffix == CSV:
-            text = _to_csv(lines, header=not self.num_answered)
+        ending = self._output.suffix
+        if ending == TSV:
+            lines, refused = _without_tabs(lines)
+            errors = sorted(errors + refused, key=lambda row: row["index"])
+        if ending in (CSV, TSV):
+            text = to_cells(lines, ending, header=not self.num_answered)
         else:
-            text = _to_json(lines)
+            text = to_json(lines)
         super().add(lines, errors)
         try:
-            for name, content in ("output", text), ("errors", _to_json(errors)):
+            for name, content in ("output", text), ("errors", to_json(errors)):
                 self._files[name].write(content)
                 self._files[name].flush()
                 sync(self._folder / name)
@@ -500,7 +504,11 @@ class _PartialFile(_Writer):
             os.replace(self._folder / "errors", errors)
         else:
             errors.unlink(missing_ok=True)
-        os.replace(self._folder / "output", self._output)
+        answers = self._folder / "output"
+        if self._output.suffix == PARQUET:
+            rows, answers = answers, self._folder / "parquet"
+            json_to_parquet(rows, answers)
+        os.replace(answers, self._output)
         shutil.rmtree(self._folder)
 
     def __exit__(
@@ -522,31 +530,20 @@ class _PartialFile(_Writer):
             )
 
 
-def _fault(error: dict) -> str:
-    return f"row {error['row']}: {error['error']}"
-
-
-def _to_json(lines: list[dict]) -> bytes:
-    return "".join(
-        f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines
-    ).encode()
-
-
-def _to_csv(lines: list[dict], header: bool) -> bytes:
-    """Formats rows of CSV: a column per label's probability, lists as JSON."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
+def _without_tabs(lines: list[dict]) -> tuple[list[dict], list[dict]]:
+    """Splits output lines into those that TSV can hold, and error lines."""
+    held, errors = [], []
     for line in lines:
-        cells: dict[str, Any] = {}
-        for name, value in line.items():
-            if isinstance(value, dict) and name == "probabilities":
-                cells |= {f"probability of {n}": v for n, v in value.items()}
-            elif isinstance(value, list | tuple | dict):
-                cells[name] = json.dumps(value, ensure_ascii=False)
-            else:
-                cells[name] = value
-        if header:
-            table.writerow(cells)
-            header = False
-        table.writerow(cells.values())
-    return text.getvalue().encode()
+        try:
+            refuse_tabs(line)
+        except Fault as fault:
+            begin = {k: line[k] for k in ("file", "row", "index") if k in line}
+            errors.append({**begin, "error": str(fault)})
+        else:
+            held.append(line)
+    return held, errors
+
+
+def _fault(error: dict) -> str:
+    place = f"{error['file']}, " if "file" in error else ""
+    return f"{place}row {error['row']}: {error['error']}"

@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf.config import AUTO, PRECISION_HELP, PRECISIONS, RUNTIME_HELP
@@ -14,16 +15,17 @@ from bert_tf.families.recipe import (
     UserQuestionRecipe,
 )
 from bert_tf.families.usage_options import pair_task
-from bert_tf.files import STANDARD_STREAM, read_faulty_lines, whole_text
+from bert_tf.files import STANDARD_STREAM, unpacked_name, whole_text
 from bert_tf.inference.cells import CHOICES, Inputs
 from bert_tf.recipe import Settings, like, read_json_object, setting
 from bert_tf.tables.delimited import has_column, listed
 from bert_tf.tables.table import (
     FORMATS,
+    TXT,
     Dialect,
     MissingColumn,
     Row,
-    iterate_rows,
+    Table,
     text_of,
     texts_of,
 )
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from bert_tf.families.text_model import TextModel
 
 START = "start"
-TXT = "txt"
 ALL_COLUMNS = "*"
 # Names of columns that identify rows.
 _IDS = ("id", "idx", "index", "guid")
@@ -95,9 +96,10 @@ class InputRow(NamedTuple):
     """A row of a file.
 
     Attributes:
-      number: first line, counted from 1.
+      number: first line, counted from 1; in memory its position.
       position: index among all rows, including malformed ones.
       inputs: the model's inputs; None for a malformed row.
+      path: its file, or the name of data in memory.
       fault: what is wrong with the row.
       kept: values of the columns to keep.
     """
@@ -107,6 +109,7 @@ class InputRow(NamedTuple):
     inputs: Inputs | None
     fault: str = ""
     kept: Mapping[str, Any] = {}
+    path: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,9 +161,19 @@ class Columns:
         header = settings.header and stated.get("header", True) is not False
         return cls(names, header)
 
-    def inputs(self, row: Row, path: str) -> Inputs:
+    def table(self, source: Any, settings: PredictSettings) -> Table:
+        """Opens the table that the settings describe; see `Table`."""
+        name = settings.format
+        if not name and is_txt(source):
+            name = TXT
+        dialect = Dialect(
+            name, self.header, settings.encoding_errors, chosen=True
+        )
+        return Table(source, dialect)
+
+    def inputs(self, row: Row) -> Inputs:
         """Returns a row's inputs; raises `Fault` if it is malformed."""
-        place = f"{path}, row {row.number}"
+        place = row.place
         cells = iter(row.cells)
         inputs: dict[str, str | tuple[str, ...]] = {}
         for name, columns in self.columns.items():
@@ -179,51 +192,43 @@ class Columns:
 
     def read(
         self,
-        path: str,
-        file: Iterable[bytes],
+        table: Table,
         settings: PredictSettings,
         same_columns: bool = False,
-    ) -> Iterator[InputRow]:
-        """Yields the rows of a file; see `iterate_rows`.
+    ) -> Generator[InputRow, None, None]:
+        """Yields the rows of a table; see `Table.rows`.
 
         Args:
-          path: name of the file, for its format and for errors.
-          file: its lines.
+          table: the table.
           settings: how to read it.
           same_columns: whether all rows keep the columns of the first row.
 
         Raises:
-          UserError: the file has no rows, lacks a column, or is no text.
+          UserError: the table has no rows, lacks a column, or is no text.
         """
-        encoding_errors = settings.encoding_errors
         keep = _names(settings.keep_columns)
-        rows: Iterable[Row]
-        if is_txt(path, settings):
+        names: Sequence[str]
+        names = [name for names in self.columns.values() for name in names]
+        if table.dialect.format == TXT:
             if list(self.columns) != ["text"]:
                 raise UserError(
-                    f"`format`={TXT}: {path} has one text a line, and this "
-                    f"model takes {' and '.join(self.columns)}; give "
+                    f"`format`={TXT}: {table.name} has one text a line, and "
+                    f"this model takes {' and '.join(self.columns)}; give "
                     f"{', '.join(FORMATS)} with such columns."
                 )
             if keep and keep != [ALL_COLUMNS]:
                 raise UserError(
-                    f"`keep_columns`={settings.keep_columns}: {path} has a "
-                    "text a line, and no columns."
+                    f"`keep_columns`={settings.keep_columns}: {table.name} has "
+                    "a text a line, and no columns."
                 )
-            rows = _lines(path, file, encoding_errors)
-        else:
-            names = [name for names in self.columns.values() for name in names]
-            dialect = Dialect(
-                settings.format, self.header, encoding_errors, chosen=True
-            )
-            rows = iterate_rows(path, names, (), dialect, file, whole=True)
+        rows = table.rows(names, whole=True)
         kept: list[str] | None = None
         try:
             for row in rows:
-                place = f"{path}, row {row.number}: "
+                place = f"{row.place}: "
                 values: dict[str, Any] = {}
                 if not row.fault:
-                    chosen = self._chosen(row, keep, path, kept is None)
+                    chosen = self._chosen(row, keep, kept is None)
                     kept = chosen if kept is None else kept
                     new = set(chosen).difference(kept)
                     if same_columns and new and keep == [ALL_COLUMNS]:
@@ -234,17 +239,17 @@ class Columns:
                         )
                     names = kept if same_columns else chosen
                     values = {name: row.columns.get(name) for name in names}
-                read = InputRow(row.number, row.position, None)
+                read = InputRow(row.number, row.position, None, path=row.path)
                 try:
                     if row.fault:
                         raise row.fault
                     text = whole_text(
                         json.dumps(values, ensure_ascii=False),
                         f"{place}what `keep_columns` keeps",
-                        encoding_errors,
+                        settings.encoding_errors,
                     )
                     read = read._replace(kept=json.loads(text))
-                    read = read._replace(inputs=self.inputs(row, path))
+                    read = read._replace(inputs=self.inputs(row))
                 except Fault as error:
                     fault = str(error).removeprefix(place)
                     read = read._replace(fault=fault)
@@ -258,7 +263,7 @@ class Columns:
             raise UserError(f"{error} Choose one with `{field}`.") from None
 
     def _chosen(
-        self, row: Row, keep: Sequence[str], path: str, is_first: bool
+        self, row: Row, keep: Sequence[str], is_first: bool
     ) -> list[str]:
         """Returns the columns of a row to keep; the first row must have all."""
         columns = list(row.columns)
@@ -271,7 +276,7 @@ class Columns:
         for name in keep:
             if is_first and _column(columns, name) not in columns:
                 raise UserError(
-                    f"`keep_columns`={name}: {path} has no such column."
+                    f"`keep_columns`={name}: {row.path} has no such column."
                     f"{did_you_mean(name, columns, repr)} Its columns are "
                     f"{listed(columns)}."
                 )
@@ -289,26 +294,9 @@ def _column(columns: Sequence[str], name: str) -> str:
     return name
 
 
-def is_txt(path: str, settings: PredictSettings) -> bool:
-    """Returns whether a file has one text per line."""
-    if settings.format:
-        return settings.format == TXT
-    name = path.removesuffix(".gz").lower()
+def is_txt(source: Any) -> bool:
+    """Whether a source without a format has a text a line, by its name."""
+    if not isinstance(source, str | os.PathLike):
+        return False
+    name = unpacked_name(source)
     return name == STANDARD_STREAM or name.endswith(f".{TXT}")
-
-
-def _lines(
-    path: str, file: Iterable[bytes], encoding_errors: str
-) -> Iterator[Row]:
-    """Yields the lines of a file as rows of one cell."""
-    number = 0
-    for number, text, fault in read_faulty_lines(
-        path, encoding_errors, file, whole_lines=True
-    ):
-        if fault:
-            yield Row(number, number - 1, fault=fault)
-        else:
-            line = text.removesuffix("\n").removesuffix("\r")
-            yield Row(number, number - 1, (line,))
-    if not number:
-        raise UserError(f"{path}: is empty.")

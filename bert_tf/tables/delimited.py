@@ -25,7 +25,7 @@ SelectedRows: TypeAlias = Iterator[
 # The same with all cells of a row.
 Cells: TypeAlias = Iterator[tuple[int, list[str] | Fault]]
 R = TypeVar("R")
-_DELIMITERS = {",": "commas", ";": "semicolons", "|": "pipes", "\t": "tabs"}
+DELIMITERS = {",": "commas", ";": "semicolons", "|": "pipes", "\t": "tabs"}
 _STATEMENT = re.compile(r'"?sep=([^"\w])"?', re.IGNORECASE)
 # The most lines of a row after a malformed one, until a well-formed row is
 # found: a quote that is never closed would consume the rest of the file.
@@ -64,7 +64,7 @@ def find_delimiter(
     text = first.strip("\r\n")
     columns = {
         each: columns_of(cells, header)
-        for each in _DELIMITERS
+        for each in DELIMITERS
         for cells in csv.reader([text.replace("\r", " ")], delimiter=each)
     }
     if default == "\t":
@@ -77,17 +77,17 @@ def find_delimiter(
     if default in found:
         return default
     if len(found) > 1:
-        shown = " or by ".join(_DELIMITERS[each] for each in found)
+        shown = " or by ".join(DELIMITERS[each] for each in found)
         raise UserError(
             f"{path}: its columns may be divided by {shown} "
-            f"({excerpt(text)}); divide them by {_DELIMITERS[default]}."
+            f"({excerpt(text)}); divide them by {DELIMITERS[default]}."
         )
     if not found and len(columns[default]) == 1:
         found = [each for each, names in columns.items() if len(names) > 1]
     if len(found) != 1:
         return default
     log(
-        f"{path}: its columns are divided by {_DELIMITERS[found[0]]}, as its "
+        f"{path}: its columns are divided by {DELIMITERS[found[0]]}, as its "
         "first line shows; it is read as CSV with these."
     )
     return found[0]

@@ -24,9 +24,13 @@ class Faults:
         self._rows: dict[str, list[str]] = collections.defaultdict(list)
         self._first: dict[str, Fault] = {}
 
-    def add(self, row: int | str, fault: Fault) -> None:
-        """Adds the fault of a row, named by its line or otherwise."""
-        self._rows[fault.kind].append(str(row))
+    def add(self, row: int | str, fault: Fault, path: str = "") -> None:
+        """Adds the fault of a row, named by its line or otherwise.
+
+        `path` is its file, if there are several.
+        """
+        name = f"{path}:{row}" if path not in ("", self._path) else str(row)
+        self._rows[fault.kind].append(name)
         self._first.setdefault(fault.kind, fault)
 
     @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Reads rows of cells from JSON lines."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import Fault, excerpt
@@ -27,8 +27,6 @@ def read_json_rows(
 ) -> SelectedRows:
     """Reads one JSON object per line. Numbers keep their spelling.
 
-    A column a.b is the key b of the object a, or of each object in a list a.
-
     Args:
       path: the file, for errors.
       lines: its lines.
@@ -37,33 +35,6 @@ def read_json_rows(
       whole: whether to yield the whole objects too.
       encoding_errors: "strict" or "replace".
     """
-
-    def scalar(value: Any, place: str) -> str:
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise Fault(
-                "no text or number",
-                f"{place} is {excerpt(value)}; it must be a text, a number or "
-                "a list of them.",
-            )
-        if "\0" in value:
-            raise Fault(
-                "NUL characters",
-                f"{place} holds a NUL character; remove it.",
-            )
-        return whole_text(str(value), place, encoding_errors)
-
-    def cell(values: dict[str, Any], name: str, place: str) -> Cell:
-        value = _value_of(values, name)
-        where = f"{place}: {name!r}"
-        if value is _MISSING:
-            return None
-        if isinstance(value, list):
-            return tuple(scalar(each, where) for each in value)
-        return scalar(value, where)
 
     def selected(line: TextLine) -> tuple[tuple[Cell, ...], dict[str, Any]]:
         if line.fault:
@@ -74,24 +45,77 @@ def read_json_rows(
         values = json_object(
             line.text, place, loads=lambda text: _as_written(text, place)
         )
-        cells = {
-            name: cell(values, name, place) for name in (*required, *optional)
-        }
-        for name in required:
-            if cells[name] is None:
-                raise Fault(
-                    "a missing key",
-                    f"{place}: has no {name!r}; its keys are "
-                    f"{listed(tuple(_keys(values)))}. Correct the row.",
-                )
-        every = json_object(line.text, place) if whole else {}
-        return tuple(cells.values()), every
+        cells = select_cells(values, required, optional, place, encoding_errors)
+        return cells, json_object(line.text, place) if whole else {}
 
     for line in without_last_blanks(lines, lambda line: not line.text.strip()):
         try:
             yield line.number, selected(line)
         except Fault as fault:
             yield line.number, fault
+
+
+def select_cells(
+    values: Mapping[str, Any],
+    required: Sequence[str],
+    optional: Sequence[str],
+    place: str,
+    encoding_errors: str,
+) -> tuple[Cell, ...]:
+    """Returns some cells of a row.
+
+    A column a.b is the key b of the object a, or of each object in a list a.
+
+    Args:
+      values: the values of the row by column, of types that JSON has.
+      required: columns that the row must have.
+      optional: columns that it may lack.
+      place: file and row, for errors.
+      encoding_errors: "strict" or "replace".
+
+    Raises:
+      Fault: a column is missing, or has neither texts nor numbers.
+    """
+
+    def scalar(value: Any, where: str) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if value is None:
+            return ""
+        if isinstance(value, int | float):
+            return repr(value)
+        if not isinstance(value, str):
+            raise Fault(
+                "no text or number",
+                f"{where} is {excerpt(value)}; it must be a text, a number or "
+                "a list of them.",
+            )
+        if "\0" in value:
+            raise Fault(
+                "NUL characters",
+                f"{where} holds a NUL character; remove it.",
+            )
+        return whole_text(str(value), where, encoding_errors)
+
+    def cell(name: str) -> Cell:
+        value = _value_of(values, name)
+        where = f"{place}: {name!r}"
+        if value is _MISSING:
+            return None
+        if isinstance(value, list):
+            return tuple(scalar(each, where) for each in value)
+        return scalar(value, where)
+
+    cells = {name: cell(name) for name in (*required, *optional)}
+    for name in required:
+        if cells[name] is None:
+            raise Fault(
+                "a missing key",
+                f"{place}: has no {name!r}; its keys are "
+                f"{listed(tuple(_keys(values))) or 'none'}. Correct the row, "
+                "or name another column.",
+            )
+    return tuple(cells.values())
 
 
 class _Number(str):
@@ -129,7 +153,7 @@ def _holds_objects(value: Any) -> bool:
     return any(isinstance(each, dict) for each in parts)
 
 
-def _value_of(values: dict[str, Any], name: str) -> Any:
+def _value_of(values: Mapping[str, Any], name: str) -> Any:
     """Returns the value of a column in a JSON object, or `_MISSING`."""
     if name in values:
         return _MISSING if _holds_objects(values[name]) else values[name]
@@ -144,7 +168,7 @@ def _value_of(values: dict[str, Any], name: str) -> Any:
     return [each[inner] for each in parts]
 
 
-def _keys(values: dict[str, Any]) -> Iterator[str]:
+def _keys(values: Mapping[str, Any]) -> Iterator[str]:
     """Yields the columns of a JSON object."""
     for key, value in values.items():
         if not _holds_objects(value):

@@ -1,15 +1,24 @@
-"""Reads tables of text strictly, with a fault for each malformed row.
+"""`Table`, read strictly, with a fault for each malformed row.
 
 Rows are read one at a time as lists of cells (TSV, CSV; delimited.py), values
-by key (JSON lines; json_rows.py) or columns (Parquet, Arrow, Feather;
-arrow_rows.py). A format is a function in `FORMATS`.
+by key (JSON lines; json_rows.py), columns (Parquet, Arrow, Feather;
+arrow_rows.py) or from memory (memory.py). A format is a function in `FORMATS`.
 """
 
 import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import os
+import sys
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
@@ -18,10 +27,14 @@ from bert_tf.files import (
     STANDARD_STREAM,
     TextLine,
     arrow_kind,
+    expand_inputs,
+    open_bytes,
     read_faulty_lines,
+    unpacked_name,
 )
 from bert_tf.progress import log
 from bert_tf.tables.delimited import (
+    DELIMITERS,
     Cell,
     SelectedRows,
     columns_of,
@@ -36,6 +49,11 @@ from bert_tf.tables.delimited import (
 from bert_tf.tables.faults import Faults
 
 E = TypeVar("E")
+# A text per line.
+TXT = "txt"
+ARROW = (PARQUET, "feather", "arrow")
+# Bytes of a line that may tell the format.
+_MOST_OF_A_LINE = 1 << 20
 
 
 class MissingColumn(UserError):
@@ -46,17 +64,23 @@ class MissingColumn(UserError):
         self.column = column
 
 
+class EmptyTable(UserError):
+    """The error of a table without rows."""
+
+
 class Row(NamedTuple):
     """The requested cells of a row, or its fault.
 
     Attributes:
-      number: the line that it begins on, counted from 1.
+      number: the line that it begins on, counted from 1; in memory, its
+        position.
       position: the number of rows before it, including malformed ones.
       cells: the cells in the order of the request; None for an optional column
         that does not exist.
       columns: the values of all columns, if requested: texts, or in JSON any
         values.
       fault: the fault of a malformed row, or None.
+      path: its file, or the name of data in memory.
     """
 
     number: int
@@ -64,6 +88,12 @@ class Row(NamedTuple):
     cells: tuple[Cell, ...] = ()
     columns: Mapping[str, Any] = {}
     fault: Fault | None = None
+    path: str = ""
+
+    @property
+    def place(self) -> str:
+        """File and row, for errors."""
+        return f"{self.path}, row {self.number}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,68 +141,172 @@ Reader: TypeAlias = Callable[
 ]
 
 
-def read_table(
-    path: str,
-    required: Sequence[str],
-    optional: Sequence[str] = (),
-    dialect: Dialect = Dialect(),
-) -> list[Row]:
-    """Reads some columns of a table; see `iterate_rows`.
-
-    Returns:
-      Its rows, at least one.
-
-    Raises:
-      UserError: see `iterate_rows`; or rows are malformed.
-    """
-    rows = iterate_rows(path, required, optional, dialect)
-    return collect(rows, lambda row: row, Faults(path, dialect.bad_rows))
-
-
-def iterate_rows(
-    path: str,
-    required: Sequence[str],
-    optional: Sequence[str] = (),
-    dialect: Dialect = Dialect(),
-    file: Iterable[bytes] | None = None,
-    whole: bool = False,
-) -> Iterator[Row]:
-    """Reads some columns of a table of any size.
+class Table:
+    """Rows of named columns, which are read one after the other.
 
     Args:
-      path: a TSV, CSV, JSON-lines, Parquet, Arrow or Feather file; .gz of text
-        is unpacked.
-      required: columns that must exist, by name or else by number, from 0, or
-        from -1 backwards.
-      optional: columns that may be missing.
-      dialect: the format of the file.
-      file: the lines to read instead of opening `path`.
-      whole: whether rows have the values of all columns too.
+      source: a path, several of them or globs, comma-separated, or "-" for
+        standard input; or data in memory, see `memory.rows_in_memory`. Files
+        are in TSV, CSV, JSON lines, Parquet, Arrow or Feather; text may be
+        packed as .gz, .bz2 or .zst.
+      dialect: the format of its files.
+      argument: the argument that it was given as, for errors.
 
-    Yields:
-      Its rows, at least one, including malformed ones; their cells are those of
-      `required`, then of `optional`.
+    Attributes:
+      name: what errors call it.
+      files: the paths of its files, in the order in which they are read.
 
     Raises:
-      UserError: the file cannot be read, has no rows, lacks a required column
-        or names it twice, or its header is malformed.
+      UserError: a path or glob names no file.
     """
-    name = dialect.format or format_of(path)
-    errors = dialect.encoding_errors
-    selection = Selection(required, optional, whole)
-    position = -1
-    # An exception closes the file at once.
-    with contextlib.closing(
-        read_faulty_lines(path, errors, file, whole_lines=name == "jsonl")
-    ) as lines:
-        selected = FORMATS[name](path, lines, selection, dialect)
-        for position, (number, found) in enumerate(selected):
-            if isinstance(found, Fault):
-                yield Row(number, position, fault=found)
-            else:
-                yield Row(number, position, *found)
-    if position < 0:
-        raise UserError(f"{path}: has no rows.")
+
+    def __init__(
+        self,
+        source: Any,
+        dialect: Dialect = Dialect(),
+        argument: str = "input",
+    ):
+        self.dialect = dialect
+        self._data = source
+        self.files: tuple[str, ...] = ()
+        self.name = f"`{argument}`"
+        if isinstance(source, str | os.PathLike):
+            self.name = os.fspath(source)
+            self.files = files_of(self.name, argument)
+        # The file that is being read, and the bytes of those before.
+        self._disk: Any = None
+        self._bytes_before = 0
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it consists of files that can be read again."""
+        return bool(self.files) and STANDARD_STREAM not in self.files
+
+    def read(
+        self, required: Sequence[str], optional: Sequence[str] = ()
+    ) -> list[Row]:
+        """Reads some columns of all rows; see `rows`.
+
+        Raises:
+          UserError: see `rows`; or rows are malformed.
+        """
+        faults = Faults(self.name, self.dialect.bad_rows)
+        return collect(self.rows(required, optional), lambda row: row, faults)
+
+    def rows(
+        self,
+        required: Sequence[str],
+        optional: Sequence[str] = (),
+        whole: bool = False,
+    ) -> Iterator[Row]:
+        """Reads some columns.
+
+        Args:
+          required: columns that must exist, by name or else by number, from 0,
+            or from -1 backwards.
+          optional: columns that may be missing.
+          whole: whether rows have the values of all columns too.
+
+        Yields:
+          Its rows, at least one, including malformed ones; their cells are
+          those of `required`, then of `optional`.
+
+        Raises:
+          UserError: a file cannot be read, there are no rows, a required
+            column is missing or not unique, or a header is malformed.
+        """
+        selection = Selection(required, optional, whole)
+        positions = itertools.count()
+        self._bytes_before = 0
+        for path in self.files or (self.name,):
+            # An exception closes the file at once.
+            with contextlib.closing(self._selected(path, selection)) as rows:
+                for number, found in rows:
+                    position = next(positions)
+                    if isinstance(found, Fault):
+                        yield Row(number, position, fault=found, path=path)
+                    else:
+                        cells, columns = found
+                        yield Row(number, position, cells, columns, path=path)
+        if not next(positions):
+            raise EmptyTable(f"{self.name}: has no rows.")
+
+    def _selected(
+        self, path: str, selection: Selection
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Yields the rows of a file, or of data in memory."""
+        errors = self.dialect.encoding_errors
+        if not self.files:
+            # Most tables are files.
+            from bert_tf.tables.memory import read_memory
+
+            yield from read_memory(self._data, path, *selection, errors)
+            return
+        name = self.dialect.format or format_of(path)
+        read = READERS[name]
+        if name in ARROW:
+            yield from read(path, iter(()), selection, self.dialect)
+            return
+        with contextlib.ExitStack() as stack:
+            file: Any = sys.stdin.buffer
+            if path != STANDARD_STREAM:
+                file = stack.enter_context(open_bytes(path))
+                self._disk = getattr(file, "disk", file)
+            whole_lines = name in ("jsonl", TXT)
+            lines = read_faulty_lines(path, errors, file, whole_lines)
+            stack.enter_context(contextlib.closing(lines))
+            yield from read(path, lines, selection, self.dialect)
+            if self._disk:
+                self._bytes_before += self._disk.tell()
+                self._disk = None
+
+    @property
+    def num_rows(self) -> int:
+        """The number of its rows; 0 if it is unknown before they are read."""
+        if not self.files:
+            return len(self._data) if hasattr(self._data, "to_pylist") else 0
+        if not all(arrow_kind(path) == PARQUET for path in self.files):
+            return 0
+        import pyarrow.parquet
+
+        metadata = map(pyarrow.parquet.read_metadata, self.files)
+        return sum(each.num_rows for each in metadata)
+
+    @property
+    def bytes_in_files(self) -> int:
+        """The size of its files; 0 if reading does not advance in bytes."""
+        if not self.is_stored or any(map(arrow_kind, self.files)):
+            return 0
+        return sum(map(os.path.getsize, self.files))
+
+    @property
+    def bytes_read(self) -> int:
+        """The bytes of its files that have been read."""
+        return self._bytes_before + (self._disk.tell() if self._disk else 0)
+
+    @property
+    def fingerprint(self) -> list[Any]:
+        """Identifies the content of its files by path, size and time."""
+        if not self.is_stored:
+            return [STANDARD_STREAM]
+        status = [os.stat(path) for path in self.files]
+        return [
+            part
+            for path, each in zip(self.files, status, strict=True)
+            for part in (os.path.abspath(path), each.st_size, each.st_mtime_ns)
+        ]
+
+
+def files_of(paths: str, argument: str) -> tuple[str, ...]:
+    """Expands a path, or comma-separated paths and globs.
+
+    Raises:
+      UserError: one of several names no file; the line names the argument.
+    """
+    is_one = not (set(paths) & set("*?[,"))
+    if is_one or paths == STANDARD_STREAM or os.path.exists(paths):
+        return (paths,)
+    return tuple(map(str, expand_inputs(paths, argument)))
 
 
 def collect(
@@ -186,7 +320,7 @@ def collect(
                 raise row.fault
             made.append(make(row))
         except Fault as fault:
-            faults.add(row.number, fault)
+            faults.add(row.number, fault, row.path)
     faults.settle(len(made))
     return made
 
@@ -256,7 +390,7 @@ def handle_empty_texts(
             column, cell = empty[0]
             fault = Fault(
                 "an empty text",
-                f"{path}, row {row.number}: the text in {column!r} is empty "
+                f"{row.place}: the text in {column!r} is empty "
                 f"({excerpt(cell)}); correct the row, or pass "
                 "`empty_text`=keep or `empty_text`=drop.",
             )
@@ -302,19 +436,43 @@ def known_format(path: str) -> str:
     """
     if arrow_kind(path):
         return PARQUET
-    name = path.removesuffix(".gz").lower()
+    name = unpacked_name(path)
     return next((known for known in FORMATS if name.endswith(f".{known}")), "")
 
 
 def format_of(path: str) -> str:
-    """Returns `known_format`; raises `UserError` if it is unknown."""
-    if known := known_format(path):
+    """Derives the format from a file's name, or else from its first line.
+
+    Raises:
+      UserError: neither tells it.
+    """
+    if known := known_format(path) or _format_by_content(path):
         return known
     raise UserError(
-        f"{path}: the name does not tell the format; end it in "
-        f"{' or '.join(f'.{known}' for known in FORMATS)} (.gz behind it will "
-        "do), or pass `format`=tsv."
+        f"{path}: neither name nor first line tells the format; end the name "
+        f"in {' or '.join(f'.{known}' for known in FORMATS)} (.gz behind it "
+        "will do), or pass `format`=tsv."
     )
+
+
+def _format_by_content(path: str) -> str:
+    """Recognises JSON lines, TSV and CSV by the first line of a file."""
+    # Reading from a pipe would consume its data.
+    if not os.path.isfile(path):
+        return ""
+    with open_bytes(path) as file:
+        line = file.readline(_MOST_OF_A_LINE).strip(b"\xef\xbb\xbf\r\n")
+    # A cut object has no end.
+    if line.startswith(b"{") and line[-1:] == b"}":
+        found = "jsonl"
+    elif b"\t" in line:
+        found = "tsv"
+    elif any(each.encode() in line for each in DELIMITERS):
+        found = "csv"
+    else:
+        return ""
+    log(f"{path}: its first line looks like {found}, and is read as such.")
+    return found
 
 
 def _read_json_lines(
@@ -469,12 +627,21 @@ def _index(
     )
 
 
+def _read_txt(
+    path: str, lines: Iterator[TextLine], selection: Selection, dialect: Dialect
+) -> SelectedRows:
+    """Reads lines as rows of one column, whatever it is called."""
+    del path, selection, dialect
+    for number, text, fault in lines:
+        line = text.removesuffix("\n").removesuffix("\r")
+        yield number, fault or ((line,), {})
+
+
 # The end of a file's name, which is also `format` of a recipe, to its reader.
 FORMATS: dict[str, Reader] = {
     "tsv": functools.partial(_read_delimited, "\t"),
     "csv": functools.partial(_read_delimited, ","),
     "jsonl": _read_json_lines,
-    PARQUET: _read_arrow,
-    "feather": _read_arrow,
-    "arrow": _read_arrow,
+    **dict.fromkeys(ARROW, _read_arrow),
 }
+READERS = FORMATS | {TXT: _read_txt}

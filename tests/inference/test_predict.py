@@ -5,6 +5,7 @@ import gzip
 import json
 import shutil
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -14,6 +15,7 @@ from bert_tf.inference import predict as module
 from bert_tf.inference.load import LoadedModel
 from bert_tf.inference.predict import predict_file
 from bert_tf.inference.rows import PredictSettings
+from bert_tf.tables.writing import read_written
 from tests.inference import serving_models as models
 from tests.inference.test_load import COLUMNS, assert_near
 from tests.user_errors import error_of
@@ -246,16 +248,16 @@ def test_answers_to_another_input_stay(tmp_path, suffix):
 def kill_at(monkeypatch, chunk, error=KeyboardInterrupt):
     answers, calls = module._answers, []
 
-    def killed(*arguments):
+    def killed(*arguments, **named):
         calls.append(0)
         if len(calls) == chunk:
             raise error
-        return answers(*arguments)
+        return answers(*arguments, **named)
 
     monkeypatch.setattr(module, "_answers", killed)
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv", "parquet"])
 def test_a_killed_run_is_resumed(suffix, tmp_path, monkeypatch, capsys):
     rows = rows_of("regression", [*TEXTS[:20], "", *TEXTS[20:]])
     source = write(tmp_path / "in.csv", rows)
@@ -343,8 +345,8 @@ def test_what_cannot_be_predicted_is_refused(tmp_path):
         (".", output, {}, f"`input`={tmp_path}: is a folder"),
         ("empty.csv", output, {}, "empty.csv: is empty"),
         ("none.csv", output, {}, "has no rows"),
-        ("x.dat", output, {}, "the name does not tell the format"),
-        (good, "out.parquet", {}, "`output`=out.parquet: the name tells the"),
+        ("x.dat", output, {}, "neither name nor first line tells the format"),
+        (good, "out.xlsx", {}, "`output`=out.xlsx: the name tells the"),
         (good, tmp_path / "file" / "out.csv", {}, "cannot be written there"),
         (good, good, {}, "in.csv: is the input; name another file"),
         (good, output, {"text_column": "txt"}, "has no column 'txt'. Did you"),
@@ -369,3 +371,50 @@ def test_what_cannot_be_predicted_is_refused(tmp_path):
     # Nothing is left behind.
     assert not list(tmp_path.glob("*.partial"))
     assert not output.exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
+def test_tables_and_files_of_tables_have_the_answers_of_one(tmp_path, ending):
+    # TSV holds no tabs.
+    texts = [" ".join(text.split()) for text in TEXTS]
+    rows = [{"id": str(n), "text": text} for n, text in enumerate(texts)]
+    model = tmp_path / "several_labels"
+    whole = predict(
+        model, write(tmp_path / "in.csv", rows), tmp_path / "whole.jsonl"
+    )
+    assert len(whole) == len(rows)
+    write(tmp_path / "part-0.csv", rows[:9])
+    write(tmp_path / "part-1.jsonl", rows[9:])
+    parts = predict(model, f"{tmp_path}/part-*", tmp_path / "parts.jsonl")
+    files = [tmp_path / "part-0.csv"] * 9
+    files += [tmp_path / "part-1.jsonl"] * len(rows[9:])
+    for line, file in zip(parts, files, strict=True):
+        assert line.pop("file") == str(file)
+    output = tmp_path / f"out.{ending}"
+    in_memory = {"text": texts, "id": np.arange(len(rows)).astype(str)}
+    predict_file(model, in_memory, output)
+    found = list(read_written(output))
+    for line, part, row in zip(whole, parts, found, strict=True):
+        assert {**part, "row": line["row"]} == line
+        assert (row["text"], row["id"]) == (line["text"], line["id"])
+        assert int(row["index"]) == int(row["row"]) == line["index"]
+        probability = float(row["probability of b"])
+        assert probability == line["probabilities"]["b"]
+    # The same again is no other output.
+    before = output.read_bytes()
+    predict_file(model, in_memory, output)
+    assert output.read_bytes() == before
+    line = error_of(predict_file, model, {"text": texts[1:]}, output)
+    assert "is there already and has other lines than answers to" in line
+
+
+def test_a_row_that_tsv_cannot_hold_is_an_error_line(tmp_path):
+    rows = [{"text": "the ferry"}, {"text": "the\tferry"}, {"text": "is good"}]
+    source, output = write(tmp_path / "in.csv", rows), tmp_path / "out.tsv"
+    predict_file(tmp_path / "regression", source, output)
+    assert [row["text"] for row in read_written(output)] == [
+        *("the ferry", "is good"),
+    ]
+    (error,) = read(tmp_path / "out.tsv.errors.jsonl")
+    assert (error["row"], error["index"]) == (3, 1)
+    assert error["error"].startswith("'text' holds a tab or a line end, which")

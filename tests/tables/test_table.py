@@ -1,13 +1,15 @@
 """Tables, and the errors of malformed files."""
 
 import gzip
+import pathlib
 import re
+import types
 
 import pytest
 
 from bert_tf.families.data.examples import examples_of
 from bert_tf.families.recipe import TableRecipe
-from bert_tf.tables.table import Dialect, iterate_rows, read_table
+from bert_tf.tables.table import Dialect, Table
 from tests import user_errors
 
 
@@ -26,14 +28,12 @@ def write(tmp_path):
 
 
 def cells(path, required, optional=(), **dialect):
-    rows = read_table(path, required, optional, Dialect(**dialect))
+    rows = Table(path, Dialect(**dialect)).read(required, optional)
     return [row.cells for row in rows]
 
 
 def error_of(path, required=("a", "b"), **dialect):
-    line = user_errors.error_of(
-        read_table, path, required, (), Dialect(**dialect)
-    )
+    line = user_errors.error_of(Table(path, Dialect(**dialect)).read, required)
     assert line.startswith(path)
     return line.removeprefix(path)
 
@@ -42,7 +42,7 @@ def error_of(path, required=("a", "b"), **dialect):
 def test_tsv(write, name):
     lines = ["a\tb\tc", 'a "\tx\u2028y\t', '"\t"q" \x85\t7', "é\t'\t "]
     path = write(name, "\n".join(lines))
-    rows = read_table(path, ["b", "a"], ["none", "c"])
+    rows = Table(path).read(["b", "a"], ["none", "c"])
     assert [row[:3] for row in rows] == [
         (2, 0, ("x\u2028y", 'a "', None, "")),
         (3, 1, ('"q" \x85', '"', None, "7")),
@@ -55,7 +55,7 @@ def test_without_a_header(write):
     expected = [("He sat.", "1"), ("Him sat.", "0")]
     assert cells(path, ["3", "1"], header=False) == expected
     assert cells(path, ["-1", "1"], header=False) == expected
-    rows = read_table(path, ["0"], (), Dialect(header=False))
+    rows = Table(path, Dialect(header=False)).read(["0"])
     assert [row.number for row in rows] == [1, 2]
     # A name takes precedence over a number.
     path = write("t.tsv", "1\tx\nnamed\tsecond\n")
@@ -68,7 +68,7 @@ def test_csv(write):
         '2,plain \'s,b\r\n3,"",c\r\n'
     )
     path = write("t.csv", text)
-    rows = read_table(path, ["text", "label"])
+    rows = Table(path).read(["text", "label"])
     assert [(row.number, *row.cells) for row in rows] == [
         (2, 'one, "two"\r\nthree', "a"),
         (4, "plain 's", "b"),
@@ -93,7 +93,7 @@ def test_csv(write):
 def test_the_line_sep_states_the_delimiter(write, name, text):
     path = write(name, text)
     assert cells(path, ["a", "b"], chosen=True) == [("1", "2")]
-    rows = read_table(path, ["a"], (), Dialect(chosen=True))
+    rows = Table(path, Dialect(chosen=True)).read(["a"])
     assert rows[0].number == 3
 
 
@@ -191,7 +191,7 @@ def test_advice_where_the_settings_are_the_users(write, name, content, advice):
         ("t.jsonl", '{"a": 1, "b": [[2]]}\n', ", row 1: 'b' is [2]; it"),
         ("t.jsonl", '{"a": 1, "b": "\\u0000"}\n', ", row 1: 'b' holds a NUL"),
         ("t.jsonl", '{"a": 1, "b": "\\ud83d"}\n', ", row 1: 'b' is '\\ud83d'"),
-        ("t.txt", "a\tb\n1\t2\n", ": the name does not tell the format"),
+        ("t.txt", "a\nb\n", ": neither name nor first line tells the fo"),
     ],
 )
 def test_broken_files(write, name, content, expected):
@@ -247,7 +247,7 @@ def test_all_faults_are_reported_at_once(write, capsys):
 
 def test_what_is_left_when_faults_are_skipped(write, capsys):
     path = write("t.csv", FAULTY)
-    rows = read_table(path, ["text"], (), Dialect(bad_rows="skip"))
+    rows = Table(path, Dialect(bad_rows="skip")).read(["text"])
     assert [row[:3] for row in rows] == [
         (2, 0, ("fine",)),
         (5, 3, ("2",)),
@@ -258,7 +258,7 @@ def test_what_is_left_when_faults_are_skipped(write, capsys):
     assert "(bad_rows=skip):" in capsys.readouterr().err
     # Rows in between cannot be distinguished from an open quote.
     path = write("t.csv", 'a,b\n1,"open\nno row\n\n2,"over\nlines"\n3,4\n')
-    rows = list(iterate_rows(path, ["a", "b"]))
+    rows = list(Table(path).rows(["a", "b"]))
     assert "Lines 2 to 4 are taken for this row." in str(rows[0].fault)
     assert [row.number for row in rows] == [2, 5, 7]
     assert rows[1].cells == ("2", "over\nlines")
@@ -270,12 +270,12 @@ def test_a_quote_that_is_never_closed_hides_no_rows(write):
     """Even if every other row begins with one."""
     rows = "".join(f'{n},"open\n{n},fine\n' for n in range(0, 4000, 2))
     path = write("t.csv", f"a,b\n{rows}")
-    rows = list(iterate_rows(path, ["a"]))
+    rows = list(Table(path).rows(["a"]))
     good = [row.cells for row in rows if not row.fault]
     assert good == [(str(n),) for n in range(0, 4000, 2)]
 
 
-def test_rows_are_read_one_at_a_time(write):
+def test_rows_are_read_one_at_a_time(monkeypatch):
     read = []
 
     def lines():
@@ -283,7 +283,8 @@ def test_rows_are_read_one_at_a_time(write):
             read.append(line)
             yield line
 
-    rows = iterate_rows("-", ["b"], (), Dialect(format="tsv"), lines())
+    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=lines()))
+    rows = Table("-", Dialect(format="tsv")).rows(["b"])
     assert (next(rows).cells, len(read)) == (("2",), 2)
     bad = next(rows)
     assert (bad.number, bad.position, len(read)) == (3, 1, 3)
@@ -332,8 +333,58 @@ def test_delimiters_that_are_not_recognised(write, capsys):
 
 def test_a_list_is_no_text(write):
     path = write("t.jsonl", '{"a": ["x"], "b": "y", "l": 1}\n')
-    rows = iterate_rows(path, ["a", "b", "l"])
+    rows = Table(path).rows(["a", "b", "l"])
     line = user_errors.error_of(
         examples_of, path, rows, ("a", "b"), TableRecipe(), lambda cell, _: cell
     )
     assert line.startswith(f"{path}, row 1: 'a' is a list, ('x',); it must be")
+
+
+def test_several_files_are_one_table(write, tmp_path, capsys):
+    """Each has its own header, and faults name file and row."""
+    write("b.csv", "text,label\nfour,1\nfive\n")
+    write("a.csv", "label;text\n1;one\n0;two\n0;three\n")
+    write("c.jsonl", '{"text": "six", "label": 1}\n')
+    write("d.tsv", "text\tlabel\n")
+    table = Table(f"{tmp_path}/*.csv, {tmp_path}/c.jsonl,{tmp_path}/d.tsv")
+    table = Table(table.name, Dialect(bad_rows="skip", chosen=True))
+    rows = table.read(["text", "label"])
+    assert [
+        (pathlib.Path(row.path).name, row.number, row.position) for row in rows
+    ] == [
+        *(("a.csv", 2, 0), ("a.csv", 3, 1), ("a.csv", 4, 2)),
+        *(("b.csv", 2, 3), ("c.jsonl", 1, 5)),
+    ]
+    assert [row.cells[0] for row in rows] == "one two three four six".split()
+    assert f"number of cells  {tmp_path}/b.csv:3; " in capsys.readouterr().err
+    sizes = [(tmp_path / name).stat().st_size for name in ("a.csv", "b.csv")]
+    assert table.bytes_read == table.bytes_in_files > sum(sizes)
+    for source, message in (
+        (f"{tmp_path}/*.txt", "`input`={}/*.txt: no such file."),
+        (f"{tmp_path}/a.csv,{tmp_path}/x", "`input`={}/x: no such file."),
+    ):
+        line = user_errors.error_of(Table, source)
+        assert line == message.format(tmp_path)
+    line = user_errors.error_of(Table(f"{tmp_path}/[ab].csv").read, ["id"])
+    assert line.startswith(f"{tmp_path}/a.csv: has no column 'id'.")
+    # A file's name may have a comma.
+    assert Table(write("a,b.csv", "x\n1\n")).read(["x"])[0].cells == ("1",)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ('\ufeff{"a": "x", "b": 1}\n', "jsonl"),
+        ("a\tb\nx\t1\n", "tsv"),
+        ("a,b\nx,1\n", "csv"),
+        ("a;b\r\nx;1\r\n", "csv"),
+    ],
+)
+@pytest.mark.parametrize("name", ["export", "part-0.gz"])
+def test_the_first_line_tells_what_the_name_does_not(
+    write, name, content, kind, capsys
+):
+    path = write(name, content)
+    assert cells(path, ["a", "b"], chosen=True) == [("x", "1")]
+    shown = capsys.readouterr().err
+    assert f"{path}: its first line looks like {kind}, and is read" in shown

@@ -12,9 +12,9 @@ from bert_tf.tables.table import (
     Cell,
     Dialect,
     Row,
+    Table,
     collect,
     handle_empty_texts,
-    read_table,
     text_of,
 )
 
@@ -88,7 +88,7 @@ def examples_of(
     """
 
     def make(row: Row) -> Example:
-        place = f"{path}, row {row.number}"
+        place = row.place
         texts = [
             text_of(cell, column, place)
             for cell, column in zip(row.cells, columns, strict=False)
@@ -100,7 +100,7 @@ def examples_of(
             label=parse_label(labels[0] if labels else None, place),
             identifier=str(row.position),
             row=row.number,
-            path=path,
+            path=row.path,
         )
 
     rows = handle_empty_texts(path, rows, columns, recipe.empty_text)
@@ -168,9 +168,9 @@ def read_predictions(
     answers: dict[str, tuple[str, str]] = {}
     # No row may be skipped.
     dialect = Dialect(format="tsv", bad_rows="")
-    for row in read_table(path, _COLUMNS, (), dialect):
+    for row in Table(path, dialect).read(_COLUMNS):
         index, cell = map(str, row.cells)
-        place = f"{path}, row {row.number}"
+        place = row.place
         if index in answers:
             raise UserError(f"{place}: the index {index!r} occurs twice.")
         answers[index] = (cell, place)

@@ -11,7 +11,7 @@ from bert_tf.errors import UserError
 from bert_tf.families.data.examples import Example, ParseLabel, examples_of
 from bert_tf.families.data.folders import FolderFiles
 from bert_tf.families.data.user_files import ReadRows
-from bert_tf.tables.table import Dialect, Row, iterate_rows
+from bert_tf.tables.table import Dialect, Row, Table
 
 if TYPE_CHECKING:
     from bert_tf.families.recipe import FinetuningRecipe, TableRecipe
@@ -150,7 +150,7 @@ class GlueData(FolderFiles):
                 bad_rows=recipe.bad_rows,
             )
             label = [] if file.label is None else [file.label]
-            rows = iterate_rows(path, [*file.texts, *label], (), dialect)
+            rows = Table(path, dialect).rows([*file.texts, *label])
         return examples_of(path, rows, file.texts, recipe, parse_label)
 
 
@@ -167,7 +167,7 @@ def _read_data_set(file: GlueFile) -> list[Row]:
     data_set = file.data_set
     with quiet():
         batches = _batches(f"glue/{data_set.name}", file.data_split)
-    rows = []
+    rows, path = [], _place(file)
     for batch in batches:
         texts = [batch[feature] for feature in data_set.texts]
         for number, index in enumerate(batch["idx"]):
@@ -177,7 +177,8 @@ def _read_data_set(file: GlueFile) -> list[Row]:
                 # Labels as in the official files.
                 names = data_set.labels
                 cells.append(names[int(label)] if names else str(label))
-            rows.append(Row(int(index) + 1, int(index), tuple(cells)))
+            row = Row(int(index) + 1, int(index), tuple(cells), path=path)
+            rows.append(row)
     return sorted(rows)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.families.data.examples import LOCATION
 from bert_tf.progress import log
+from bert_tf.tables.table import files_of
 
 if TYPE_CHECKING:
     from bert_tf.families.recipe import FilesRecipe
@@ -127,7 +128,8 @@ class UserFiles:
         if not name:
             raise _no_file(split)
         path = path_of(name, recipe)
-        if not pathlib.Path(path).exists():
+        several = files_of(path, _FILE_SETTINGS[split]) != (path,)
+        if not several and not pathlib.Path(path).exists():
             raise UserError(
                 f"{path}: no such file; name yours with "
                 f"`{_FILE_SETTINGS[split]}`=..., and its folder, if need be, "
@@ -153,8 +155,13 @@ class UserFiles:
 
 
 def path_of(name: str, recipe: "FilesRecipe") -> str:
-    """Returns the path of a name that may be relative to data_dir."""
-    return str(pathlib.Path(recipe.data_dir) / name)
+    """Returns the path of a name that may be relative to data_dir.
+
+    Names may be comma-separated.
+    """
+    folder = pathlib.Path(recipe.data_dir)
+    names = [name] if (folder / name).exists() else name.split(",")
+    return ",".join(str(folder / each.strip()) for each in names)
 
 
 def _no_file(split: str) -> UserError:

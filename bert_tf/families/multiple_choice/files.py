@@ -23,9 +23,9 @@ from bert_tf.tables.faults import Faults
 from bert_tf.tables.table import (
     Dialect,
     Row,
+    Table,
     collect,
     handle_empty_texts,
-    iterate_rows,
     named_columns,
     text_of,
     texts_of,
@@ -152,13 +152,13 @@ def read_choices(
     rows that are dropped.
 
     Args:
-      path: a TSV, CSV or JSON-lines file; .gz is decompressed.
+      path: the table; see `Table`.
       columns: columns of the file.
       recipe: dialect of the file.
       label_needed: whether the label column is required.
 
     Raises:
-      UserError: see `read_table`; or a row has an empty choice, fewer than two
+      UserError: see `Table`; or a row has an empty choice, fewer than two
         choices, or a label that names none of them.
     """
     label = [] if columns.label is None else [columns.label]
@@ -174,7 +174,7 @@ def read_choices(
         optional = label
 
     def make(row: Row) -> ChoiceExample:
-        place = f"{path}, row {row.number}"
+        place = row.place
         cells = iter(row.cells)
         context = text_of(next(cells), columns.context, place)
         start = ""
@@ -193,11 +193,11 @@ def read_choices(
             number = choice_number(text, choices, form, place, unique=True)
         position = str(row.position)
         return ChoiceExample(
-            context, start, choices, number, position, row.number, path
+            context, start, choices, number, position, row.number, row.path
         )
 
     dialect = Dialect.of_recipe(recipe)
-    rows = iterate_rows(path, required, optional, dialect)
+    rows = Table(path, dialect).rows(required, optional)
     rows = handle_empty_texts(path, rows, (columns.context,), recipe.empty_text)
     return collect(rows, make, Faults(path, dialect.bad_rows))
 

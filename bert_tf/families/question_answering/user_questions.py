@@ -16,15 +16,16 @@ from bert_tf.families.question_answering.squad_files import (
 )
 from bert_tf.families.question_answering.task import QuestionAnsweringTask
 from bert_tf.families.recipe import UserQuestionRecipe
+from bert_tf.files import unpacked_name
 from bert_tf.progress import log
 from bert_tf.tables.faults import Faults
 from bert_tf.tables.table import (
     Cell,
     Dialect,
     Row,
+    Table,
     collect,
     format_of,
-    iterate_rows,
     named_columns,
     text_of,
 )
@@ -40,7 +41,7 @@ def read_user_questions(
     object of lists text and answer_start, or a list of such objects.
 
     Args:
-      path: the file; .gz is decompressed.
+      path: the file, or for tables see `Table`.
       recipe: states the columns and the dialect.
       answers_needed: whether every question must state its answers or that
         there is none, as for training and scoring.
@@ -65,8 +66,7 @@ def read_user_questions(
                 "where questions may have none.",
             )
 
-    name = path.removesuffix(".gz").lower()
-    if name.endswith(".json") and not recipe.format:
+    if unpacked_name(path).endswith(".json") and not recipe.format:
         questions = read_questions(
             path,
             answers_needed,
@@ -84,7 +84,8 @@ def read_user_questions(
             {setting: [getattr(recipe, setting)] for setting in settings}, path
         )
         nested: list[str] = []
-        file_format = recipe.format or format_of(path)
+        table = Table(path, Dialect.of_recipe(recipe))
+        file_format = recipe.format or format_of(table.files[0])
         if answers_needed and file_format not in ("csv", "tsv"):
             # The key has the answer, or an object that contains it.
             key = recipe.answer_column
@@ -92,7 +93,7 @@ def read_user_questions(
             columns.remove(key)
 
         def make(row: Row) -> Question:
-            place = f"{path}, row {row.number}"
+            place = row.place
             question, context = (
                 text_of(cell, column, place)
                 for cell, column in zip(row.cells[:2], columns, strict=False)
@@ -122,8 +123,9 @@ def read_user_questions(
             check(found, place)
             return found
 
-        rows = iterate_rows(path, columns, nested, Dialect.of_recipe(recipe))
-        questions = collect(rows, make, Faults(path, recipe.bad_rows))
+        questions = collect(
+            table.rows(columns, nested), make, Faults(path, recipe.bad_rows)
+        )
     if recipe.empty_text != "drop":
         return questions
     kept = [q for q in questions if q.question.strip() and q.context.strip()]

@@ -29,7 +29,7 @@ from bert_tf.families.text_classification.task import (
 from bert_tf.tables.table import (
     Cell,
     Dialect,
-    iterate_rows,
+    Table,
     named_columns,
 )
 
@@ -270,7 +270,7 @@ class UserTexts(UserFiles):
         if label_needed or not recipe.label_column:
             optional = []
         dialect = Dialect.of_recipe(recipe)
-        rows = iterate_rows(path, required, optional, dialect)
+        rows = Table(path, dialect).rows(required, optional)
         return examples_of(path, rows, self._texts, recipe, parse_label)
 
 

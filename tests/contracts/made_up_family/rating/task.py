@@ -19,7 +19,7 @@ from bert_tf.families.recipe import UserFilesRecipe
 from bert_tf.families.row_task import PREDICTION, RowTask
 from bert_tf.families.rows import TextRows
 from bert_tf.families.task_model import MultiLabelObjective
-from bert_tf.tables.table import Dialect, iterate_rows
+from bert_tf.tables.table import Dialect, Table
 from bert_tf.text.layout import pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -51,9 +51,8 @@ class RatingTask(RowTask[Example, RatingConfig]):
         self, path: str, recipe: UserFilesRecipe, labelled: bool = True
     ) -> list[Example]:
         """The rows of a file with the columns text and rating."""
-        rows = iterate_rows(
-            path, ["text"], ["rating"], Dialect.of_recipe(recipe)
-        )
+        table = Table(path, Dialect.of_recipe(recipe))
+        rows = table.rows(["text"], ["rating"])
         return examples_of(path, rows, ("text",), recipe, self._rating)
 
     def _rating(self, cell: Any, place: str) -> int | None:
