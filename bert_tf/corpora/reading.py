@@ -20,6 +20,7 @@ from bert_tf.corpora.recipe import (
     FILE,
     JSONL,
     LINE,
+    TABLE,
     TEXT,
     TFDS,
     WIKIPEDIA,
@@ -35,6 +36,7 @@ from bert_tf.corpora.streams import (
     Position,
     decode,
 )
+from bert_tf.corpora.table_texts import TableTexts
 from bert_tf.corpora.wikipedia import WikipediaDump
 from bert_tf.errors import UserError, excerpt
 from bert_tf.files import json_object, whole_text
@@ -143,6 +145,8 @@ def reader_of(file: CorpusFile, recipe: CorpusRecipe) -> DocumentReader:
         return PlainText(file.path, recipe.document_end, errors)
     if file.format == JSONL:
         return JsonLines(file.path, recipe.text_field, errors)
+    if file.format == TABLE:
+        return TableTexts(file.path, recipe.text_field, errors)
     if file.format == WIKIPEDIA:
         return WikipediaDump.open(file.path, errors)
     if file.format == TFDS:

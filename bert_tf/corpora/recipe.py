@@ -6,8 +6,8 @@ from bert_tf.files import ENCODING_ERRORS
 from bert_tf.recipe import Settings, setting
 
 AUTO, SENTENCES, TEXT = "auto", "sentences", "text"
-WIKIPEDIA, JSONL, TFDS = "wikipedia", "jsonl", "tfds"
-INPUT_FORMATS = (AUTO, SENTENCES, TEXT, WIKIPEDIA, JSONL)
+WIKIPEDIA, JSONL, TABLE, TFDS = "wikipedia", "jsonl", "table", "tfds"
+INPUT_FORMATS = (AUTO, SENTENCES, TEXT, WIKIPEDIA, JSONL, TABLE)
 
 BLANK_LINE, FILE, LINE = "blank_line", "file", "line"
 DOCUMENT_ENDS = (BLANK_LINE, FILE, LINE)
@@ -22,8 +22,9 @@ class CorpusRecipe(Settings):
         "format of the input files: sentences (one per line, a blank line "
         "between documents), text (split into sentences), wikipedia (an XML "
         "dump), jsonl (one object with a text per line; a line end in the text "
-        "ends a paragraph), or auto: by file name, .xml and .jsonl (also "
-        "with .gz, .bz2 or .zst), otherwise sentences",
+        "ends a paragraph), table (a text per row, likewise, of .csv, .tsv, "
+        ".parquet, .arrow or .feather), or auto: by file name (also with .gz, "
+        ".bz2 or .zst), otherwise sentences",
         choices=INPUT_FORMATS,
     )
     document_end: str = setting(
@@ -34,7 +35,8 @@ class CorpusRecipe(Settings):
     )
     text_field: str = setting(
         "text",
-        "key of the text in JSON lines and TensorFlow Datasets",
+        "key or column of the text in JSON lines, tables and TensorFlow "
+        "Datasets",
         not_empty=True,
     )
     encoding_errors: str = setting(

@@ -12,12 +12,14 @@ from bert_tf.corpora.recipe import (
     AUTO,
     JSONL,
     SENTENCES,
+    TABLE,
     TFDS,
     WIKIPEDIA,
     CorpusRecipe,
 )
 from bert_tf.errors import UserError
 from bert_tf.files import expand_inputs
+from bert_tf.tables.table import known_format
 
 # Parts of a large dump are called NAME.xml-p1p41242.bz2.
 DUMP_NAME = r"\.xml(-p\d+p\d+[\w-]*)?"
@@ -28,9 +30,8 @@ _FORMATS_BY_NAME = (
 _JSON = re.compile(r"\.json(\.gz|\.bz2|\.zst)?$")
 _UNREADABLE = re.compile(
     r"\.(zip|7z|xz|lz4|rar|tar|tgz|tbz2?|tar\.\w+"
-    r"|parquet|feather|arrow|tfrecord)$"
+    r"|tfrecord)$"
 )
-_TABLE = re.compile(r"\.(csv|tsv)(\.gz|\.bz2)?$")
 MAX_REPEATS = 10_000
 # NAME= or NAME:WEIGHT= before a path.
 _NAMED = re.compile(
@@ -74,19 +75,16 @@ def format_of(path: str, input_format: str = AUTO) -> str:
     if packed:
         raise UserError(
             f"`inputs`={path}: {packed[0]} files are not read; give plain, "
-            ".gz, .bz2 or .zst files of text, JSON lines or a Wikipedia dump."
+            ".gz, .bz2 or .zst files of text, JSON lines, a Wikipedia dump "
+            "or tables."
         )
     if input_format != AUTO:
         return input_format
-    if _TABLE.search(name):
-        raise UserError(
-            f"`inputs`={path}: is a table, whose lines are no sentences; "
-            "write its texts as .jsonl, or one a line as .txt. If its lines "
-            "are the text, pass `input_format`=sentences."
-        )
     for pattern, file_format in _FORMATS_BY_NAME:
         if pattern.search(name):
             return file_format
+    if known_format(path):
+        return TABLE
     if _JSON.search(name):
         raise UserError(
             f"`inputs`={path}: the name does not tell what it holds; pass "

@@ -5,6 +5,8 @@ import json
 import pathlib
 import re
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from corpus_files import HEAD, TAIL, articles, page, write_dump
 
@@ -100,6 +102,34 @@ def test_json_lines(tmp_path: pathlib.Path) -> None:
         assert sentences(found) == expected
         assert [d.line for d in found] == [1, 3, 5]
         assert sentences(read(tmp_path / name, found[1].end)) == expected[1:]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv.zst", "a.parquet"])
+def test_columns_of_tables(tmp_path: pathlib.Path, name: str) -> None:
+    texts = ["One. Two!", "", "Ein \u2028 Satz. Noch \U0001f600 einer."]
+    texts += ["Three.\nFour"] * (name != "a.tsv.zst")
+    columns = {"id": [*"1234"][: len(texts)], "body": texts}
+    if name == "a.parquet":
+        pyarrow.parquet.write_table(pa.table(columns), tmp_path / name)
+    else:
+        quote = '"' if name == "a.csv" else ""
+        lines = [f"{n},{quote}{text}{quote}" for n, text in enumerate(texts)]
+        content = "\n".join(["id,body", *lines]) + "\n"
+        if name != "a.csv":
+            content = content.replace(",", "\t")
+        pack = PACK.get(name.rpartition(".")[2], bytes)
+        (tmp_path / name).write_bytes(pack(content.encode()))
+    found = read(tmp_path / name, text_field="body")
+    expected = [["One.", "Two!"], ["Ein Satz.", "Noch \U0001f600 einer."]]
+    expected += [["Three.", "Four"]] * (len(texts) - 3)
+    assert sentences(found) == expected
+    assert found[-1].disk_bytes == (tmp_path / name).stat().st_size
+    rest = read(tmp_path / name, found[1].end, text_field="body")
+    assert sentences(rest) == expected[1:]
+    assert [d.line for d in rest] == [d.line for d in found[2:]]
+    line = error_of(read, tmp_path / name)
+    assert line.startswith(f"{tmp_path / name}: has no column 'text'.")
+    assert line.endswith("Name it with `text_field`.")
 
 
 @pytest.mark.parametrize(
