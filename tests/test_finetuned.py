@@ -10,18 +10,16 @@ import pytest
 
 import bert_tf
 from bert_tf.families.in_memory import file_of
+from bert_tf.families.multiple_choice.recipe import UserChoiceRecipe
+from bert_tf.families.question_answering.recipe import UserQuestionRecipe
 from bert_tf.families.question_answering.squad_files import Answer
 from bert_tf.families.question_answering.user_questions import (
     read_user_questions,
 )
-from bert_tf.families.recipe import (
-    UserChoiceRecipe,
-    UserQuestionRecipe,
-    UserTableRecipe,
-    UserTagRecipe,
-)
 from bert_tf.families.text_classification.kinds import UserFileTask
+from bert_tf.families.text_classification.recipe import UserTableRecipe
 from bert_tf.families.token_classification.conll_files import read_conll
+from bert_tf.families.token_classification.recipe import UserTagRecipe
 from bert_tf.finetuning.run import run_finetuning
 from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import model_folder, texts

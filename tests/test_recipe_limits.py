@@ -7,8 +7,9 @@ import pytest
 
 from bert_tf.architecture_list import ARCHITECTURES
 from bert_tf.errors import UserError
-from bert_tf.families.recipe import FeatureRecipe, PruningSettings
+from bert_tf.families.recipe import PruningSettings
 from bert_tf.families.text_classification.kinds import MultiLabelTask
+from bert_tf.families.token_classification.recipe import FeatureRecipe
 from bert_tf.inference.rows import PredictSettings
 from bert_tf.memory.plan import PlanSettings
 from bert_tf.pretraining.recipe import PretrainingRecipe

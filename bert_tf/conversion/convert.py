@@ -38,7 +38,7 @@ from bert_tf.checkpoints.tokenizers import tokenizer_kind
 from bert_tf.conversion.proof import PRETRAINING_OUTPUTS, Comparison, prove
 from bert_tf.conversion.transformers_check import compare_in_transformers
 from bert_tf.errors import UserError, check_choice, first_few, whole_number
-from bert_tf.families.recipe import TAGGER_FILE
+from bert_tf.families.token_classification.recipe import TAGGER_FILE
 from bert_tf.files import new_folder, refuse_filled
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays

@@ -14,7 +14,9 @@ import numpy as np
 from bert_tf.config import BertConfig
 from bert_tf.families.data.examples import Example
 from bert_tf.families.multiple_choice.files import ChoiceExample
-from bert_tf.families.recipe import FinetuningRecipe, SpanRecipe, TagRecipe
+from bert_tf.families.question_answering.recipe import SpanRecipe
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.token_classification.recipe import TagRecipe
 from bert_tf.memory.measurement import measure
 from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.recipe import PretrainingRecipe

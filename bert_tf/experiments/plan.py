@@ -33,21 +33,27 @@ from bert_tf.experiments.experiment import (
 )
 from bert_tf.experiments.running import RUNS, Plan, Run
 from bert_tf.experiments.scales import Scale
-from bert_tf.families.recipe import (
+from bert_tf.families.multiple_choice.recipe import (
     ChoiceRecipe,
-    FeatureRecipe,
-    FinetuningRecipe,
-    SentenceRecipe,
-    SpanRecipe,
-    TagRecipe,
     UserChoiceRecipe,
-    UserQuestionRecipe,
-    UserTableRecipe,
-    UserTagRecipe,
 )
+from bert_tf.families.question_answering.recipe import (
+    SpanRecipe,
+    UserQuestionRecipe,
+)
+from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import Task, TaskTemplate
+from bert_tf.families.text_classification.recipe import (
+    SentenceRecipe,
+    UserTableRecipe,
+)
 from bert_tf.families.text_classification.task import TextClassificationTask
 from bert_tf.families.token_classification.features import layers_of
+from bert_tf.families.token_classification.recipe import (
+    FeatureRecipe,
+    TagRecipe,
+    UserTagRecipe,
+)
 from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.objective import ObjectiveTraits, load_objective
 from bert_tf.pretraining.recipe import PretrainingRecipe

@@ -5,13 +5,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from bert_tf.errors import UserError, did_you_mean, excerpt, first_few
-from bert_tf.families.recipe import (
-    FinetuningRecipe,
-    UserFilesRecipe,
-    UserQuestionRecipe,
-    UserTableRecipe,
-    UserTagRecipe,
-)
+from bert_tf.families.question_answering.recipe import UserQuestionRecipe
+from bert_tf.families.recipe import FinetuningRecipe, UserFilesRecipe
+from bert_tf.families.text_classification.recipe import UserTableRecipe
+from bert_tf.families.token_classification.recipe import UserTagRecipe
 from bert_tf.tables.memory import (
     is_list,
     is_missing,

@@ -22,9 +22,10 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, whole_number
 from bert_tf.families.config import check_segments
 from bert_tf.families.model_folder import load_model, task_of
-from bert_tf.families.recipe import FinetuningRecipe, SentenceRecipe
+from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import RunSplit, Split, Task
 from bert_tf.families.task_model import TaskModel
+from bert_tf.families.text_classification.recipe import SentenceRecipe
 from bert_tf.progress import log
 from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer_protocol import Tokenizer

@@ -16,8 +16,9 @@ import tensorflow as tf
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import RESULTS_FILE, save_model
-from bert_tf.families.recipe import FITTED, FinetuningRecipe, SentenceRecipe
+from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task_model import TaskModel
+from bert_tf.families.text_classification.recipe import FITTED, SentenceRecipe
 from bert_tf.files import locked, write_text
 from bert_tf.finetuning.batches import num_steps, training_batches
 from bert_tf.finetuning.evaluation import (

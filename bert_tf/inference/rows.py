@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf.config import AUTO, PRECISION_HELP, PRECISIONS, RUNTIME_HELP
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
-from bert_tf.families.recipe import (
-    UserChoiceRecipe,
-    UserFilesRecipe,
-    UserQuestionRecipe,
-)
+from bert_tf.families.multiple_choice.recipe import UserChoiceRecipe
+from bert_tf.families.question_answering.recipe import UserQuestionRecipe
+from bert_tf.families.recipe import UserFilesRecipe
 from bert_tf.families.usage_options import pair_task
 from bert_tf.files import STANDARD_STREAM, unpacked_name, whole_text
 from bert_tf.inference.cells import CHOICES, Inputs

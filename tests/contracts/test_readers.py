@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from bert_tf.families.recipe import (
-    UserChoiceRecipe,
-    UserQuestionRecipe,
-    UserTableRecipe,
-    UserTagRecipe,
-)
+from bert_tf.families.multiple_choice.recipe import UserChoiceRecipe
+from bert_tf.families.question_answering.recipe import UserQuestionRecipe
+from bert_tf.families.text_classification.recipe import UserTableRecipe
+from bert_tf.families.token_classification.recipe import UserTagRecipe
 from tests.user_errors import error_of
 from tools.task_files import load_task
 

@@ -14,14 +14,12 @@ from bert_tf.experiments.estimates import (
 )
 from bert_tf.families.data.examples import Example
 from bert_tf.families.multiple_choice.files import ChoiceExample
+from bert_tf.families.multiple_choice.recipe import ChoiceRecipe
+from bert_tf.families.question_answering.recipe import SpanRecipe
 from bert_tf.families.question_answering.squad_files import Question
-from bert_tf.families.recipe import (
-    ChoiceRecipe,
-    SentenceRecipe,
-    SpanRecipe,
-    TagRecipe,
-)
+from bert_tf.families.text_classification.recipe import SentenceRecipe
 from bert_tf.families.token_classification.conll_files import read_conll
+from bert_tf.families.token_classification.recipe import TagRecipe
 from bert_tf.memory.measurement import Measured
 from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.recipe import PretrainingRecipe

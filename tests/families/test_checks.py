@@ -14,8 +14,8 @@ from bert_tf.families.checks import (
     REPLACEMENT,
     suspicious,
 )
-from bert_tf.families.recipe import UserTableRecipe
 from bert_tf.families.text_classification.kinds import UserFileTask
+from bert_tf.families.text_classification.recipe import UserTableRecipe
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.letters_tokenizer import Letters
 

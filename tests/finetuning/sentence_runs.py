@@ -11,7 +11,7 @@ from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.families.data.examples import Example
-from bert_tf.families.recipe import SentenceRecipe
+from bert_tf.families.text_classification.recipe import SentenceRecipe
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 from tests.model_helpers import fill

@@ -6,7 +6,7 @@ import pytest
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.families.recipe import FeatureRecipe
+from bert_tf.families.token_classification.recipe import FeatureRecipe
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import open_initial
 from bert_tf.models import bert_classifier, restore

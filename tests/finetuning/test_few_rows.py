@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.encoders import BertEncoder
-from bert_tf.families.recipe import SentenceRecipe, UserTableRecipe
 from bert_tf.families.task_model import (
     LOSS,
     ClassesObjective,
@@ -17,6 +16,10 @@ from bert_tf.families.task_model import (
     TaskModel,
 )
 from bert_tf.families.text_classification.few_rows import complete
+from bert_tf.families.text_classification.recipe import (
+    SentenceRecipe,
+    UserTableRecipe,
+)
 from bert_tf.finetuning.head_start import fit_head
 from bert_tf.models import bert_classifier
 from tests.finetuning.sentence_runs import FixedRows, model_folder

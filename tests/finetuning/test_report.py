@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.families.recipe import (
-    FeatureRecipe,
-    FinetuningRecipe,
-    UserTableRecipe,
-)
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.text_classification.recipe import UserTableRecipe
+from bert_tf.families.token_classification.recipe import FeatureRecipe
 from bert_tf.finetuning import report_files
 from bert_tf.report.statistics import curve_points, setting_rows
 from tests import commands

@@ -17,7 +17,8 @@ from bert_tf.families.data.user_files import (
     path_of,
     split_off_dev,
 )
-from bert_tf.families.recipe import LABEL_FORMS, ChoiceRecipe, FilesRecipe
+from bert_tf.families.multiple_choice.recipe import LABEL_FORMS, ChoiceRecipe
+from bert_tf.families.recipe import FilesRecipe
 from bert_tf.progress import log
 from bert_tf.tables.faults import Faults
 from bert_tf.tables.table import (

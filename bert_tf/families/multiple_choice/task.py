@@ -17,7 +17,10 @@ from bert_tf.families.multiple_choice.files import (
     choice_number,
     read_choices,
 )
-from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
+from bert_tf.families.multiple_choice.recipe import (
+    ChoiceRecipe,
+    UserChoiceRecipe,
+)
 from bert_tf.families.row_task import PREDICTION, RowTask
 from bert_tf.families.rows import CHOICE_MASK, Outputs
 from bert_tf.families.task import TaskTemplate

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from bert_tf.families import checks
+from bert_tf.families.question_answering.recipe import SpanRecipe
 from bert_tf.families.question_answering.squad_files import Question
 from bert_tf.families.question_answering.windows import make_windows
-from bert_tf.families.recipe import SpanRecipe
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 

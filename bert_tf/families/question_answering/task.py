@@ -21,6 +21,7 @@ from bert_tf.families.question_answering.prediction_files import (
     read_predictions,
     write_answers,
 )
+from bert_tf.families.question_answering.recipe import SpanRecipe
 from bert_tf.families.question_answering.squad_files import (
     Question,
     located_answers,
@@ -29,7 +30,6 @@ from bert_tf.families.question_answering.squad_files import (
     split_off_questions,
     trainable,
 )
-from bert_tf.families.recipe import SpanRecipe
 from bert_tf.families.rows import LabelledRows, Outputs
 from bert_tf.families.task import (
     Answered,

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.data.user_files import UserFiles
+from bert_tf.families.question_answering.recipe import UserQuestionRecipe
 from bert_tf.families.question_answering.squad_files import (
     Answer,
     Question,
@@ -15,7 +16,6 @@ from bert_tf.families.question_answering.squad_files import (
     with_starts,
 )
 from bert_tf.families.question_answering.task import QuestionAnsweringTask
-from bert_tf.families.recipe import UserQuestionRecipe
 from bert_tf.files import unpacked_name
 from bert_tf.progress import log
 from bert_tf.tables.faults import Faults

@@ -13,7 +13,11 @@ from typing import Any
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.config import MEAN
 from bert_tf.families.data.examples import Example
-from bert_tf.families.recipe import FITTED, GIVEN, SentenceRecipe
+from bert_tf.families.text_classification.recipe import (
+    FITTED,
+    GIVEN,
+    SentenceRecipe,
+)
 
 # Devlin et al. 2019, appendix A.3.
 _EPOCHS, _BATCH_SIZE, _LEARNING_RATE = 3.0, 32, 5e-5

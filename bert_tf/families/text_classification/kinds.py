@@ -14,13 +14,13 @@ from bert_tf.families.data.examples import (
     examples_of,
 )
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
-from bert_tf.families.recipe import (
+from bert_tf.families.task import TaskTemplate
+from bert_tf.families.text_classification import metrics
+from bert_tf.families.text_classification.recipe import (
     MultiLabelRecipe,
     SentenceRecipe,
     UserTableRecipe,
 )
-from bert_tf.families.task import TaskTemplate
-from bert_tf.families.text_classification import metrics
 from bert_tf.families.text_classification.task import (
     Metric,
     TextClassificationTask,

@@ -22,7 +22,6 @@ from bert_tf.families.data.examples import (
     names_in,
     sorted_labels,
 )
-from bert_tf.families.recipe import MultiLabelRecipe, SentenceRecipe
 from bert_tf.families.row_task import PREDICTION, RowAnswers, RowTask
 from bert_tf.families.rows import TextRows
 from bert_tf.families.text_classification.checks import examine_texts
@@ -34,6 +33,10 @@ from bert_tf.families.text_classification.config import (
     TextClassificationConfig,
 )
 from bert_tf.families.text_classification.few_rows import complete
+from bert_tf.families.text_classification.recipe import (
+    MultiLabelRecipe,
+    SentenceRecipe,
+)
 from bert_tf.files import write_text
 from bert_tf.tables.delimited import Cell, listed
 from bert_tf.text.tokenizer_protocol import Tokenizer

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from bert_tf.families import checks
 from bert_tf.families.checks import percent
-from bert_tf.families.recipe import TagRecipe
 from bert_tf.families.token_classification.answers import sentence_windows
 from bert_tf.families.token_classification.conll_files import TaggedWords
 from bert_tf.families.token_classification.entities import IO, entities
+from bert_tf.families.token_classification.recipe import TagRecipe
 from bert_tf.families.token_classification.windows import (
     sentences_in_context,
     word_tokens,

@@ -17,7 +17,6 @@ import numpy as np
 
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.data.user_files import draw_groups
-from bert_tf.families.recipe import TagRecipe
 from bert_tf.families.token_classification.entities import (
     IO,
     IOB2,
@@ -29,6 +28,7 @@ from bert_tf.families.token_classification.entities import (
     sentence_of_words,
     wrong_tags,
 )
+from bert_tf.families.token_classification.recipe import TagRecipe
 from bert_tf.files import read_faulty_lines, write_text
 from bert_tf.progress import log
 from bert_tf.tables.faults import Faults

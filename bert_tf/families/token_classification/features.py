@@ -27,7 +27,10 @@ from bert_tf.checkpoints import (
 from bert_tf.checkpoints.layout import encoder_shapes
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
-from bert_tf.families.recipe import (
+from bert_tf.families.rows import batches_by_length
+from bert_tf.families.task_model import TaskModel
+from bert_tf.families.token_classification.entities import sentence_of_words
+from bert_tf.families.token_classification.recipe import (
     CONCAT_LAST_FOUR,
     EMBEDDINGS,
     LAST,
@@ -36,9 +39,6 @@ from bert_tf.families.recipe import (
     WEIGHTED_SUM_ALL,
     WEIGHTED_SUM_LAST_FOUR,
 )
-from bert_tf.families.rows import batches_by_length
-from bert_tf.families.task_model import TaskModel
-from bert_tf.families.token_classification.entities import sentence_of_words
 from bert_tf.families.token_classification.windows import WordRows
 from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
 from bert_tf.files import written_beside

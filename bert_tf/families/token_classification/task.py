@@ -12,15 +12,7 @@ from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.folders import FolderFiles
 from bert_tf.families.data.user_files import ReadRows, UserFiles
-from bert_tf.families.recipe import (
-    TAGGER_FILE,
-    WEIGHTED_SUM_ALL,
-    WEIGHTED_SUM_LAST_FOUR,
-    FeatureRecipe,
-    FinetuningRecipe,
-    TagRecipe,
-    UserTagRecipe,
-)
+from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs
 from bert_tf.families.task import (
     Answered,
@@ -55,6 +47,14 @@ from bert_tf.families.token_classification.entities import (
     tag_numbers,
     tag_table,
     tags_of,
+)
+from bert_tf.families.token_classification.recipe import (
+    TAGGER_FILE,
+    WEIGHTED_SUM_ALL,
+    WEIGHTED_SUM_LAST_FOUR,
+    FeatureRecipe,
+    TagRecipe,
+    UserTagRecipe,
 )
 from bert_tf.progress import log
 from bert_tf.text.tokenizer_protocol import Tokenizer

@@ -15,11 +15,14 @@ from bert_tf.families.multiple_choice.files import (
     ChoiceExample,
     SwagFiles,
 )
+from bert_tf.families.multiple_choice.recipe import (
+    ChoiceRecipe,
+    UserChoiceRecipe,
+)
 from bert_tf.families.multiple_choice.task import (
     MultipleChoiceTask,
     UserChoiceTask,
 )
-from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
 from bert_tf.families.task import Answered
 from bert_tf.finetuning.setup import prepare_training
 from tests.finetuning.sentence_runs import tokenizer

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from bert_tf.families.question_answering.recipe import UserQuestionRecipe
 from bert_tf.families.question_answering.squad_files import (
     Answer,
     Question,
@@ -14,7 +15,6 @@ from bert_tf.families.question_answering.user_questions import (
     read_user_questions,
     split_off_questions,
 )
-from bert_tf.families.recipe import UserQuestionRecipe
 from tests.families.question_answering.reference_squad import (
     squad_json,
     written,

@@ -10,7 +10,6 @@ import pytest
 
 from bert_tf.families.data.examples import Example, read_predictions
 from bert_tf.families.data.user_files import split_off_dev
-from bert_tf.families.recipe import UserTableRecipe
 from bert_tf.families.task import Answered
 from bert_tf.families.text_classification.kinds import (
     MultiLabelTask,
@@ -19,6 +18,7 @@ from bert_tf.families.text_classification.kinds import (
     UserFileTask,
     UserTexts,
 )
+from bert_tf.families.text_classification.recipe import UserTableRecipe
 from tests.inference.serving_models import text_config
 from tests.user_errors import error_of
 

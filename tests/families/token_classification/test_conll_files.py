@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from bert_tf.families.recipe import TagRecipe
 from bert_tf.families.token_classification.conll_files import (
     read_conll,
     read_tag_predictions,
@@ -12,6 +11,7 @@ from bert_tf.families.token_classification.conll_files import (
     write_tag_predictions,
 )
 from bert_tf.families.token_classification.entities import EntityCounts
+from bert_tf.families.token_classification.recipe import TagRecipe
 from tests import user_errors
 
 CONLL = """-DOCSTART- -X- O O

@@ -12,7 +12,6 @@ import tensorflow as tf
 from bert_tf.checkpoints import load_checkpoint, read_arrays
 from bert_tf.encoders import BertEncoder
 from bert_tf.families.model_folder import load_model
-from bert_tf.families.recipe import FEATURES
 from bert_tf.families.task import RunSplit
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
@@ -23,6 +22,7 @@ from bert_tf.families.token_classification.features import (
     bilstm_tagger,
     layers_of,
 )
+from bert_tf.families.token_classification.recipe import FEATURES
 from bert_tf.families.token_classification.task import FeatureTaggingConfig
 from bert_tf.families.token_classification.windows import (
     TagObjective,

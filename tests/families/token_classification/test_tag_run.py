@@ -7,13 +7,13 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import TOKEN_CLASSIFIER, load_checkpoint
-from bert_tf.families.recipe import TagRecipe
 from bert_tf.families.task import Answered, Split
 from bert_tf.families.token_classification.conll_files import (
     TaggedWords,
     read_conll,
     split_off_documents,
 )
+from bert_tf.families.token_classification.recipe import TagRecipe
 from bert_tf.families.token_classification.task import TagPredictions
 from bert_tf.families.token_classification.windows import TagObjective
 from bert_tf.finetuning.run import run_finetuning

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_tf.families.recipe import TagRecipe
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
 from bert_tf.families.token_classification.conll_files import TaggedWords
+from bert_tf.families.token_classification.recipe import TagRecipe
 from bert_tf.families.token_classification.task import (
     ConllFolder,
     TokenClassificationTask,

@@ -1,0 +1,132 @@
+"""The settings of text classification."""
+
+import dataclasses
+
+from bert_tf.config import POOLINGS
+from bert_tf.families.recipe import (
+    FinetuningRecipe,
+    TableRecipe,
+    UserFilesRecipe,
+)
+from bert_tf.recipe import like, setting
+
+LONG_INPUTS = ("cut", "windows")
+LABEL_KINDS = ("classes", "regression", "multi_label")
+# What a head starts from.
+GIVEN, FITTED = HEAD_STARTS = ("given", "fitted")
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceRecipe(TableRecipe):
+    """Settings of tasks on texts or pairs."""
+
+    data_dir: str = like(
+        FinetuningRecipe,
+        "data_dir",
+        help_text="folder of GLUE's files; empty reads TensorFlow Datasets",
+    )
+    long_inputs: str = setting(
+        "cut",
+        "inputs longer than max_seq_length: cut, or split into overlapping "
+        "windows whose logits are averaged",
+        choices=LONG_INPUTS,
+    )
+    doc_stride: int = setting(
+        64, "tokens from the start of a window to that of the next", at_least=1
+    )
+    classifier_pooling: str = setting(
+        "",
+        "what the head reads: cls, the first token, or mean, the mean of all "
+        "tokens; empty is what init_from states, cls in a BERT",
+        choices=("", *POOLINGS),
+    )
+    head_start: str = setting(
+        GIVEN,
+        "given: the head is init_from's, or random where it has none; fitted: "
+        "a linear model that is fitted to the outputs of the encoder before "
+        "all weights are trained",
+        choices=HEAD_STARTS,
+    )
+    class_weights: str = setting(
+        "",
+        "weights of the classes in the loss: balanced, or a number for each "
+        "label in their order, comma-separated",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabelRecipe(SentenceRecipe):
+    """Settings of tasks on texts with several labels each."""
+
+    threshold: float = setting(
+        0.5,
+        "several labels a row: probability above which a label holds",
+        above=0,
+        below=1,
+        requires="label_kind=multi_label",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class UserTableRecipe(UserFilesRecipe, MultiLabelRecipe):
+    """Settings of a task on a user's texts: columns and kind of label."""
+
+    # Chosen by the number of rows; see few_rows.py of text_classification.
+    learning_rate: float = like(
+        FinetuningRecipe,
+        "learning_rate",
+        default=0.0,
+        help_text="peak learning rate; 0 = 5e-5, or more with few rows",
+        above=None,
+        at_least=0,
+        chosen_by_run=True,
+    )
+    num_train_epochs: float = like(
+        FinetuningRecipe,
+        "num_train_epochs",
+        default=0.0,
+        help_text="passes over the training examples; 0 = 3, or up to 20 with "
+        "few rows",
+        above=None,
+        at_least=0,
+        chosen_by_run=True,
+    )
+    train_batch_size: int = like(
+        FinetuningRecipe,
+        "train_batch_size",
+        default=0,
+        help_text="rows in a step, over all devices; 0 = 32, or 16 with few "
+        "rows",
+        at_least=0,
+        chosen_by_run=True,
+    )
+    classifier_pooling: str = like(
+        SentenceRecipe,
+        "classifier_pooling",
+        help_text="what the head reads: cls, the first token, or mean, the "
+        "mean of all tokens; empty is what init_from states, or mean for a "
+        "new head with few rows",
+        chosen_by_run=True,
+    )
+    head_start: str = like(
+        SentenceRecipe,
+        "head_start",
+        default="",
+        help_text="given: the head is init_from's, or random where it has "
+        "none; fitted: a linear model that is fitted to the outputs of the "
+        "encoder before all weights are trained; empty is fitted for a new "
+        "head with few rows",
+        choices=("", *HEAD_STARTS),
+        chosen_by_run=True,
+    )
+    text_columns: str = setting(
+        "", "column of the text, or two of a pair, comma-separated"
+    )
+    label_column: str = setting("", "column of the label")
+    label_kind: str = setting("classes", choices=LABEL_KINDS)
+    label_separator: str = setting(
+        ",",
+        "several labels a row: the separator between them in a cell",
+        not_empty=True,
+        requires="label_kind=multi_label",
+    )

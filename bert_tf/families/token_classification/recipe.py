@@ -1,0 +1,120 @@
+"""The settings of token classification."""
+
+import dataclasses
+
+from bert_tf.families.recipe import (
+    DevSplitRecipe,
+    FilesRecipe,
+    FinetuningRecipe,
+)
+from bert_tf.recipe import like, setting
+
+# The context of a tagged sentence, and what a document is without marks.
+CONTEXTS = ("document", "sentence")
+UNMARKED = ("sentences", "file")
+# The file of a tagger on features in a model folder.
+TAGGER_FILE = "tagger.safetensors"
+# Devlin et al. 2019, table 7, in its order.
+EMBEDDINGS, SECOND_TO_LAST, LAST = "embeddings", "second_to_last", "last"
+WEIGHTED_SUM_LAST_FOUR = "weighted_sum_last_four"
+CONCAT_LAST_FOUR = "concat_last_four"
+WEIGHTED_SUM_ALL = "weighted_sum_all"
+FEATURES = (
+    EMBEDDINGS,
+    SECOND_TO_LAST,
+    LAST,
+    WEIGHTED_SUM_LAST_FOUR,
+    CONCAT_LAST_FOUR,
+    WEIGHTED_SUM_ALL,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TagRecipe(FinetuningRecipe):
+    """Settings of token classification."""
+
+    context: str = setting(
+        "document",
+        "the context of a sentence in a row: as much of its document as fits, "
+        "or only the sentence",
+        choices=CONTEXTS,
+    )
+    doc_stride: int = setting(
+        0,
+        "sentences longer than a row: tokens from the start of a "
+        "window to that of the next; 0 = half of a window",
+        at_least=0,
+    )
+    token_column: int = setting(
+        0, "column of the word, from 0, or from -1 backwards"
+    )
+    tag_column: int = setting(-1, "column of the tag, likewise")
+    comment: str = setting(
+        "", "prefix of comment lines before a sentence, which are ignored"
+    )
+    unmarked: str = setting(
+        "sentences",
+        "documents of a file without -DOCSTART- lines: its sentences, or the "
+        "whole file",
+        choices=UNMARKED,
+    )
+    score_test: bool = setting(
+        False,
+        "the test file has tags: score it too, after training and by eval; "
+        "the best model is selected on dev",
+        requires="test_file",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class UserTagRecipe(DevSplitRecipe, TagRecipe):
+    """Settings of a user's tagged words."""
+
+    train_file: str = like(
+        FilesRecipe,
+        "train_file",
+        help_text="file to train on, a word and its tag per line, also as .gz, "
+        ".bz2 or .zst",
+    )
+    test_file: str = like(
+        FilesRecipe,
+        "test_file",
+        help_text="file to predict, which needs no tags unless score_test is "
+        "set",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureRecipe(
+    TagRecipe,
+    defaults={"learning_rate": 1e-3, "num_train_epochs": 10.0},
+    unused=(
+        "freeze_layers",
+        "layer_decay",
+        "ensemble",
+        "rematerialize",
+        "teacher",
+        "bilstm",
+        "lora_rank",
+    ),
+):
+    """Settings of taggers on features of a frozen encoder.
+
+    The paper describes the architecture of the tagger; learning rate, epochs
+    and dropout are customary values.
+    """
+
+    features: str = setting(
+        CONCAT_LAST_FOUR,
+        f"the features of a word: {', '.join(FEATURES)}",
+        choices=FEATURES,
+    )
+    lstm_units: int = setting(
+        768, "width of each direction of both layers", at_least=1
+    )
+    tagger_dropout: float = setting(
+        0.5,
+        "dropout of the inputs of each layer of the tagger",
+        at_least=0,
+        below=1,
+    )
