@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.errors import UserError, check_choice
-from bert_tf.families.in_memory import file_of
 from bert_tf.families.task import TaskTemplate
 from bert_tf.files import write_text
 from bert_tf.finetuning import (
@@ -158,7 +157,7 @@ def finetune(
         if isinstance(data, str | os.PathLike):
             values[key] = os.fspath(data)
             continue
-        file = file_of(data, f"`{name}`", task.recipe_type, values)
+        file = task.stored(data, f"`{name}`", values)
         path = folder.absolute() / "data" / f"{name}.{file.ending}"
         files[name] = path, file.text
         values |= {key: str(path), **file.settings}

@@ -9,17 +9,21 @@ import pyarrow.parquet
 import pytest
 
 import bert_tf
-from bert_tf.families.in_memory import file_of
 from bert_tf.families.multiple_choice.recipe import UserChoiceRecipe
 from bert_tf.families.question_answering.recipe import UserQuestionRecipe
 from bert_tf.families.question_answering.squad_files import Answer
 from bert_tf.families.question_answering.user_questions import (
     read_user_questions,
 )
-from bert_tf.families.text_classification.kinds import UserFileTask
 from bert_tf.families.text_classification.recipe import UserTableRecipe
 from bert_tf.families.token_classification.conll_files import read_conll
 from bert_tf.families.token_classification.recipe import UserTagRecipe
+from bert_tf.finetuning import (
+    UserChoiceTask,
+    UserFileTask,
+    UserQuestionAnsweringTask,
+    UserTokenClassificationTask,
+)
 from bert_tf.finetuning.run import run_finetuning
 from tests.finetuning.quick import quickly
 from tests.finetuning.sentence_runs import model_folder, texts
@@ -32,6 +36,15 @@ SMALL = {
     "train_batch_size": 8,
     "learning_rate": 1e-2,
     "num_train_epochs": 1.0,
+}
+TASKS = {
+    task.recipe_type: task
+    for task in (
+        UserFileTask(name="sentence"),
+        UserChoiceTask(name="choice"),
+        UserQuestionAnsweringTask(name="questions"),
+        UserTokenClassificationTask(name="tagging"),
+    )
 }
 SETTINGS = {"eval_batch_size": 4, "save_checkpoints_steps": 2}
 TRAIN, DEV = (
@@ -110,7 +123,7 @@ def test_it_resumes_and_refuses_other_data(run, start, tmp_path, capsys):
 
 def rows_of(data, recipe_type=UserTableRecipe, **settings):
     """The rows that data become, and the settings that describe them."""
-    file = file_of(data, "`train`", recipe_type, settings)
+    file = TASKS[recipe_type].stored(data, "`train`", settings)
     return [*map(json.loads, file.text.splitlines())], file.settings
 
 
@@ -149,7 +162,7 @@ def test_questions_in_memory(tmp_path):
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     recipe = UserQuestionRecipe(answer_column="answers")
     for data in (columns, Frame(columns), rows, {"data": rows}):
-        file = file_of(data, "`train`", UserQuestionRecipe, {})
+        file = TASKS[UserQuestionRecipe].stored(data, "`train`", {})
         path = tmp_path / f"train.{file.ending}"
         path.write_text(file.text)
         (found,) = read_user_questions(str(path), recipe)
@@ -162,7 +175,7 @@ def test_questions_in_memory(tmp_path):
 
 def test_tagged_words_are_read_again(tmp_path):
     data = [["a", "New York"], ["b"]], [["O", "B-LOC"], np.array(["O"])]
-    file = file_of(data, "`train`", UserTagRecipe, {})
+    file = TASKS[UserTagRecipe].stored(data, "`train`", {})
     (tmp_path / "train.txt").write_text(file.text)
     words = read_conll(str(tmp_path / "train.txt"))
     assert words.words == ["a", "New York", "b"]
@@ -243,7 +256,7 @@ BAD = [
 
 @pytest.mark.parametrize(("data", "recipe_type", "line"), BAD)
 def test_data_that_are_none_are_one_line(data, recipe_type, line):
-    found = error_of(file_of, data, "`train`", recipe_type, {})
+    found = error_of(TASKS[recipe_type].stored, data, "`train`", {})
     assert found.startswith(line)
 
 

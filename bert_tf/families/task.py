@@ -25,8 +25,15 @@ from bert_tf.checkpoints import Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.config import TaskConfig
+from bert_tf.families.in_memory import (
+    A_TABLE,
+    DataFile,
+    json_lines,
+    other_form,
+)
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs, Rows
+from bert_tf.tables.memory import is_table
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -118,6 +125,26 @@ class TaskTemplate(abc.ABC):
         Raises:
           UserError: it does not describe one.
         """
+
+    def stored(
+        self, data: Any, name: str, settings: Mapping[str, Any]
+    ) -> DataFile:
+        """Converts data in memory to a file that the task reads.
+
+        Args:
+          data: a table, see `rows_in_memory`; families may take other forms.
+          name: the name of the argument, for errors.
+          settings: the settings that are given.
+
+        Raises:
+          UserError: data of another form; or an invalid cell, whose row is
+            counted from 0.
+        """
+        del settings
+        takes_tables = "format" in self.recipe_type.kinds()
+        if not takes_tables or not is_table(data):
+            raise other_form(data, name, *[A_TABLE] * takes_tables)
+        return DataFile("jsonl", json_lines(data, name))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

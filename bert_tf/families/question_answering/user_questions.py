@@ -1,11 +1,18 @@
 """User files of questions: tables, or JSON files in SQuAD's layout."""
 
 import dataclasses
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.data.user_files import UserFiles
+from bert_tf.families.in_memory import (
+    A_TABLE,
+    DataFile,
+    json_value,
+    other_form,
+)
 from bert_tf.families.question_answering.recipe import UserQuestionRecipe
 from bert_tf.families.question_answering.squad_files import (
     Answer,
@@ -19,6 +26,7 @@ from bert_tf.families.question_answering.task import QuestionAnsweringTask
 from bert_tf.files import unpacked_name
 from bert_tf.progress import log
 from bert_tf.tables.faults import Faults
+from bert_tf.tables.memory import is_list, is_table
 from bert_tf.tables.table import (
     Cell,
     Dialect,
@@ -188,6 +196,20 @@ class UserQuestionAnsweringTask(QuestionAnsweringTask):
     )
 
     recipe_type: ClassVar[type[UserQuestionRecipe]] = UserQuestionRecipe
+
+    def stored(
+        self, data: Any, name: str, settings: Mapping[str, Any]
+    ) -> DataFile:
+        """Converts questions to a file: also what `read_questions` reads."""
+        is_json = isinstance(data, list) or (
+            isinstance(data, Mapping) and is_list(data.get("data"))
+        )
+        if is_json:
+            text = json.dumps(json_value(data, name), ensure_ascii=False)
+            return DataFile("json", text)
+        if not is_table(data):
+            raise other_form(data, name, A_TABLE, "a list of questions")
+        return super().stored(data, name, settings)
 
     def resolve(self, recipe: Any) -> Self:
         """Returns the task of one run, in which a file is read once."""

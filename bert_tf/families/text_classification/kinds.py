@@ -14,8 +14,10 @@ from bert_tf.families.data.examples import (
     examples_of,
 )
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
+from bert_tf.families.in_memory import DataFile
 from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_classification import metrics
+from bert_tf.families.text_classification.in_memory import labelled_texts
 from bert_tf.families.text_classification.recipe import (
     MultiLabelRecipe,
     SentenceRecipe,
@@ -206,6 +208,12 @@ class UserFileTask(TaskTemplate):
     lower_is_better: tuple[str, ...] = ()
 
     recipe_type: ClassVar[type[UserTableRecipe]] = UserTableRecipe
+
+    def stored(
+        self, data: Any, name: str, settings: Mapping[str, Any]
+    ) -> DataFile:
+        """Converts texts and labels to a file; see `labelled_texts`."""
+        return labelled_texts(data, name, settings)
 
     def resolve(self, recipe: UserTableRecipe) -> TextClassificationTask:
         """The task that a recipe describes.

@@ -12,6 +12,7 @@ from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.folders import FolderFiles
 from bert_tf.families.data.user_files import ReadRows, UserFiles
+from bert_tf.families.in_memory import DataFile
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs
 from bert_tf.families.task import (
@@ -48,6 +49,7 @@ from bert_tf.families.token_classification.entities import (
     tag_table,
     tags_of,
 )
+from bert_tf.families.token_classification.in_memory import tagged_words
 from bert_tf.families.token_classification.recipe import (
     TAGGER_FILE,
     WEIGHTED_SUM_ALL,
@@ -374,6 +376,13 @@ class UserTokenClassificationTask(TokenClassificationTask):
     )
 
     recipe_type: ClassVar[type[UserTagRecipe]] = UserTagRecipe
+
+    def stored(
+        self, data: Any, name: str, settings: Mapping[str, Any]
+    ) -> DataFile:
+        """Converts tagged words to a file; see `tagged_words`."""
+        del settings
+        return tagged_words(data, name)
 
     def resolve(self, recipe: Any) -> Self:
         """Returns the task of one run, in which a file is read once."""
