@@ -7,28 +7,16 @@ seconds per unit of work.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.families.data.examples import Example
-from bert_tf.families.multiple_choice.files import ChoiceExample
-from bert_tf.families.question_answering.recipe import SpanRecipe
 from bert_tf.families.recipe import FinetuningRecipe
-from bert_tf.families.token_classification.recipe import TagRecipe
 from bert_tf.memory.measurement import measure
 from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.recipe import PretrainingRecipe
-from bert_tf.text.truncation import num_windows
 
 _FLOAT = 4
 # The weights and two moments of the optimizer.
 _STATE = 3
-# In English text.
-_CHARACTERS_A_TOKEN = 4
-# [CLS] and two [SEP].
-_SPECIAL_TOKENS = 3
 # Tokens of a trial step: representative, and small enough for any memory.
 _TRIAL_TOKENS = 4096
 
@@ -61,45 +49,6 @@ def pretraining_bytes(recipe: PretrainingRecipe, config: BertConfig) -> float:
     # Plus the state with the lowest held-out loss.
     states = recipe.keep_checkpoint_max + 1
     return _FLOAT * num_parameters(config) * (models + _STATE * states)
-
-
-def split_tokens(examples: Any, recipe: FinetuningRecipe) -> float:
-    """Estimates the tokens of a split from its number of characters.
-
-    Args:
-      examples: the examples that the task loaded.
-      recipe: determines how they become rows.
-    """
-    longest = recipe.max_seq_length
-    if isinstance(recipe, TagRecipe):
-        count = len(examples.sentence_starts) - 1
-        if recipe.context == "document":
-            return float(count * longest)
-        return float(_tokens(examples.words).sum() + 2 * count)
-    if isinstance(recipe, SpanRecipe):
-        questions = _tokens([each.question for each in examples])
-        questions = np.minimum(questions, recipe.max_query_length)
-        contexts = _tokens([each.context for each in examples])
-        room = longest - _SPECIAL_TOKENS - questions
-        windows = num_windows(contexts, room, recipe.doc_stride)
-        shown = np.minimum(contexts, room) + questions + _SPECIAL_TOKENS
-        return float((windows * shown).sum())
-    texts = [text for each in examples for text in _texts(each)]
-    return float(np.minimum(_tokens(texts) + _SPECIAL_TOKENS, longest).sum())
-
-
-def _texts(example: Example | ChoiceExample) -> list[str]:
-    """The text of each row of an example."""
-    if isinstance(example, ChoiceExample):
-        begin = example.context + example.start
-        return [begin + choice for choice in example.choices]
-    return [example.text_a + (example.text_b or "")]
-
-
-def _tokens(texts: Sequence[str]) -> np.ndarray:
-    """The estimated number of tokens of texts, int64 [N]."""
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    return -(-lengths // _CHARACTERS_A_TOKEN)
 
 
 def finetuning_work(

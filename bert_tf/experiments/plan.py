@@ -22,7 +22,6 @@ from bert_tf.experiments.estimates import (
     finetuning_work,
     pretraining_bytes,
     pretraining_work,
-    split_tokens,
 )
 from bert_tf.experiments.experiment import (
     KEPT_MODELS,
@@ -33,27 +32,8 @@ from bert_tf.experiments.experiment import (
 )
 from bert_tf.experiments.running import RUNS, Plan, Run
 from bert_tf.experiments.scales import Scale
-from bert_tf.families.multiple_choice.recipe import (
-    ChoiceRecipe,
-    UserChoiceRecipe,
-)
-from bert_tf.families.question_answering.recipe import (
-    SpanRecipe,
-    UserQuestionRecipe,
-)
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import Task, TaskTemplate
-from bert_tf.families.text_classification.recipe import (
-    SentenceRecipe,
-    UserTableRecipe,
-)
-from bert_tf.families.text_classification.task import TextClassificationTask
-from bert_tf.families.token_classification.features import layers_of
-from bert_tf.families.token_classification.recipe import (
-    FeatureRecipe,
-    TagRecipe,
-    UserTagRecipe,
-)
 from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.objective import ObjectiveTraits, load_objective
 from bert_tf.pretraining.recipe import PretrainingRecipe
@@ -61,17 +41,6 @@ from bert_tf.progress import log
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.vocabulary import VOCABULARY_FILE
 
-# Subfolder of data_dir with the files of a family; a user's files are in it.
-_FOLDERS: Mapping[type[FinetuningRecipe], str] = {
-    UserTableRecipe: "",
-    UserChoiceRecipe: "",
-    UserQuestionRecipe: "",
-    UserTagRecipe: "",
-    SentenceRecipe: "glue",
-    SpanRecipe: "squad",
-    ChoiceRecipe: "swag",
-    TagRecipe: "conll2003",
-}
 # Settings of every fine-tuning that determine which data is read.
 _DATA_SETTINGS = ("task", "data_dir", "encoding_errors", "max_seq_length")
 
@@ -133,14 +102,11 @@ def make_plan(
         else:
             run = planner.finetuning(cell.run)
             task, splits = planner.scored[run]
-            if (
-                isinstance(task, TextClassificationTask)
-                and cell.score not in task.scores
-            ):
+            names = task.score_names
+            if names and cell.score not in names:
                 raise UserError(
                     f"row {cell.row!r}, column {cell.column!r}: {task.name} "
-                    f"has no score {cell.score!r}; it has "
-                    f"{', '.join(task.scores)}."
+                    f"has no score {cell.score!r}; it has {', '.join(names)}."
                 )
             if cell.split and cell.split not in splits:
                 log(
@@ -310,15 +276,10 @@ class _Planner:
             "keep_checkpoint_max": 1,
             **spec.settings,
         }
-        subfolder = next(
-            folder
-            for family, folder in _FOLDERS.items()
-            if issubclass(template.recipe_type, family)
-        )
-        data_dir = str(pathlib.Path(self.sources.data_dir) / subfolder)
+        data_dir = pathlib.Path(self.sources.data_dir) / template.data_folder
         flags = {
             "task": name,
-            "data_dir": settings.pop("data_dir", data_dir),
+            "data_dir": settings.pop("data_dir", str(data_dir)),
             "init_from": init_from,
             "precision": self.sources.precision,
             "strategy": self.sources.strategy,
@@ -336,9 +297,8 @@ class _Planner:
                 f"{init_from}: its longest input is {config.longest_input}, "
                 f"below max_seq_length {recipe.max_seq_length} of {name}."
             )
-        if isinstance(recipe, FeatureRecipe):
-            layers_of(recipe.features, config.num_blocks)
         task = template.resolve(recipe)
+        task.encoder_config(recipe, config)
         splits = self._read_splits(name, task, recipe)
         counts, tokens = zip(*splits.values(), strict=True)
         run = Run(
@@ -422,7 +382,7 @@ class _Planner:
                     examples = task.load(split, of_data)
                     found[split] = (
                         len(examples),
-                        split_tokens(examples, of_data),
+                        task.estimated_tokens(examples, of_data),
                     )
             except UserError as error:
                 why = str(error).rstrip(".")

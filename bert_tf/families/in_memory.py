@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from bert_tf.errors import UserError, excerpt
-from bert_tf.tables.memory import is_list, plain, rows_in_memory
+from bert_tf.tables.memory import is_list, is_table, plain, rows_in_memory
 from bert_tf.text.given_texts import text_parts
 
 Columns = Mapping[str, Collection[Any]]
@@ -40,6 +40,23 @@ def other_form(data: Any, name: str, *forms: str) -> UserError:
         f"{name} is {excerpt(data)}; for this task give "
         f"{', '.join([*forms, 'or the path of a file'])}."
     )
+
+
+def stored_table(data: Any, name: str, *forms: str) -> DataFile:
+    """Converts a table to JSON lines; see `rows_in_memory`.
+
+    Args:
+      data: the table.
+      name: its name in errors.
+      forms: the forms of data that the task takes, in words; without `A_TABLE`
+        every table is refused.
+
+    Raises:
+      UserError: data of another form, or an invalid cell.
+    """
+    if A_TABLE not in forms or not is_table(data):
+        raise other_form(data, name, *forms)
+    return DataFile("jsonl", json_lines(data, name))
 
 
 def json_lines(table: Any, name: str) -> str:

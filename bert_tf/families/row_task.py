@@ -23,6 +23,7 @@ from bert_tf.families.data.examples import (
 )
 from bert_tf.families.rows import LabelledRows, Outputs, Rows
 from bert_tf.families.task import Answered, Config, RunSplit, Score, Split, Task
+from bert_tf.families.token_estimates import tokens_of_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -73,6 +74,11 @@ class RowTask(
         )
         add_input_remarks(found)
         return found
+
+    def estimated_tokens(self, examples: list[Example], recipe: Any) -> float:
+        """Estimates the tokens of rows of `texts`; see `Task`."""
+        texts = ("".join(example.texts) for example in examples)
+        return tokens_of_rows(texts, recipe.max_seq_length)
 
     @abc.abstractmethod
     def rows(

@@ -22,22 +22,17 @@ from typing import (
 )
 
 from bert_tf.checkpoints import Checkpoint
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.config import TaskConfig
-from bert_tf.families.in_memory import (
-    A_TABLE,
-    DataFile,
-    json_lines,
-    other_form,
-)
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs, Rows
-from bert_tf.tables.memory import is_table
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.encoders import BertEncoder
+    from bert_tf.families.in_memory import DataFile
     from bert_tf.families.task_model import TaskModel
 
 Examples = TypeVar("Examples")
@@ -117,6 +112,8 @@ class TaskTemplate(abc.ABC):
 
     # The class of its settings.
     recipe_type: ClassVar[type[FinetuningRecipe]]
+    # The folder of its official files beside those of other tasks.
+    data_folder: ClassVar[str] = ""
 
     @abc.abstractmethod
     def resolve(self, recipe: Any) -> "Task":
@@ -128,7 +125,7 @@ class TaskTemplate(abc.ABC):
 
     def stored(
         self, data: Any, name: str, settings: Mapping[str, Any]
-    ) -> DataFile:
+    ) -> "DataFile":
         """Converts data in memory to a file that the task reads.
 
         Args:
@@ -140,11 +137,12 @@ class TaskTemplate(abc.ABC):
           UserError: data of another form; or an invalid cell, whose row is
             counted from 0.
         """
+        # Most data are files.
+        from bert_tf.families.in_memory import A_TABLE, stored_table
+
         del settings
         takes_tables = "format" in self.recipe_type.kinds()
-        if not takes_tables or not is_table(data):
-            raise other_form(data, name, *[A_TABLE] * takes_tables)
-        return DataFile("jsonl", json_lines(data, name))
+        return stored_table(data, name, *[A_TABLE] * takes_tables)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -209,6 +207,11 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         """
         return None
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """The names of its scores; empty if they depend on the data."""
+        return ()
+
     def resolve(self, recipe: Any) -> Self:
         """Returns the task itself, which needs no recipe."""
         del recipe
@@ -255,6 +258,28 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         splits: Mapping[str, Examples],
     ) -> Examination:
         """Examines the splits, the one to train on first: the data doctor."""
+
+    @abc.abstractmethod
+    def estimated_tokens(self, examples: Examples, recipe: Any) -> float:
+        """Estimates the tokens of the rows of examples, without a tokenizer."""
+
+    def encoder_config(self, recipe: Any, config: BertConfig) -> BertConfig:
+        """Returns the config of the encoder to train.
+
+        Args:
+          recipe: the recipe of the run.
+          config: that of the model to start from.
+
+        Raises:
+          UserError: the recipe does not fit it.
+        """
+        del recipe
+        return config
+
+    def fits_head(self, recipe: Any) -> bool:
+        """Whether the head is first fitted with a frozen encoder."""
+        del recipe
+        return False
 
     @abc.abstractmethod
     def configure(self, recipe: Any, examples: Examples) -> Config:

@@ -25,7 +25,6 @@ from bert_tf.families.model_folder import load_model, task_of
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import RunSplit, Split, Task
 from bert_tf.families.task_model import TaskModel
-from bert_tf.families.text_classification.recipe import SentenceRecipe
 from bert_tf.progress import log
 from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -150,7 +149,8 @@ def prepare_training(
     initial, fresh = _place_head(task, recipe, initial, config)
     new_head = task.head in fresh or task.head not in initial.heads
     recipe = task.complete(recipe, train, config, initial, new_head)
-    initial = _with_pooling(initial, recipe)
+    encoder = task.encoder_config(recipe, initial.config)
+    initial = dataclasses.replace(initial, config=encoder)
     splits = {}
     for name, examples in by_split.items():
         labelled = name == task.train_split
@@ -169,23 +169,6 @@ def prepare_training(
         fresh,
         numbers,
     )
-
-
-def _with_pooling(initial: Checkpoint, recipe: FinetuningRecipe) -> Checkpoint:
-    """The initial model with the pooling that the recipe names, if any."""
-    if not isinstance(recipe, SentenceRecipe) or not recipe.classifier_pooling:
-        return initial
-    pooling = initial.config.classifier_pooling
-    if recipe.lora_rank and recipe.classifier_pooling != pooling:
-        raise UserError(
-            f"`classifier_pooling`={recipe.classifier_pooling}: an adapter "
-            f"reads what its base reads, {pooling}; leave it or `lora_rank` "
-            "out."
-        )
-    config = dataclasses.replace(
-        initial.config, classifier_pooling=recipe.classifier_pooling
-    )
-    return dataclasses.replace(initial, config=config)
 
 
 def _place_head(

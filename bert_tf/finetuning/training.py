@@ -18,7 +18,6 @@ from bert_tf.errors import UserError
 from bert_tf.families.model_folder import RESULTS_FILE, save_model
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task_model import TaskModel
-from bert_tf.families.text_classification.recipe import FITTED, SentenceRecipe
 from bert_tf.files import locked, write_text
 from bert_tf.finetuning.batches import num_steps, training_batches
 from bert_tf.finetuning.evaluation import (
@@ -97,7 +96,7 @@ def train_once(
         )
         model.restore(data.initial, data.fresh)
     with strategy.scope():
-        if isinstance(recipe, SentenceRecipe) and recipe.head_start == FITTED:
+        if task.fits_head(recipe):
             fit_head(
                 model,
                 task.head,

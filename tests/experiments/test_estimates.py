@@ -10,20 +10,34 @@ from bert_tf.experiments.estimates import (
     measured_rates,
     num_parameters,
     pretraining_work,
-    split_tokens,
 )
 from bert_tf.families.data.examples import Example
 from bert_tf.families.multiple_choice.files import ChoiceExample
 from bert_tf.families.multiple_choice.recipe import ChoiceRecipe
 from bert_tf.families.question_answering.recipe import SpanRecipe
 from bert_tf.families.question_answering.squad_files import Question
-from bert_tf.families.text_classification.recipe import SentenceRecipe
+from bert_tf.families.text_classification.recipe import (
+    SentenceRecipe,
+    UserTableRecipe,
+)
 from bert_tf.families.token_classification.conll_files import read_conll
 from bert_tf.families.token_classification.recipe import TagRecipe
+from bert_tf.finetuning import (
+    MultipleChoiceTask,
+    SwagFiles,
+    UserFileTask,
+    UserQuestionAnsweringTask,
+    UserTokenClassificationTask,
+)
 from bert_tf.memory.measurement import Measured
 from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from tests.model_helpers import small_config
+
+TEXTS = UserFileTask(name="a").resolve(UserTableRecipe(text_columns="text"))
+WORDS = UserTokenClassificationTask(name="b")
+CHOICES = MultipleChoiceTask(name="c", data=SwagFiles())
+QUESTIONS = UserQuestionAnsweringTask(name="d")
 
 
 def test_a_token_is_four_characters():
@@ -32,19 +46,19 @@ def test_a_token_is_four_characters():
         Example("a" * 30, "b" * 30, "x", "1", 2),
         Example("a" * 4000, None, "x", "2", 3),
     ]
-    size = split_tokens(rows, SentenceRecipe(max_seq_length=64))
+    size = TEXTS.estimated_tokens(rows, SentenceRecipe(max_seq_length=64))
     assert size == 13 + 18 + 64
     choice = ChoiceExample("a" * 40, "b" * 8, ("c" * 4, "d" * 12), 0, "", 1)
-    assert split_tokens([choice], ChoiceRecipe()) == 16 + 18
+    assert CHOICES.estimated_tokens([choice], ChoiceRecipe()) == 16 + 18
 
 
 def test_a_question_is_read_in_windows():
     question = Question("1", "", "q" * 40, "c" * 1200, (), False)
     recipe = SpanRecipe(max_seq_length=113, doc_stride=50, max_query_length=64)
     # 300 tokens through windows of 100, at 0, 50, 100, 150 and 200.
-    assert split_tokens([question], recipe) == 5 * 113
+    assert QUESTIONS.estimated_tokens([question], recipe) == 5 * 113
     short = dataclasses.replace(recipe, max_seq_length=384)
-    assert split_tokens([question], short) == 313
+    assert QUESTIONS.estimated_tokens([question], short) == 313
 
 
 def test_words_are_read_alone_or_amid_their_document(tmp_path):
@@ -52,9 +66,9 @@ def test_words_are_read_alone_or_amid_their_document(tmp_path):
     path.write_text("Anna B-PER\nsings O\n\nYes O\n")
     recipe = TagRecipe(max_seq_length=32, context="sentence")
     words = read_conll(str(path), recipe, True)
-    assert split_tokens(words, recipe) == 1 + 2 + 1 + 4
+    assert WORDS.estimated_tokens(words, recipe) == 1 + 2 + 1 + 4
     amid = dataclasses.replace(recipe, context="document")
-    assert split_tokens(words, amid) == 64
+    assert WORDS.estimated_tokens(words, amid) == 64
 
 
 def test_work_is_weights_times_tokens():

@@ -24,6 +24,7 @@ from bert_tf.families.multiple_choice.recipe import (
 from bert_tf.families.row_task import PREDICTION, RowTask
 from bert_tf.families.rows import CHOICE_MASK, Outputs
 from bert_tf.families.task import TaskTemplate
+from bert_tf.families.token_estimates import tokens_of_rows
 from bert_tf.tables.table import named_columns
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -119,6 +120,7 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
 
     recipe_type: ClassVar[type[ChoiceRecipe]] = ChoiceRecipe
     config_type: ClassVar[type[MultipleChoiceConfig]] = MultipleChoiceConfig
+    data_folder: ClassVar[str] = "swag"
 
     def read_file(
         self, path: str, recipe: ChoiceRecipe, labelled: bool = True
@@ -135,6 +137,17 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         """Runs the data doctor; see `examine_choices`."""
         length = recipe.max_seq_length
         return examine_choices(self.name, length, tokenizer, splits)
+
+    def estimated_tokens(
+        self, examples: list[ChoiceExample], recipe: ChoiceRecipe
+    ) -> float:
+        """Estimates the tokens of a row for every choice."""
+        texts = (
+            example.context + example.start + choice
+            for example in examples
+            for choice in example.choices
+        )
+        return tokens_of_rows(texts, recipe.max_seq_length)
 
     def configure(
         self, recipe: ChoiceRecipe, examples: list[ChoiceExample]

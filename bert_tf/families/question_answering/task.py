@@ -39,8 +39,10 @@ from bert_tf.families.task import (
     Task,
     TaskConfig,
 )
+from bert_tf.families.token_estimates import SPECIAL_TOKENS, estimated_tokens
 from bert_tf.progress import log
 from bert_tf.text.tokenizer_protocol import Tokenizer
+from bert_tf.text.truncation import num_windows
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file does not need it.
@@ -70,6 +72,7 @@ class QuestionAnsweringTask(
 
     recipe_type: ClassVar[type[SpanRecipe]] = SpanRecipe
     config_type: ClassVar[type[TaskConfig]] = QuestionAnsweringConfig
+    data_folder: ClassVar[str] = "squad"
 
     @property
     def tune(self) -> Any:
@@ -123,6 +126,18 @@ class QuestionAnsweringTask(
         )
 
         return examine_questions(self.name, recipe, tokenizer, splits)
+
+    def estimated_tokens(
+        self, examples: list[Question], recipe: SpanRecipe
+    ) -> float:
+        """Estimates the tokens of all windows."""
+        questions = estimated_tokens(each.question for each in examples)
+        questions = np.minimum(questions, recipe.max_query_length)
+        contexts = estimated_tokens(each.context for each in examples)
+        around = questions + SPECIAL_TOKENS
+        room = recipe.max_seq_length - around
+        windows = num_windows(contexts, room, recipe.doc_stride)
+        return float((windows * (np.minimum(contexts, room) + around)).sum())
 
     def configure(
         self, recipe: SpanRecipe, examples: list[Question]

@@ -3,16 +3,10 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.data.user_files import UserFiles
-from bert_tf.families.in_memory import (
-    A_TABLE,
-    DataFile,
-    json_value,
-    other_form,
-)
 from bert_tf.families.question_answering.recipe import UserQuestionRecipe
 from bert_tf.families.question_answering.squad_files import (
     Answer,
@@ -26,7 +20,6 @@ from bert_tf.families.question_answering.task import QuestionAnsweringTask
 from bert_tf.files import unpacked_name
 from bert_tf.progress import log
 from bert_tf.tables.faults import Faults
-from bert_tf.tables.memory import is_list, is_table
 from bert_tf.tables.table import (
     Cell,
     Dialect,
@@ -37,6 +30,9 @@ from bert_tf.tables.table import (
     named_columns,
     text_of,
 )
+
+if TYPE_CHECKING:
+    from bert_tf.families.in_memory import DataFile
 
 
 def read_user_questions(
@@ -196,20 +192,27 @@ class UserQuestionAnsweringTask(QuestionAnsweringTask):
     )
 
     recipe_type: ClassVar[type[UserQuestionRecipe]] = UserQuestionRecipe
+    data_folder: ClassVar[str] = ""
 
     def stored(
         self, data: Any, name: str, settings: Mapping[str, Any]
-    ) -> DataFile:
+    ) -> "DataFile":
         """Converts questions to a file: also what `read_questions` reads."""
+        from bert_tf.families.in_memory import (
+            A_TABLE,
+            DataFile,
+            json_value,
+            stored_table,
+        )
+        from bert_tf.tables.memory import is_list
+
         is_json = isinstance(data, list) or (
             isinstance(data, Mapping) and is_list(data.get("data"))
         )
         if is_json:
             text = json.dumps(json_value(data, name), ensure_ascii=False)
             return DataFile("json", text)
-        if not is_table(data):
-            raise other_form(data, name, A_TABLE, "a list of questions")
-        return super().stored(data, name, settings)
+        return stored_table(data, name, A_TABLE, "a list of questions")
 
     def resolve(self, recipe: Any) -> Self:
         """Returns the task of one run, in which a file is read once."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from bert_tf.families.data.examples import (
     examples_of,
 )
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
-from bert_tf.families.in_memory import DataFile
 from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_classification import metrics
-from bert_tf.families.text_classification.in_memory import labelled_texts
 from bert_tf.families.text_classification.recipe import (
     MultiLabelRecipe,
     SentenceRecipe,
@@ -34,6 +32,9 @@ from bert_tf.tables.table import (
     Table,
     named_columns,
 )
+
+if TYPE_CHECKING:
+    from bert_tf.families.in_memory import DataFile
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,8 +212,12 @@ class UserFileTask(TaskTemplate):
 
     def stored(
         self, data: Any, name: str, settings: Mapping[str, Any]
-    ) -> DataFile:
+    ) -> "DataFile":
         """Converts texts and labels to a file; see `labelled_texts`."""
+        from bert_tf.families.text_classification.in_memory import (
+            labelled_texts,
+        )
+
         return labelled_texts(data, name, settings)
 
     def resolve(self, recipe: UserTableRecipe) -> TextClassificationTask:

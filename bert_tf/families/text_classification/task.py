@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bert_tf.checkpoints import Checkpoint
+from bert_tf.config import BertConfig
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.examples import (
@@ -34,6 +35,7 @@ from bert_tf.families.text_classification.config import (
 )
 from bert_tf.families.text_classification.few_rows import complete
 from bert_tf.families.text_classification.recipe import (
+    FITTED,
     MultiLabelRecipe,
     SentenceRecipe,
 )
@@ -109,6 +111,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     config_type: ClassVar[type[TextClassificationConfig]] = (
         TextClassificationConfig
     )
+    data_folder: ClassVar[str] = "glue"
 
     def __post_init__(self) -> None:
         """Raises `UserError` if it names a score that it lacks."""
@@ -119,6 +122,11 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
                     f"{', '.join(self.scores)}; name one of them as "
                     "`main_metric` and in `lower_is_better`."
                 )
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """The names of its scores."""
+        return tuple(self.scores)
 
     @property
     def fixed_config(self) -> dict[str, Any]:
@@ -183,6 +191,25 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         return TextRows(
             encode(examples, tokenizer, length, config.long_inputs, stride)
         )
+
+    def encoder_config(
+        self, recipe: SentenceRecipe, config: BertConfig
+    ) -> BertConfig:
+        """Returns the config with the pooling that the recipe names, if any."""
+        pooling = recipe.classifier_pooling
+        if not pooling:
+            return config
+        if recipe.lora_rank and pooling != config.classifier_pooling:
+            raise UserError(
+                f"`classifier_pooling`={pooling}: an adapter reads what its "
+                f"base reads, {config.classifier_pooling}; leave it or "
+                "`lora_rank` out."
+            )
+        return dataclasses.replace(config, classifier_pooling=pooling)
+
+    def fits_head(self, recipe: SentenceRecipe) -> bool:
+        """Whether the recipe, or the run for few rows, wants a fitted head."""
+        return recipe.head_start == FITTED
 
     def complete(
         self,

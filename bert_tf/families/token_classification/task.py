@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.folders import FolderFiles
 from bert_tf.families.data.user_files import ReadRows, UserFiles
-from bert_tf.families.in_memory import DataFile
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs
 from bert_tf.families.task import (
@@ -49,7 +49,6 @@ from bert_tf.families.token_classification.entities import (
     tag_table,
     tags_of,
 )
-from bert_tf.families.token_classification.in_memory import tagged_words
 from bert_tf.families.token_classification.recipe import (
     TAGGER_FILE,
     WEIGHTED_SUM_ALL,
@@ -58,11 +57,13 @@ from bert_tf.families.token_classification.recipe import (
     TagRecipe,
     UserTagRecipe,
 )
+from bert_tf.families.token_estimates import estimated_tokens
 from bert_tf.progress import log
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file does not need it.
+    from bert_tf.families.in_memory import DataFile
     from bert_tf.families.task_model import TaskModel
     from bert_tf.families.token_classification.windows import WordRows
 
@@ -133,6 +134,7 @@ class TokenClassificationTask(
     )
 
     recipe_type: ClassVar[type[TagRecipe]] = TagRecipe
+    data_folder: ClassVar[str] = "conll2003"
     config_type: ClassVar[type[TaskConfig]] = TokenClassificationConfig
 
     def resolve(self, recipe: Any) -> Self:
@@ -156,6 +158,14 @@ class TokenClassificationTask(
         from bert_tf.families.token_classification.checks import examine_words
 
         return examine_words(self.name, recipe, tokenizer, splits)
+
+    def estimated_tokens(
+        self, examples: TaggedWords, recipe: TagRecipe
+    ) -> float:
+        """Estimates the tokens of sentences, which a document fills up."""
+        if recipe.context == "document":
+            return float(len(examples) * recipe.max_seq_length)
+        return float(estimated_tokens(examples.words).sum() + 2 * len(examples))
 
     def configure(
         self, recipe: TagRecipe, examples: TaggedWords
@@ -376,11 +386,14 @@ class UserTokenClassificationTask(TokenClassificationTask):
     )
 
     recipe_type: ClassVar[type[UserTagRecipe]] = UserTagRecipe
+    data_folder: ClassVar[str] = ""
 
     def stored(
         self, data: Any, name: str, settings: Mapping[str, Any]
-    ) -> DataFile:
+    ) -> "DataFile":
         """Converts tagged words to a file; see `tagged_words`."""
+        from bert_tf.families.token_classification.in_memory import tagged_words
+
         del settings
         return tagged_words(data, name)
 
@@ -421,6 +434,13 @@ class FeatureTaggingTask(TokenClassificationTask):
     # An LSTM computes padding too: without buckets, three times the words.
     bucket_by_length: ClassVar[bool] = True
     extra_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
+
+    def encoder_config(self, recipe: Any, config: BertConfig) -> BertConfig:
+        """Raises `UserError` if the encoder has too few layers."""
+        from bert_tf.families.token_classification.features import layers_of
+
+        layers_of(recipe.features, config.num_blocks)
+        return config
 
     def configure(
         self, recipe: TagRecipe, examples: TaggedWords
