@@ -7,6 +7,7 @@ spelled, lists of texts, and empty texts for nulls.
 
 import contextlib
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from bert_tf.errors import Fault, UserError, excerpt, one_line
 from bert_tf.files import PARQUET, arrow_kind
 from bert_tf.foreign_files import demand_file
 from bert_tf.tables.delimited import Cell, SelectedRows
+from bert_tf.tables.memory import class_name
 
 # Rows that are converted at a time.
 _ROWS = 1024
@@ -86,6 +88,7 @@ class ArrowTable:
             for each in _sources_of(field.name, field.type)
         }
         self.columns = tuple(self._sources)
+        self._classes = _classes_of(schema)
 
     def rows(
         self, names: Sequence[str | None], whole: bool, encoding_errors: str
@@ -111,6 +114,7 @@ class ArrowTable:
         needed = {self._sources[name].column for name in filter(None, names)}
         number = 0
         for batch in self._batches(None if whole else sorted(needed)):
+            batch = self._with_names_of_classes(batch)
             numbers = range(number + 1, number + 1 + len(batch))
             places = [f"{self._path}, row {number}" for number in numbers]
             every: list[Mapping[str, Any]] = [{}] * len(batch)
@@ -153,6 +157,17 @@ class ArrowTable:
             for begin in range(0, len(batch), _ROWS):
                 yield batch.slice(begin, _ROWS)
 
+    def _with_names_of_classes(self, batch: Any) -> Any:
+        """Replaces the numbers of classes by their names."""
+        for column in self._classes.keys() & set(batch.schema.names):
+            names = self._classes[column]
+            numbers = batch.column(column).to_pylist()
+            cells = [class_name(number, names) for number in numbers]
+            index = batch.schema.get_field_index(column)
+            texts = pa.array(cells, pa.string())
+            batch = batch.set_column(index, column, texts)
+        return batch
+
     def _cells(
         self, batch: Any, name: str, places: list[str], encoding_errors: str
     ) -> list[Cell | Fault]:
@@ -185,6 +200,21 @@ class ArrowTable:
                 f"{self._path}: {part} cannot be read ({one_line(error)}); "
                 "write the file again."
             ) from None
+
+
+def _classes_of(schema: Any) -> dict[str, list[str]]:
+    """The names of the classes of columns that `datasets` wrote."""
+    written = (schema.metadata or {}).get(b"huggingface", b"{}")
+    try:
+        features = json.loads(written).get("info", {}).get("features", {})
+        return {
+            column: list(map(str, feature["names"]))
+            for column, feature in features.items()
+            if feature.get("_type") == "ClassLabel"
+        }
+    # Metadata of another program; the numbers are read.
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _is_list(kind: Any) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.files import (
@@ -135,10 +135,17 @@ class Selection(NamedTuple):
     whole: bool
 
 
-# Reads a format, given path, lines, columns and dialect.
-Reader: TypeAlias = Callable[
-    [str, Iterator[TextLine], Selection, Dialect], SelectedRows
-]
+class Format(NamedTuple):
+    """A format of tables.
+
+    Attributes:
+      read: yields the rows of a file, given its path, its lines, the columns
+        and the dialect.
+      is_text: whether it has lines; otherwise `read` opens the path.
+    """
+
+    read: Callable[[str, Iterator[TextLine], Selection, Dialect], SelectedRows]
+    is_text: bool = True
 
 
 class Table:
@@ -243,8 +250,8 @@ class Table:
             yield from read_memory(self._data, path, *selection, errors)
             return
         name = self.dialect.format or format_of(path)
-        read = READERS[name]
-        if name in ARROW:
+        read, is_text = _TXT if name == TXT else FORMATS[name]
+        if not is_text:
             yield from read(path, iter(()), selection, self.dialect)
             return
         with contextlib.ExitStack() as stack:
@@ -307,6 +314,21 @@ def files_of(paths: str, argument: str) -> tuple[str, ...]:
     if is_one or paths == STANDARD_STREAM or os.path.exists(paths):
         return (paths,)
     return tuple(map(str, expand_inputs(paths, argument)))
+
+
+def only_file(paths: str, content: str) -> str:
+    """Returns the path of a file that may be given as a glob.
+
+    Raises:
+      UserError: it names several files; `content` says what they hold.
+    """
+    files = files_of(paths, "input")
+    if len(files) > 1:
+        raise UserError(
+            f"{paths}: names {len(files)} files, and {content} are read from "
+            "one; join them, or give a table."
+        )
+    return files[0]
 
 
 def collect(
@@ -513,7 +535,7 @@ def _read_delimited(
 
     Args:
       default: the delimiter of the format, a tab of TSV or a comma of CSV.
-      path, lines, selection, dialect: see `Reader`.
+      path, lines, selection, dialect: see `Format`.
     """
     required, _, whole = selection
     if dialect.header:
@@ -637,11 +659,11 @@ def _read_txt(
         yield number, fault or ((line,), {})
 
 
-# The end of a file's name, which is also `format` of a recipe, to its reader.
-FORMATS: dict[str, Reader] = {
-    "tsv": functools.partial(_read_delimited, "\t"),
-    "csv": functools.partial(_read_delimited, ","),
-    "jsonl": _read_json_lines,
-    **dict.fromkeys(ARROW, _read_arrow),
+# The end of a file's name, which is also `format` of a recipe, to its format.
+FORMATS = {
+    "tsv": Format(functools.partial(_read_delimited, "\t")),
+    "csv": Format(functools.partial(_read_delimited, ",")),
+    "jsonl": Format(_read_json_lines),
+    **dict.fromkeys(ARROW, Format(_read_arrow, is_text=False)),
 }
-READERS = FORMATS | {TXT: _read_txt}
+_TXT = Format(_read_txt)

@@ -203,3 +203,23 @@ def test_standard_input_is_text():
     dialect = Dialect(format="parquet")
     line = error_of(Table("-", dialect).read, ["text"])
     assert line.startswith("`format`=parquet: standard input is read as text")
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "T.ARROW", "t.csv"])
+def test_classes_that_datasets_wrote_have_names(write, name):
+    features = {
+        "label": {"names": ["no", "yes"], "_type": "ClassLabel"},
+        "text": {"dtype": "string", "_type": "Value"},
+    }
+    for info, expected in (
+        ({"features": features}, ["yes", "no", "", ""]),
+        ({"features": [1]}, ["1", "0", "-1", ""]),
+    ):
+        table = pa.table({"text": [*"abcd"], "label": [1, 0, -1, None]})
+        written = json.dumps({"info": info})
+        path = write(
+            name, table.replace_schema_metadata({"huggingface": written})
+        )
+        rows = list(Table(path).rows(["label"], whole=True))
+        assert [row.cells[0] for row in rows] == expected
+    assert rows[0].columns == {"text": "a", "label": 1}

@@ -3,13 +3,14 @@
 import gzip
 import pathlib
 import re
+import struct
 import types
 
 import pytest
 
 from bert_tf.families.data.examples import examples_of
 from bert_tf.families.recipe import TableRecipe
-from bert_tf.tables.table import Dialect, Table
+from bert_tf.tables.table import FORMATS, Dialect, Format, Table
 from tests import user_errors
 
 
@@ -388,3 +389,26 @@ def test_the_first_line_tells_what_the_name_does_not(
     assert cells(path, ["a", "b"], chosen=True) == [("x", "1")]
     shown = capsys.readouterr().err
     assert f"{path}: its first line looks like {kind}, and is read" in shown
+
+
+def test_a_format_is_a_function_and_a_line(tmp_path, monkeypatch):
+    """A made-up binary format: records of a number and a padded text."""
+
+    def read(path, lines, selection, dialect):
+        assert not list(lines)
+        content = pathlib.Path(path).read_bytes()
+        names = (*selection.required, *selection.optional)
+        records = struct.iter_unpack("<i8s", content)
+        for number, (label, text) in enumerate(records, start=1):
+            row = {"label": str(label), "text": text.rstrip(b"\0").decode()}
+            yield number, (tuple(map(row.get, names)), row)
+
+    monkeypatch.setitem(FORMATS, "rec", Format(read, is_text=False))
+    path = tmp_path / "t.rec"
+    path.write_bytes(struct.pack("<i8si8s", 3, b"one", 4, b"two"))
+    rows = Table(path, Dialect(chosen=True)).read(["text"], ["label", "x"])
+    found = [row.cells for row in rows]
+    assert found == [("one", "3", None), ("two", "4", None)]
+    (tmp_path / "t.csv").write_text("text,label\nthree,5\n")
+    both = Table(f"{path},{tmp_path}/t.csv").read(["label"])
+    assert [row.cells for row in both] == [("5",), ("3",), ("4",)]

@@ -12,6 +12,7 @@ from bert_tf.families.data.user_files import draw_groups
 from bert_tf.families.question_answering.config import BLANKS
 from bert_tf.files import read_lines, whole_text
 from bert_tf.tables.faults import Faults
+from bert_tf.tables.table import only_file
 
 _WORD = re.compile(f"[^{BLANKS}]+")
 _LAYOUT = (
@@ -97,6 +98,7 @@ def read_questions(
       UserError: the file cannot be read, is not JSON, has another layout or no
         questions, or has questions with missing or contradictory values.
     """
+    path = only_file(path, "questions in JSON")
     text = "".join(line for _, line in read_lines(path, encoding_errors))
     questions: list[Question] = []
     faults = Faults(path, bad_rows, "questions")

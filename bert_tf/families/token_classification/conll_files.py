@@ -32,6 +32,7 @@ from bert_tf.families.token_classification.recipe import TagRecipe
 from bert_tf.files import read_faulty_lines, write_text
 from bert_tf.progress import log
 from bert_tf.tables.faults import Faults
+from bert_tf.tables.table import only_file
 
 DOCUMENT_MARK = "-DOCSTART-"
 _BLANKS = " \t\r\n"
@@ -108,6 +109,7 @@ def read_conll(
         a line has another number of columns, an empty word or a wrong tag; see
         `wrong_tags`.
     """
+    path = only_file(path, "tagged words")
     words: list[str] = []
     tags: list[str] = []
     rows: list[int] = []
