@@ -25,6 +25,16 @@ class Frame:
         return np.array(self.data[column], object)
 
 
+class PolarsFrame(Frame):
+    """What is asked of a DataFrame of polars."""
+
+    def iter_rows(self, named: bool) -> Iterator[dict[str, Any]]:
+        """Its rows by column."""
+        assert named
+        for row in zip(*self.data.values(), strict=True):
+            yield dict(zip(self.data, row, strict=True))
+
+
 class ClassLabel:
     """What is asked of a ClassLabel of `datasets`."""
 

@@ -58,6 +58,9 @@ def rows_in_memory(data: Any, name: str) -> Iterator[dict[str, Any]]:
         rows = iter(data.to_pylist())
     elif hasattr(data, "schema") and hasattr(data, "read_next_batch"):
         rows = (row for batch in data for row in batch.to_pylist())
+    elif hasattr(data, "iter_rows"):
+        # Of polars, whose lists are objects of its own.
+        rows = data.iter_rows(named=True)
     elif hasattr(data, "column_names"):
         rows = _with_names_of_classes(data)
     else:

@@ -9,7 +9,13 @@ import pyarrow as pa
 import pytest
 
 from bert_tf.tables.table import Table
-from tests.frames import ClassLabel, DataSet, Frame, RowStream
+from tests.frames import (
+    ClassLabel,
+    DataSet,
+    Frame,
+    PolarsFrame,
+    RowStream,
+)
 from tests.user_errors import error_of
 
 ROWS = [
@@ -23,6 +29,7 @@ FORMS = {
     "columns": COLUMNS,
     "rows": ROWS,
     "frame": Frame(COLUMNS),
+    "polars": PolarsFrame(COLUMNS),
     "data set": DataSet(COLUMNS),
     "stream": RowStream(COLUMNS),
     "pyarrow": pa.Table.from_pylist(ROWS),
