@@ -77,36 +77,10 @@ def select_cells(
       Fault: a column is missing, or has neither texts nor numbers.
     """
 
-    def scalar(value: Any, where: str) -> str:
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if value is None:
-            return ""
-        if isinstance(value, int | float):
-            return repr(value)
-        if not isinstance(value, str):
-            raise Fault(
-                "no text or number",
-                f"{where} is {excerpt(value)}; it must be a text, a number or "
-                "a list of them.",
-            )
-        if "\0" in value:
-            raise Fault(
-                "NUL characters",
-                f"{where} holds a NUL character; remove it.",
-            )
-        return whole_text(str(value), where, encoding_errors)
-
-    def cell(name: str) -> Cell:
-        value = _value_of(values, name)
-        where = f"{place}: {name!r}"
-        if value is _MISSING:
-            return None
-        if isinstance(value, list):
-            return tuple(scalar(each, where) for each in value)
-        return scalar(value, where)
-
-    cells = {name: cell(name) for name in (*required, *optional)}
+    cells = {
+        name: _cell(values, name, place, encoding_errors)
+        for name in (*required, *optional)
+    }
     for name in required:
         if cells[name] is None:
             raise Fault(
@@ -116,6 +90,40 @@ def select_cells(
                 "or name another column.",
             )
     return tuple(cells.values())
+
+
+def _cell(
+    values: Mapping[str, Any], name: str, place: str, encoding_errors: str
+) -> Cell:
+    value = _value_of(values, name)
+    if value is _MISSING:
+        return None
+    where = f"{place}: {name!r}"
+    if isinstance(value, list):
+        return tuple(_scalar(each, where, encoding_errors) for each in value)
+    return _scalar(value, where, encoding_errors)
+
+
+def _scalar(value: Any, where: str, encoding_errors: str) -> str:
+    """The text of a value; raises `Fault` if it is no text or number."""
+    if isinstance(value, str):
+        if "\0" in value:
+            raise Fault(
+                "NUL characters",
+                f"{where} holds a NUL character; remove it.",
+            )
+        return whole_text(str(value), where, encoding_errors)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return ""
+    if isinstance(value, int | float):
+        return repr(value)
+    raise Fault(
+        "no text or number",
+        f"{where} is {excerpt(value)}; it must be a text, a number or a list "
+        "of them.",
+    )
 
 
 class _Number(str):

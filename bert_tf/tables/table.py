@@ -223,19 +223,19 @@ class Table:
             column is missing or not unique, or a header is malformed.
         """
         selection = Selection(required, optional, whole)
-        positions = itertools.count()
+        position = -1
         self._bytes_before = 0
         for path in self.files or (self.name,):
             # An exception closes the file at once.
             with contextlib.closing(self._selected(path, selection)) as rows:
                 for number, found in rows:
-                    position = next(positions)
+                    position += 1
                     if isinstance(found, Fault):
-                        yield Row(number, position, fault=found, path=path)
+                        yield Row(number, position, (), {}, found, path)
                     else:
                         cells, columns = found
-                        yield Row(number, position, cells, columns, path=path)
-        if not next(positions):
+                        yield Row(number, position, cells, columns, None, path)
+        if position < 0:
             raise EmptyTable(f"{self.name}: has no rows.")
 
     def _selected(
