@@ -311,5 +311,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.require("model", "output_dir")
+    flags.mark_flags_as_required(["model", "output_dir"])
     command_line.run(main)

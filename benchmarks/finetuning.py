@@ -185,7 +185,7 @@ def median_speeds(task: str, precision: str) -> dict[str, float]:
 
 def load_split(task: str, split: str) -> tuple[list, int]:
     """The examples of a split, and how many tokens the recipe lets in."""
-    from tools.task_files import load_task, recipe_of
+    from tools.shared_flags import load_task, recipe_of
 
     found = load_task(task)
     recipe = recipe_of(found, task, [f"data_dir={_DATA_DIR.value}"])
@@ -310,5 +310,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.require("peer_python", "init_from", "data_dir", "output_dir")
+    flags.mark_flags_as_required(
+        ["peer_python", "init_from", "data_dir", "output_dir"]
+    )
     command_line.run(main)

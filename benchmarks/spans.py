@@ -171,7 +171,7 @@ def prediction_speed(folder: pathlib.Path) -> float:
     from bert_tf.families.task import Split
     from bert_tf.finetuning.evaluation import Predictor
     from bert_tf.side_by_side import one_core_a_batch
-    from tools.task_files import load_task
+    from tools.shared_flags import load_task
 
     # As `bert-tf finetune` does where it predicts alone.
     one_core_a_batch()
@@ -189,7 +189,7 @@ def prediction_speed(folder: pathlib.Path) -> float:
 
 
 def scores(predictions: pathlib.Path) -> dict[str, float]:
-    from tools.task_files import load_task, recipe_of
+    from tools.shared_flags import load_task, recipe_of
 
     task = load_task("squad_v1")
     recipe = recipe_of(task, "squad_v1", [])
@@ -229,5 +229,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     command_line.use_huge_pages()
-    command_line.require("peer_python", "init_from", "data_dir", "output_dir")
+    flags.mark_flags_as_required(
+        ["peer_python", "init_from", "data_dir", "output_dir"]
+    )
     command_line.run(main)

@@ -132,8 +132,7 @@ def run(
             (sys, "argv", words),
             # Files of the user's own extend it.
             (sys, "path", [*sys.path]),
-            (command_line, "_required", set()),
-            (command_line, "_given_as", {"inputs": "--input"}),
+            (command_line, "_given_as", {**command_line._given_as}),
             (command_line, "_later", []),
             (command_line, "_models", []),
             (progress, "_reworded", str),

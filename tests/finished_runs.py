@@ -7,7 +7,7 @@ import json
 import pathlib
 
 from tests.contracts.task_cases import CASES, Finished
-from tools.task_files import task_and_recipe
+from tools.shared_flags import task_and_recipe
 
 RUNS = pathlib.Path(__file__).parent / "golden" / "finished_runs"
 NAMES = (

@@ -22,7 +22,7 @@ from tests.model_helpers import fill
 from tests.records_corpus import text
 from tests.small_runs import TOKENS, save_small_model, shorten_runs
 from tools import module_of
-from tools.task_files import task_names
+from tools.shared_flags import task_names
 
 # Pages without a command or a program.
 WITHOUT = {

@@ -33,7 +33,7 @@ from bert_tf.server.loaded_model import LoadedModel, LoadError
 from tests import commands
 from tests.hugging_face_models import tiny_checkpoint
 from tests.user_errors import error_of
-from tools.task_files import task_named
+from tools.shared_flags import task_named
 
 GARDEN = pathlib.Path(__file__).parent / "golden/model_garden/trainer_v2"
 

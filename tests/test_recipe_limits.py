@@ -16,7 +16,7 @@ from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.recipe import Limits
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.teacher_settings import StudentSettings
-from tools.task_files import load_task, task_names
+from tools.shared_flags import load_task, task_names
 
 # Each once and in the same order in every process.
 RECIPES = list(

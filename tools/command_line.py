@@ -8,7 +8,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
 
 from absl import app, flags, logging
 
@@ -18,16 +17,16 @@ from bert_tf.progress import log, reword
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-T = TypeVar("T")
 # "Temporary failure" of sysexits.h: the same command resumes the run.
 STOPPED = 75
 _SECONDS_BEFORE_RESTART = 2.0
 _HELP = re.compile("--?(h|[?]|help|helpshort|helpfull|helpxml)")
+# absl's error of a required flag.
+_NO_VALUE = "must have a value other than None"
 # absl's additions to the help of enum flags and of multi-flags.
 _BY_ABSL = re.compile(
     r"^<[^>]*>: |;\s*repeat this option to specify a list of values"
 )
-_required: set[str] = set()
 
 
 def use_huge_pages() -> None:
@@ -44,7 +43,7 @@ def use_huge_pages() -> None:
 
 # Arguments of the library without a flag of the same name, and how the command
 # takes them.
-_given_as = {"inputs": "--input"}
+_given_as = {"inputs": "--input", "folder": "--model"}
 # The flags that --model is another name of.
 _models: list[str] = []
 Later = Callable[[list[str], bool], Mapping[str, flags.FlagValues]]
@@ -191,7 +190,7 @@ def _parse(arguments: list[str]) -> list[str]:
     except flags.Error as error:
         line = str(error).removeprefix("flag ").rstrip(".")
         name, _, value = line.removeprefix("--").partition("=")
-        if "must have a value other than None" in line:
+        if _NO_VALUE in line:
             line = f"--{'model' if name in _models else name} is needed"
         elif "invalid literal" in line or "could not convert" in line:
             takes = flags.FLAGS[name].parser.syntactic_help
@@ -204,7 +203,7 @@ def _show_help(later: Mapping[str, flags.FlagValues]) -> None:
     lines = [(sys.modules["__main__"].__doc__ or "").strip()]
     found = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     names = {flag.name for flag in found}
-    groups = {"Flags": sorted(found, key=lambda f: f.name not in _required)}
+    groups = {"Flags": sorted(found, key=lambda f: not _is_required(f))}
     for heading, fields in later.items():
         groups[heading] = [fields[n] for n in fields if n not in names]
     for heading, group in groups.items():
@@ -212,6 +211,10 @@ def _show_help(later: Mapping[str, flags.FlagValues]) -> None:
         for flag in group:
             lines += _flag_lines(flag)
     show(lines)
+
+
+def _is_required(flag: flags.Flag) -> bool:
+    return any(_NO_VALUE in each.message for each in flag.validators)
 
 
 def show(lines: list[str]) -> None:
@@ -224,7 +227,7 @@ def show(lines: list[str]) -> None:
 
 
 def _flag_lines(flag: flags.Flag) -> list[str]:
-    facts = ["required"] if flag.name in _required else []
+    facts = ["required"] if _is_required(flag) else []
     takes = flag.parser.syntactic_help
     if isinstance(flag, flags.EnumFlag):
         takes = " or ".join(flag.parser.enum_values)
@@ -243,16 +246,3 @@ def _flag_lines(flag: flags.Flag) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def required(flag: flags.FlagHolder[T | None]) -> T:
-    """Returns the value of a required flag."""
-    value = flag.value
-    assert value is not None
-    return value
-
-
-def require(*names: str) -> None:
-    """Marks flags as required."""
-    _required.update(names)
-    flags.mark_flags_as_required(names)

@@ -17,18 +17,18 @@ import pathlib
 from absl import flags
 
 from . import command_line
+from .shared_flags import required_string
 
-_INPUT = flags.DEFINE_string(
+_INPUT = required_string(
     "input",
-    None,
     "Model folder of any family, hf://organisation/name or keras_hub://preset.",
 )
 command_line.name_model("input")
-_TO = flags.DEFINE_string(
-    "to", None, "The layout to write: bert_tf, google_tf1 or hugging_face."
+_TO = required_string(
+    "to", "The layout to write: bert_tf, google_tf1 or hugging_face."
 )
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "The folder to write; must be missing or empty."
+_OUTPUT_DIR = required_string(
+    "output_dir", "The folder to write; must be missing or empty."
 )
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file",
@@ -136,9 +136,9 @@ def main() -> None:
     from bert_tf.conversion import convert_checkpoint
 
     report = convert_checkpoint(
-        command_line.required(_INPUT),
-        command_line.required(_TO),
-        command_line.required(_OUTPUT_DIR),
+        _INPUT.value,
+        _TO.value,
+        _OUTPUT_DIR.value,
         vocab_file=_VOCAB_FILE.value,
         lower_case=_LOWER_CASE.value,
         max_position_embeddings=_MAX_POSITION_EMBEDDINGS.value,
@@ -159,5 +159,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     _limit_memory()
-    command_line.require("input", "to", "output_dir")
     command_line.run(main)

@@ -42,21 +42,15 @@ from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
 
 from . import command_line
-from .recipe_flags import define_fields
+from .shared_flags import define_corpora, define_fields, required_string
 
-_INPUT = flags.DEFINE_string(
-    "input",
-    None,
-    "Files or globs, or tfds:DATA_SET[@SPLIT], comma-separated; .gz, .bz2 and "
-    ".zst are unpacked. NAME=PATH or NAME:WEIGHT=PATH defines a corpus to mix.",
-)
-_VOCAB_FILE = flags.DEFINE_string(
+_INPUT = define_corpora()
+_VOCAB_FILE = required_string(
     "vocab_file",
-    None,
     "Vocabulary: vocab.txt, spiece.model or sentencepiece.bpe.model, or the "
     "tokenizer.json of one of these kinds or of byte-level BPE.",
 )
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder of the records.")
+_OUTPUT_DIR = required_string("output_dir", "Folder of the records.")
 _WORKERS = flags.DEFINE_integer(
     "workers", 0, "Parallel workers; 0 for one per processor."
 )
@@ -87,9 +81,9 @@ def _build_here(recipe: RecordsRecipe) -> RecordsReport:
     from bert_tf.records.build import create_records
 
     return create_records(
-        parse_inputs(command_line.required(_INPUT), recipe),
-        command_line.required(_VOCAB_FILE),
-        command_line.required(_OUTPUT_DIR),
+        parse_inputs(_INPUT.value, recipe),
+        _VOCAB_FILE.value,
+        _OUTPUT_DIR.value,
         recipe,
         _WORKERS.value,
         _OVERWRITE.value,
@@ -109,9 +103,9 @@ def _build_with_beam(recipe: RecordsRecipe) -> RecordsReport:
     from bert_tf.records.beam.runner import create_records_with_beam
 
     return create_records_with_beam(
-        parse_inputs(command_line.required(_INPUT), recipe, expand=expand),
-        command_line.required(_VOCAB_FILE),
-        command_line.required(_OUTPUT_DIR),
+        parse_inputs(_INPUT.value, recipe, expand=expand),
+        _VOCAB_FILE.value,
+        _OUTPUT_DIR.value,
         recipe,
         options,
         _OVERWRITE.value,
@@ -122,7 +116,7 @@ def _build_with_beam(recipe: RecordsRecipe) -> RecordsReport:
 def main() -> None:
     """Builds the records and prints a summary."""
     recipe = _RECIPE()
-    if _RUNNER.value == "beam" or PREFIX in command_line.required(_INPUT):
+    if _RUNNER.value == "beam" or PREFIX in _INPUT.value:
         import_tensorflow()
     if _RUNNER.value == "beam":
         report = _build_with_beam(recipe)
@@ -132,6 +126,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.require("input", "vocab_file", "output_dir")
     # TensorFlow takes 0.5 GB and seconds, and English text does not need it.
     command_line.run(main, tensorflow=False)

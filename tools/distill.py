@@ -27,8 +27,13 @@ from bert_tf.recipe import Settings, read_json_object
 from bert_tf.teacher_settings import StudentSettings
 
 from . import command_line
-from .recipe_flags import RecipeFlags, define_fields
-from .task_files import task_and_recipe, task_fields, task_names
+from .shared_flags import (
+    RecipeFlags,
+    define_fields,
+    task_and_recipe,
+    task_fields,
+    task_help,
+)
 
 
 def _fields(
@@ -51,8 +56,7 @@ _STUDENT = define_fields(StudentSettings)
 _FLAGS = RecipeFlags(
     _fields,
     fields={
-        "task": f"One of {', '.join(task_names())}, or the path of your own "
-        "task file; without it the student is trained on text.",
+        "task": f"{task_help()}; without it the student is trained on text.",
         "teacher": "Teacher model; for a task, an output folder of "
         "bert-tf finetune.",
     },
@@ -77,11 +81,7 @@ def main() -> None:
             task, task_recipe, student, output_dir, _UNDISTILLED.value, devices
         )
     else:
-        if recipe_file:
-            recipe = PretrainingRecipe.from_json(recipe_file, given, "--set")
-        else:
-            recipe = PretrainingRecipe(objective="masked_lm")
-            recipe = recipe.override(given, "--set")
+        recipe = _FLAGS.recipe(PretrainingRecipe(objective="masked_lm"))
 
         from bert_tf.distillation.run import distill_text
 
@@ -93,5 +93,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     command_line.use_huge_pages()
-    command_line.require("output_dir")
     command_line.run(main)

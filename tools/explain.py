@@ -10,11 +10,10 @@ every layer and head.
 from absl import flags
 
 from . import command_line
-from .usage_flags import UsageFlags
+from .shared_flags import define_usage, required_string
 
-_MODEL = flags.DEFINE_string(
+_MODEL = required_string(
     "model",
-    None,
     "A fine-tuned model: a folder of any family, or hf://organisation/name.",
 )
 _TEXT = flags.DEFINE_string("text", None, "The text.")
@@ -46,7 +45,7 @@ _STEPS = flags.DEFINE_integer(
     "Steps of integrated gradients; by default until the completeness error "
     "is below 1 %.",
 )
-_USAGE = UsageFlags()
+_USAGE = define_usage()
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File to write: a page (.html) or all numbers (.json)."
 )
@@ -58,10 +57,9 @@ def main() -> None:
     from bert_tf.inference.explanation import OUTPUTS
     from bert_tf.inference.load import load
 
-    command_line.name_arguments({"folder": "--model"})
     if _OUTPUT.value is not None:
         check_output(_OUTPUT.value, OUTPUTS)
-    model = load(command_line.required(_MODEL), **_USAGE.options().given)
+    model = load(_MODEL.value, **_USAGE().given)
     explanation = model.explain(
         _TEXT.value,
         _TEXT_B.value,
@@ -80,5 +78,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.require("model")
     command_line.run(main)

@@ -7,7 +7,6 @@ OpenVINO, whose inputs are token ids. With --quantize=int8 the fields of the
 model's recipe.json are flags too, such as --data_dir of moved data.
 """
 
-import pathlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,12 +19,16 @@ from bert_tf.libraries import import_tensorflow
 from bert_tf.recipe import Settings, read_json_object
 
 from . import command_line
-from .recipe_flags import FieldFlags
-from .task_files import task_and_recipe, task_fields
-from .usage_flags import UsageFlags
+from .shared_flags import (
+    FieldFlags,
+    define_usage,
+    required_string,
+    task_and_recipe,
+    task_fields,
+)
 
-_MODEL = flags.DEFINE_string(
-    "model", None, "A fine-tuned or pre-trained model: a folder of any family."
+_MODEL = required_string(
+    "model", "A fine-tuned or pre-trained model: a folder of any family."
 )
 _BESIDE = flags.DEFINE_list(
     "beside",
@@ -34,9 +37,8 @@ _BESIDE = flags.DEFINE_list(
     "comma-separated; the version has the base once and a signature per "
     "adapter, named as its folder.",
 )
-_OUTPUT_DIR = flags.DEFINE_string(
+_OUTPUT_DIR = required_string(
     "output_dir",
-    None,
     "Folder of all versions, TensorFlow Serving's base path of the model; for "
     "other formats the new folder of the file.",
 )
@@ -70,7 +72,7 @@ _MAX_SCORE_DROP = flags.DEFINE_float(
     "Maximum drop of the task's main metric on dev, as a fraction; beyond it "
     "nothing is written.",
 )
-_USAGE = UsageFlags()
+_USAGE = define_usage()
 
 
 def _fields(
@@ -90,9 +92,7 @@ _RECIPE = FieldFlags(_fields)
 
 def main() -> None:
     """Exports the model, checks the export and prints its size."""
-    command_line.name_arguments(
-        {"folder": "--model", "file_format": "--format"}
-    )
+    command_line.name_arguments({"file_format": "--format"})
     if _FORMAT.value != "saved_model":
         import_tensorflow()
         _export_file()
@@ -122,8 +122,8 @@ def _export_version(fresh: FreshProcess) -> None:
     if _QUANTIZE.value == "bfloat16":
         _refuse((_PRECISION,), "is set by --quantize=bfloat16; leave it out.")
         precision = "mixed_bfloat16"
-    folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
-    options = _USAGE.options()
+    folder = local_folder(_MODEL.value)
+    options = _USAGE()
     if _BESIDE.value:
         for name in options.given:
             raise UserError(
@@ -136,7 +136,7 @@ def _export_version(fresh: FreshProcess) -> None:
     recipe = folder / "recipe.json"
     written = write_saved_model(
         served,
-        command_line.required(_OUTPUT_DIR),
+        _OUTPUT_DIR.value,
         _VERSION.value,
         read_json_object(recipe, missing_ok=True) or None,
         training=describe_training(folder),
@@ -160,7 +160,7 @@ def _export_file() -> None:
         (_BESIDE, _VERSION, _PRECISION),
         "is for --format=saved_model; leave it out.",
     )
-    folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
+    folder = local_folder(_MODEL.value)
     if _QUANTIZE.value == "bfloat16":
         raise UserError(
             f"--quantize=bfloat16: is for --format=saved_model; give none or "
@@ -180,13 +180,7 @@ def _export_file() -> None:
         command_line.name_arguments({"task": "--set task"})
         task, recipe = task_and_recipe(_RECIPE.assignments(), str(recipe_file))
         int8 = Quantization(task, recipe, _MAX_SCORE_DROP.value)
-    path = export_file(
-        folder,
-        command_line.required(_OUTPUT_DIR),
-        _FORMAT.value,
-        int8,
-        _USAGE.options(),
-    )
+    path = export_file(folder, _OUTPUT_DIR.value, _FORMAT.value, int8, _USAGE())
     print(
         f"{path}: {path.stat().st_size / 1e6:,.1f} MB, "
         f"{time.monotonic() - started:.1f} s with the comparison with the model"
@@ -209,5 +203,4 @@ def _refuse(unused: Sequence[flags.FlagHolder], reason: str) -> None:
 
 
 if __name__ == "__main__":
-    command_line.require("model", "output_dir")
     command_line.run(main, tensorflow=False)

@@ -16,20 +16,19 @@ from absl import flags
 from bert_tf.config import AUTO, PRECISION_HELP, RUNTIME_HELP
 
 from . import command_line
+from .shared_flags import required_string
 
-_MODEL = flags.DEFINE_string(
-    "model", None, "Model folder of any family, or hf://organisation/name."
+_MODEL = required_string(
+    "model", "Model folder of any family, or hf://organisation/name."
 )
-_INPUT = flags.DEFINE_string(
+_INPUT = required_string(
     "input",
-    None,
     "Text files or globs, comma-separated; .jsonl has JSON objects, .csv, .tsv "
     "and .parquet have columns; .gz, .bz2 and "
     ".zst are decompressed, - is standard input.",
 )
-_OUTPUT = flags.DEFINE_string(
+_OUTPUT = required_string(
     "output",
-    None,
     "File to write, .jsonl or .npz; - is JSON lines on standard output.",
 )
 _LAYERS = flags.DEFINE_string(
@@ -100,12 +99,12 @@ def main() -> None:
         _PROMPT_NAME.value,
     )
     inputs: Sequence[str | pathlib.Path] = [STANDARD_STREAM]
-    if command_line.required(_INPUT) != STANDARD_STREAM:
-        inputs = expand_inputs(command_line.required(_INPUT))
+    if _INPUT.value != STANDARD_STREAM:
+        inputs = expand_inputs(_INPUT.value)
     summary = extract_features(
-        command_line.required(_MODEL),
+        _MODEL.value,
         inputs,
-        command_line.required(_OUTPUT),
+        _OUTPUT.value,
         settings,
         _PRECISION.value,
         _TEXT_COLUMNS.value,
@@ -117,5 +116,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.require("model", "input", "output")
     command_line.run(main)

@@ -9,10 +9,10 @@ XLM-R is <mask>.
 from absl import flags
 
 from . import command_line
+from .shared_flags import required_string
 
-_MODEL = flags.DEFINE_string(
+_MODEL = required_string(
     "model",
-    None,
     "Model folder of any family, hf://organisation/name or keras_hub://preset.",
 )
 _TOP_K = flags.DEFINE_integer("top_k", 5, "Candidates for each mask.")
@@ -28,7 +28,7 @@ def main(texts: list[str]) -> None:
             'give a text after the flags, for example "Paris is the [MASK] of '
             'France."'
         )
-    filler = MaskFiller.from_checkpoint(command_line.required(_MODEL))
+    filler = MaskFiller.from_checkpoint(_MODEL.value)
     mask = filler.tokenizer.vocabulary.special.mask
     for text in texts:
         print(text)
@@ -40,5 +40,4 @@ def main(texts: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    command_line.require("model")
     command_line.run_on_words(main)

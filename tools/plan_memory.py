@@ -11,7 +11,7 @@ from absl import flags
 from bert_tf.memory.plan import PlanSettings, plan_memory
 
 from . import command_line
-from .recipe_flags import define_fields
+from .shared_flags import define_fields
 
 _SETTINGS = define_fields(PlanSettings)
 command_line.name_model("init_from")

@@ -12,35 +12,29 @@ counts them. The same command resumes an interrupted run after the rows in
 OUTPUT.partial. An existing output of other rows is not overwritten.
 """
 
-from absl import flags
-
 from bert_tf.inference.rows import PredictSettings
 
 from . import command_line
-from .recipe_flags import define_fields
-from .usage_flags import UsageFlags
+from .shared_flags import define_fields, define_usage, required_string
 
-_MODEL = flags.DEFINE_string(
+_MODEL = required_string(
     "model",
-    None,
     "A fine-tuned or pre-trained model: a folder of any family, "
     "hf://organisation/name or keras_hub://preset.",
 )
-_INPUT = flags.DEFINE_string(
+_INPUT = required_string(
     "input",
-    None,
     "New texts: .csv, .tsv, .jsonl, .txt (one text per line), also as .gz, "
     ".bz2 or .zst; .parquet, .arrow, .feather; several files or globs, "
     "comma-separated; - is standard input.",
 )
-_OUTPUT = flags.DEFINE_string(
+_OUTPUT = required_string(
     "output",
-    None,
     "File to write, .jsonl, .csv, .tsv or .parquet; - is JSON lines on "
     "standard output.",
 )
 _SETTINGS = define_fields(PredictSettings)
-_USAGE = UsageFlags()
+_USAGE = define_usage()
 
 
 def main() -> None:
@@ -50,18 +44,12 @@ def main() -> None:
     from bert_tf.side_by_side import one_core_a_batch
 
     one_core_a_batch()
-    command_line.name_arguments({"folder": "--model"})
     summary = predict_file(
-        command_line.required(_MODEL),
-        command_line.required(_INPUT),
-        command_line.required(_OUTPUT),
-        _SETTINGS(),
-        _USAGE.options(),
+        _MODEL.value, _INPUT.value, _OUTPUT.value, _SETTINGS(), _USAGE()
     )
     # Predictions may go to standard output.
     log(summary)
 
 
 if __name__ == "__main__":
-    command_line.require("model", "input", "output")
     command_line.run(main)

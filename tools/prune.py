@@ -16,20 +16,21 @@ bert-tf finetune --recipe=out/mrpc-half/recipe.json --model=out/mrpc-half \\
 
 import pathlib
 
-from absl import flags
-
 from bert_tf.errors import UserError
 from bert_tf.families.recipe import PruningSettings
 
 from . import command_line
-from .recipe_flags import FieldFlags, define_fields
-from .task_files import task_and_recipe, task_fields
-
-_MODEL = flags.DEFINE_string(
-    "model", None, "An output folder of bert-tf finetune."
+from .shared_flags import (
+    FieldFlags,
+    define_fields,
+    required_string,
+    task_and_recipe,
+    task_fields,
 )
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder to write, which must not exist."
+
+_MODEL = required_string("model", "An output folder of bert-tf finetune.")
+_OUTPUT_DIR = required_string(
+    "output_dir", "Folder to write, which must not exist."
 )
 _SETTINGS = define_fields(PruningSettings)
 
@@ -54,16 +55,14 @@ def main() -> None:
     """Prunes the model and prints the table."""
     from bert_tf.finetuning.pruning import prune
 
-    command_line.name_arguments({"folder": "--model"})
     settings = _SETTINGS()
-    folder = command_line.required(_MODEL)
+    folder = _MODEL.value
     task, recipe = task_and_recipe(_RECIPE.assignments(), _recipe_file(folder))
-    output_dir = command_line.required(_OUTPUT_DIR)
+    output_dir = _OUTPUT_DIR.value
     done = prune(task, recipe, pathlib.Path(folder), output_dir, settings)
     print(done.table())
 
 
 if __name__ == "__main__":
     command_line.use_huge_pages()
-    command_line.require("model", "output_dir")
     command_line.run(main)

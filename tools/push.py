@@ -9,13 +9,11 @@ predictions or reports. bert-tf convert writes Hugging Face's layout.
 from absl import flags
 
 from . import command_line
+from .shared_flags import required_string
 
-_MODEL = flags.DEFINE_string(
-    "model", None, "A finished model: a folder of any family."
-)
-_TO = flags.DEFINE_string(
+_MODEL = required_string("model", "A finished model: a folder of any family.")
+_TO = required_string(
     "to",
-    None,
     "hf://organisation/name, created if missing; or a folder, missing or "
     "empty.",
 )
@@ -31,15 +29,9 @@ def main() -> None:
     """Uploads or copies the model, and prints where to."""
     from bert_tf.sharing.push import push_model
 
-    command_line.name_arguments({"folder": "--model"})
-    place = push_model(
-        command_line.required(_MODEL),
-        command_line.required(_TO),
-        _PRIVATE.value,
-    )
+    place = push_model(_MODEL.value, _TO.value, _PRIVATE.value)
     print(f"pushed to {place}")
 
 
 if __name__ == "__main__":
-    command_line.require("model", "to")
     command_line.run(main, tensorflow=False)

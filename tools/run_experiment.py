@@ -17,23 +17,20 @@ from absl import flags
 from bert_tf.errors import UserError
 
 from . import command_line
-from .experiment_files import EXPERIMENTS
-from .task_files import load_task
+from .shared_flags import EXPERIMENTS, load_task, required_string
 
-_EXPERIMENT = flags.DEFINE_string(
+_EXPERIMENT = required_string(
     "experiment",
-    None,
     "A name in experiments/ (table1 to table8, figure5), or the path of your "
     "own experiment file.",
 )
-_SCALE = flags.DEFINE_string(
+_SCALE = required_string(
     "scale",
-    None,
     "tiny (two cores, a table in about two hours), small (one GPU, about a "
     "day) or paper (the published sizes and steps).",
 )
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder of the table, the report and its figures."
+_OUTPUT_DIR = required_string(
+    "output_dir", "Folder of the table, the report and its figures."
 )
 _RUNS_DIR = flags.DEFINE_string(
     "runs_dir",
@@ -92,8 +89,8 @@ def main() -> None:
     from bert_tf.experiments.running import Commands
 
     command_line.name_arguments({"inputs": "--corpus"})
-    name = command_line.required(_EXPERIMENT)
-    output_dir = pathlib.Path(command_line.required(_OUTPUT_DIR))
+    name = _EXPERIMENT.value
+    output_dir = pathlib.Path(_OUTPUT_DIR.value)
     data_dir = _DATA_DIR.value
     stand_ins = {}
     for text in _STAND_IN.value:
@@ -115,7 +112,7 @@ def main() -> None:
     run_experiment(
         EXPERIMENTS.load(name),
         name,
-        command_line.required(_SCALE),
+        _SCALE.value,
         sources,
         output_dir,
         pathlib.Path(_RUNS_DIR.value or output_dir / "runs"),
@@ -131,5 +128,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.require("experiment", "scale", "output_dir")
     command_line.run(main)

@@ -25,8 +25,13 @@ base, and bert-tf export --beside serves many on one base.
 from absl import flags
 
 from . import command_line
-from .recipe_flags import RecipeFlags
-from .task_files import recipe_kinds, task_and_recipe, task_fields, task_names
+from .shared_flags import (
+    RecipeFlags,
+    recipe_kinds,
+    task_and_recipe,
+    task_fields,
+    task_help,
+)
 
 _MODE = flags.DEFINE_string(
     "mode",
@@ -37,10 +42,7 @@ _MODE = flags.DEFINE_string(
 _FLAGS = RecipeFlags(
     task_fields,
     recipe_kinds,
-    {
-        "task": f"One of {', '.join(task_names())}, or the path of your own "
-        "task file.",
-    },
+    {"task": f"{task_help()}."},
 )
 
 
@@ -61,5 +63,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     command_line.use_huge_pages()
-    command_line.require("output_dir")
     command_line.run(main)

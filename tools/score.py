@@ -12,20 +12,21 @@ import json
 from absl import flags
 
 from . import command_line
-from .recipe_flags import FieldFlags
-from .task_files import load_task, recipe_of, task_fields, task_names
+from .shared_flags import (
+    FieldFlags,
+    load_task,
+    recipe_of,
+    required_string,
+    task_fields,
+    task_help,
+)
 
-_TASK = flags.DEFINE_string(
-    "task",
-    None,
-    f"One of {', '.join(task_names())}, or the path of your own task file.",
+_TASK = required_string("task", f"{task_help()}.")
+_REFERENCES = required_string(
+    "references", "File with the labels, in the format of the dev file."
 )
-_REFERENCES = flags.DEFINE_string(
-    "references", None, "File with the labels, in the format of the dev file."
-)
-_PREDICTIONS = flags.DEFINE_string(
+_PREDICTIONS = required_string(
     "predictions",
-    None,
     "File of predictions, in the format of bert-tf finetune: columns index "
     "(the row of the references, from 0) and prediction for sentences and "
     "choices; predictions.json for questions; words and tags for tagging.",
@@ -41,19 +42,13 @@ _RECIPE = FieldFlags(task_fields)
 
 def main() -> None:
     """Reads the files and prints the scores."""
-    task = load_task(command_line.required(_TASK))
-    recipe = recipe_of(
-        task, command_line.required(_TASK), _RECIPE.assignments()
-    )
+    task = load_task(_TASK.value)
+    recipe = recipe_of(task, _TASK.value, _RECIPE.assignments())
     scores = task.resolve(recipe).score_file(
-        recipe,
-        command_line.required(_REFERENCES),
-        command_line.required(_PREDICTIONS),
-        _NULL_ODDS.value,
+        recipe, _REFERENCES.value, _PREDICTIONS.value, _NULL_ODDS.value
     )
     print(json.dumps(scores))
 
 
 if __name__ == "__main__":
-    command_line.require("task", "references", "predictions")
     command_line.run(main, tensorflow=False)

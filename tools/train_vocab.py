@@ -22,21 +22,17 @@ from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
 
 from . import command_line
-from .recipe_flags import define_fields
+from .shared_flags import define_corpora, define_fields, required_string
 
-_INPUT = flags.DEFINE_string(
-    "input",
-    None,
-    "Files or globs, or tfds:DATA_SET[@SPLIT], comma-separated; .gz, .bz2 and "
-    ".zst are unpacked. NAME=PATH or NAME:WEIGHT=PATH defines a corpus to mix.",
-)
+_INPUT = define_corpora()
 _VOCAB_SIZE = flags.DEFINE_integer(
     "vocab_size",
     None,
     "Number of tokens, including special ones; a small text gives fewer.",
+    required=True,
 )
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "The vocabulary file to write, for example out/vocab.txt."
+_OUTPUT = required_string(
+    "output", "The vocabulary file to write, for example out/vocab.txt."
 )
 _KIND = flags.DEFINE_enum(
     "kind",
@@ -99,7 +95,7 @@ _RECIPE = define_fields(CorpusRecipe)
 
 def main() -> None:
     """Trains and writes the vocabulary."""
-    output = pathlib.Path(command_line.required(_OUTPUT))
+    output = pathlib.Path(_OUTPUT.value)
     if output.is_dir():
         raise UserError(
             f"--output={output}: is a directory; name a file, for example "
@@ -119,7 +115,7 @@ def main() -> None:
 
     trainer = vocabulary_trainer(
         _KIND.value,
-        command_line.required(_VOCAB_SIZE),
+        _VOCAB_SIZE.value,
         _HELD_OUT.value,
         _MAX_UNIQUE_WORDS.value,
         lower_case=_LOWER_CASE.value,
@@ -133,7 +129,7 @@ def main() -> None:
     trainer.check_name(output)
     recipe = _RECIPE()
     trained = train_corpus_vocab(
-        parse_inputs(command_line.required(_INPUT), recipe),
+        parse_inputs(_INPUT.value, recipe),
         recipe,
         trainer,
         _WORKERS.value,
@@ -145,5 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.require("input", "vocab_size", "output")
     command_line.run(main)

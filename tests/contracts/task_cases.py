@@ -22,7 +22,7 @@ from bert_tf.finetuning.run import run_finetuning
 from bert_tf.text.vocabulary import Vocabulary
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, TOKENS
 from tests.model_helpers import fill
-from tools.task_files import load_task, recipe_of
+from tools.shared_flags import load_task, recipe_of
 
 NUM_TRAIN, NUM_DEV, NUM_TEST = 72, 14, 9
 SETTINGS: dict[str, Any] = {

@@ -27,7 +27,7 @@ from tests.finetuning.sentence_runs import BAD, GOOD
 from tests.model_helpers import fill
 from tests.server.served_models import fetch, served
 from tests.user_errors import error_of
-from tools.task_files import load_task
+from tools.shared_flags import load_task
 
 LAYERS, HEADS = 6, 2
 

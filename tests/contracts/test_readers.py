@@ -15,7 +15,7 @@ from bert_tf.families.question_answering.recipe import UserQuestionRecipe
 from bert_tf.families.text_classification.recipe import UserTableRecipe
 from bert_tf.families.token_classification.recipe import UserTagRecipe
 from tests.user_errors import error_of
-from tools.task_files import load_task
+from tools.shared_flags import load_task
 
 Row = tuple[str, ...]
 

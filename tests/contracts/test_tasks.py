@@ -34,7 +34,7 @@ from tests.contracts.task_cases import (
 from tests.model_helpers import fill
 from tests.run_folders import answer_lines, history
 from tests.sharing.cards import ask, read_card, scores_of, table
-from tools.task_files import load_task, task_names
+from tools.shared_flags import load_task, task_names
 
 # Eagerly run, tf.data's functions stay graphs, of which TensorFlow warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Even though")

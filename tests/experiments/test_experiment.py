@@ -16,7 +16,7 @@ from bert_tf.experiments.run import run_experiment
 from bert_tf.experiments.running import Commands
 from bert_tf.experiments.scales import SCALES, Scale
 from tests.user_errors import error_of
-from tools.task_files import load_task
+from tools.shared_flags import load_task
 
 SCALES["test"] = Scale(
     description="for tests",

@@ -15,8 +15,7 @@ from bert_tf.experiments import (
 from bert_tf.experiments.plan import Sources, make_plan
 from bert_tf.experiments.scales import SCALES, scale_named
 from tests.user_errors import error_of
-from tools.experiment_files import EXPERIMENTS
-from tools.task_files import load_task
+from tools.shared_flags import EXPERIMENTS, load_task
 
 TINY = SCALES["tiny"]
 

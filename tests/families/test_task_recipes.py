@@ -3,7 +3,7 @@
 import pytest
 
 from bert_tf.errors import UserError
-from tools.task_files import load_task, recipe_of, task_named, task_names
+from tools.shared_flags import load_task, recipe_of, task_named, task_names
 
 
 def message_of(call, *arguments):

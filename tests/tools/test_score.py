@@ -9,7 +9,7 @@ import pytest
 
 from tests import commands
 from tests.user_errors import error_of
-from tools.task_files import load_task, task_names
+from tools.shared_flags import load_task, task_names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFERENCES = (

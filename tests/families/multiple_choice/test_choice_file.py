@@ -28,7 +28,7 @@ from bert_tf.finetuning.setup import prepare_training
 from tests.finetuning.sentence_runs import tokenizer
 from tests.finished_runs import finished_run
 from tests.user_errors import error_of
-from tools.task_files import load_task, recipe_of
+from tools.shared_flags import load_task, recipe_of
 
 SWAG = """\
 ,video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,\

@@ -27,7 +27,7 @@ from tests.finetuning.sentence_runs import tokenizer
 from tests.finished_runs import finished_run
 from tests.run_folders import answer_lines, weights
 from tests.user_errors import error_of
-from tools.task_files import load_task
+from tools.shared_flags import load_task
 
 TASK = load_task("conll2003")
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
