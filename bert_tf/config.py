@@ -14,14 +14,8 @@ from bert_tf.recipe import Settings, check_kind, setting
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 # How learning rates decay.
 LINEAR, ONE_MINUS_SQRT = DECAY_SHAPES = ("linear", "one_minus_sqrt")
-# What computes the network of a model for inference.
-KERAS, AUTO, OPENVINO = "keras", "auto", "openvino"
-RUNTIMES = (KERAS, AUTO, OPENVINO, "onnx", "litert")
-RUNTIME_HELP = (
-    "what computes the network: keras, openvino, onnx or litert; auto is "
-    "openvino where it is installed, on a CPU, and else keras; or the folder "
-    "of an export in ONNX or LiteRT, such as one in int8"
-)
+# What computes the network of a model for inference; see `libraries.py`.
+KERAS, AUTO = "keras", "auto"
 PRECISION_HELP = (
     "float32, mixed_bfloat16 or mixed_float16; auto is mixed_bfloat16 on a CPU "
     "that has it, if the first of more than 256 rows keep their answers, and "

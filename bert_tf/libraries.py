@@ -1,4 +1,4 @@
-"""Checks for optional libraries, and imports others without side effects.
+"""The optional libraries, and imports of others without side effects.
 
 TensorFlow is imported without its start-up messages; Keras and matplotlib write
 nothing to the home folder.
@@ -14,9 +14,44 @@ import sys
 import tempfile
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_tf.errors import UserError
+
+
+class ListedRuntime(NamedTuple):
+    """What is known of a runtime before its module is imported."""
+
+    # Its name in messages.
+    title: str
+    # Those of its extra in pyproject.toml.
+    libraries: tuple[str, ...] = ()
+    # Whether its files may be int8; `runtime` takes folders of them.
+    int8: bool = False
+    # Whether it computes in bfloat16 where the processor can.
+    bfloat16: bool = False
+
+
+# What `auto` chooses.
+OPENVINO = "openvino"
+# By the name of the module in `bert_tf.runtimes`, NAME_file.
+RUNTIMES = {
+    OPENVINO: ListedRuntime("OpenVINO", ("onnx", "openvino"), bfloat16=True),
+    "onnx": ListedRuntime("ONNX Runtime", ("onnx", "onnxruntime"), int8=True),
+    "litert": ListedRuntime("LiteRT", int8=True),
+}
+INT8_FORMATS = [name for name, each in RUNTIMES.items() if each.int8]
+FILE_FORMATS = sorted(RUNTIMES, key=lambda name: name not in INT8_FORMATS)
+# The formats of the exports that `runtime` takes.
+EXPORTS = " or ".join(
+    RUNTIMES[name].title.removesuffix(" Runtime") for name in INT8_FORMATS
+)
+*_FIRST, _LAST = "keras", *RUNTIMES
+RUNTIME_HELP = (
+    f"what computes the network: {', '.join(_FIRST)} or {_LAST}; auto is "
+    f"{OPENVINO} where it is installed, on a CPU, and else keras; or the "
+    f"folder of an export in {EXPORTS}, such as one in int8"
+)
 
 # The extras of pyproject.toml, by the names of imported modules. Apache Beam is
 # checked in records/beam/options.py.
@@ -25,9 +60,8 @@ EXTRAS = {
     "hub": ("huggingface_hub",),
     "keras_hub": ("kagglehub", "keras_hub"),
     "report": ("jinja2", "matplotlib"),
-    "onnx": ("onnx", "onnxruntime"),
-    "openvino": ("onnx", "openvino"),
     "transformers": ("torch", "transformers"),
+    **{name: r.libraries for name, r in RUNTIMES.items() if r.libraries},
 }
 
 

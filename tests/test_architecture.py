@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from bert_tf.libraries import RUNTIMES
 from tests.import_graph import imported_names
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -157,6 +158,13 @@ def test_imports_only_lower_rooms() -> None:
     ]
     found = {str(path): breaches(path) for path in FILES if path != first}
     assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_only_the_list_names_runtimes() -> None:
+    """A new one is a file of its own and a line."""
+    for path in (*FILES, *(ROOT / "tools").glob("*.py")):
+        named = [n for n in RUNTIMES if f'"{n}"' in path.read_text("utf-8")]
+        assert not named or path.stem == "libraries", (path, named)
 
 
 def test_a_breach_is_found(tmp_path: pathlib.Path, monkeypatch) -> None:

@@ -15,7 +15,7 @@ from absl import flags
 
 from bert_tf.errors import UserError
 from bert_tf.inference.fresh_process import FreshProcess
-from bert_tf.libraries import import_tensorflow
+from bert_tf.libraries import FILE_FORMATS, INT8_FORMATS, import_tensorflow
 from bert_tf.recipe import Settings, read_json_object
 
 from . import command_line
@@ -45,7 +45,7 @@ _OUTPUT_DIR = required_string(
 _FORMAT = flags.DEFINE_enum(
     "format",
     "saved_model",
-    ["saved_model", "onnx", "litert", "openvino"],
+    ["saved_model", *FILE_FORMATS],
     "onnx writes model.onnx, litert model.tflite and openvino model.xml and "
     "model.bin, whose inputs are token ids, with tokenizer.json.",
 )
@@ -63,8 +63,9 @@ _QUANTIZE = flags.DEFINE_enum(
     "none",
     ["none", "bfloat16", "int8"],
     "bfloat16, for saved_model: --precision=mixed_bfloat16, half the size. "
-    "int8, for onnx and litert: 8-bit kernels of a fine-tuned model, within "
-    "--max_score_drop; both scores on the task's dev split are printed.",
+    f"int8, for {' and '.join(INT8_FORMATS)}: 8-bit kernels of a fine-tuned "
+    "model, within --max_score_drop; both scores on the task's dev split are "
+    "printed.",
 )
 _MAX_SCORE_DROP = flags.DEFINE_float(
     "max_score_drop",
@@ -99,9 +100,9 @@ def main() -> None:
         return
     if _QUANTIZE.value == "int8":
         raise UserError(
-            "--quantize=int8: is for --format=onnx or litert, since TensorFlow "
-            "has no fast products of int8 on processors; for a smaller and "
-            "faster SavedModel give --quantize=bfloat16."
+            f"--quantize=int8: is for --format={' or '.join(INT8_FORMATS)}, "
+            "since TensorFlow has no fast products of int8 on processors; for "
+            "a smaller and faster SavedModel give --quantize=bfloat16."
         )
     _refuse_settings()
     # Both processes import TensorFlow at the same time.

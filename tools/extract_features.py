@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from bert_tf.config import AUTO, PRECISION_HELP, RUNTIME_HELP
+from bert_tf.config import AUTO, PRECISION_HELP
+from bert_tf.libraries import RUNTIME_HELP
 
 from . import command_line
 from .shared_flags import required_string

@@ -17,8 +17,9 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf.config import AUTO, RUNTIME_HELP
+from bert_tf.config import AUTO
 from bert_tf.errors import UserError
+from bert_tf.libraries import RUNTIME_HELP
 from bert_tf.progress import log
 
 from . import command_line

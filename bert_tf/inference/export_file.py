@@ -1,44 +1,37 @@
 """Exports a model folder to a file of another runtime."""
 
 import dataclasses
-import importlib
 import json
 import os
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-import tensorflow as tf
-from keras import ops
 
-from bert_tf.config import OPENVINO
 from bert_tf.errors import UserError
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.requests import sample_lengths
-from bert_tf.families.rows import Outputs
 from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_model import TextModel
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import new_folder, write_text
-from bert_tf.inference.quantization import Comparison, DevSplit, check_drop
+from bert_tf.inference.quantization import Comparison, DevSplit, Run, check_drop
 from bert_tf.inference.served_folder import (
     describe_model,
     describe_training,
     served_model,
 )
-from bert_tf.libraries import EXTRAS, require_extra
+from bert_tf.libraries import FILE_FORMATS, INT8_FORMATS, RUNTIMES
 from bert_tf.runtimes.runtime import (
     MODEL_FILE,
     file_digests,
+    file_module,
     largest_differences,
-    of_tokens,
+    outputs_of,
     sample_rows,
     samples_of,
 )
 from bert_tf.runtimes.tracing import trace
 
-FILE_FORMATS = ("onnx", "litert", OPENVINO)
 # Absolute and relative tolerance between the file and the Keras model.
 TOLERANCE = 1e-4
 
@@ -76,7 +69,7 @@ def export_file(
       folder: a folder of `bert-tf finetune`, or a fine-tuned or pre-trained
         model of any family.
       output_dir: the new folder.
-      file_format: one of FILE_FORMATS.
+      file_format: one of `FILE_FORMATS`.
       int8: quantizes the file if the score on the dev split allows it; scores
         and times before and after are printed.
       options: how the model is used, where its folder does not state it.
@@ -93,17 +86,14 @@ def export_file(
         raise UserError(
             f"`file_format`={file_format}: takes {', '.join(FILE_FORMATS)}."
         )
-    if int8 is not None and file_format == OPENVINO:
+    runtime = RUNTIMES[file_format]
+    if int8 is not None and not runtime.int8:
         raise UserError(
-            f"`file_format`={file_format}: is not quantized; onnx and litert "
-            "are, and OpenVINO computes float32 files in bfloat16 where the "
-            "processor can."
+            f"`file_format`={file_format}: is not quantized; "
+            f"{' and '.join(INT8_FORMATS)} are, and {runtime.title} computes "
+            "float32 files in bfloat16 where the processor can."
         )
-    if file_format in EXTRAS:
-        require_extra(file_format, f"`file_format`={file_format}")
-    module: Any = importlib.import_module(
-        f"bert_tf.runtimes.{file_format}_file"
-    )
+    module = file_module(file_format, f"`file_format`={file_format}")
     source = f"`folder`={folder}"
     served = served_model(folder, options=options)
     modules = served.modules
@@ -175,7 +165,7 @@ def _describe(found: Comparison, before: int, after: int) -> str:
 
 
 def _check(
-    run: Callable[[Mapping[str, np.ndarray]], Outputs],
+    run: Run,
     served: TextModel,
     max_seq_length: int,
     name: str,
@@ -185,24 +175,17 @@ def _check(
     Raises:
       UserError: the outputs differ.
     """
-    outputs: list[str] = []
+    outputs: dict[str, None] = {}
     assert served.config is not None
     lengths = sample_lengths(max_seq_length)
-    for inputs in sample_rows(served.config, max_seq_length, lengths):
-        given = {name: tf.constant(rows) for name, rows in inputs.items()}
-        expected, found = served.row_outputs(given), run(inputs)
-        outputs = list(found)
-        for output, values in found.items():
-            right = ops.convert_to_numpy(expected[output])
-            values, right = (
-                of_tokens(output, each, inputs) for each in (values, right)
+    samples = sample_rows(served.config, max_seq_length, lengths)
+    for output, found, expected in outputs_of(run, served.row_outputs, samples):
+        outputs[output] = None
+        apart = np.abs(found - expected)
+        if not (apart <= TOLERANCE * (1 + np.abs(expected))).all():
+            raise UserError(
+                f"{name}: {output} of the file is up to "
+                f"{np.nanmax(apart):.3g} from the model's output; the export "
+                "was not finished."
             )
-            apart = np.abs(values - right)
-            near = apart <= TOLERANCE * (1 + np.abs(right))
-            if not near.all():
-                raise UserError(
-                    f"{name}: {output} of the file is up to "
-                    f"{np.nanmax(apart):.3g} from the model's output; the "
-                    "export was not finished."
-                )
-    return outputs
+    return list(outputs)

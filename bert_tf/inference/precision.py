@@ -13,11 +13,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from bert_tf.compat import has_accelerator
-from bert_tf.config import KERAS, OPENVINO
+from bert_tf.config import KERAS
 from bert_tf.errors import UserError
 from bert_tf.families.requests import Refusal
 from bert_tf.families.sentence_vectors import SHORTEST
 from bert_tf.families.text_model import TextModel
+from bert_tf.libraries import RUNTIMES
 
 FLOAT32, BFLOAT16 = "float32", "mixed_bfloat16"
 # Rows that are compared.
@@ -82,7 +83,8 @@ def choose(
     """
     model = opened(FLOAT32, runtime)
     rows = rows_of(model)
-    may_be_faster = network(model).runtime_kind in (KERAS, OPENVINO)
+    kind = network(model).runtime_kind
+    may_be_faster = kind == KERAS or RUNTIMES[kind].bfloat16
     if not may_be_faster or not has_bfloat16() or has_accelerator():
         return Choice(model, FLOAT32, rows, "")
     first = list(itertools.islice(rows, COMPARED_ROWS + 1))

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bert_tf.config import AUTO, PRECISION_HELP, PRECISIONS, RUNTIME_HELP
+from bert_tf.config import AUTO, PRECISION_HELP, PRECISIONS
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.families.multiple_choice.recipe import UserChoiceRecipe
 from bert_tf.families.question_answering.recipe import UserQuestionRecipe
@@ -15,6 +15,7 @@ from bert_tf.families.recipe import UserFilesRecipe
 from bert_tf.families.usage_options import pair_task
 from bert_tf.files import STANDARD_STREAM, unpacked_name, whole_text
 from bert_tf.inference.cells import CHOICES, Inputs
+from bert_tf.libraries import RUNTIME_HELP
 from bert_tf.recipe import Settings, like, read_json_object, setting
 from bert_tf.tables.delimited import has_column, listed
 from bert_tf.tables.table import (

@@ -13,6 +13,8 @@ import numpy as np
 
 from bert_tf.errors import UserError
 
+# Inputs or outputs by name.
+Arrays = dict[str, np.ndarray]
 BATCH, LENGTH = "batch", "length"
 INPUT, CONSTANT, SIZES = "Input", "Constant", "Sizes"
 LAYER_NORM, GELU = "LayerNormalization", "Gelu"

@@ -9,7 +9,6 @@ import os
 import pathlib
 import threading
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import flatbuffers
@@ -21,6 +20,7 @@ from bert_tf.features import ENCODER_INPUTS
 from bert_tf.runtimes.graph import (
     GELU,
     LAYER_NORM,
+    Arrays,
     Graph,
     Value,
     is_of_tokens,
@@ -35,48 +35,33 @@ _SCHEMA_VERSION, _IDENTIFIER = 3, b"TFL3"
 _ALIGNMENT = 16
 # Smaller constants stay float32, as in TensorFlow's converter.
 _LEAST_INT8 = 1024
-# Built-in operators and their options, by operation in graph.py.
+# Operations of graph.py that have their names in the schema, with and without
+# options of their names.
+_WITH_OPTIONS = (
+    *("Abs", "Add", "Cast", "Cos", "Div", "Equal", "Exp", "Gather", "Greater"),
+    *(GELU, "Less", "Mul", "Neg", "Pow", "Reshape", "Slice", "Softmax"),
+    *("Sub", "Transpose"),
+)
+_WITHOUT_OPTIONS = ("Elu", "Log", "Relu", "Sin", "Sqrt", "Tanh")
+# Built-in operators and their options, by operation.
 _OPERATORS = {
-    "Abs": ("ABS", "Abs"),
-    "Add": ("ADD", "Add"),
+    **{name: (name.upper(), name) for name in _WITH_OPTIONS},
+    **{name: (name.upper(), "") for name in _WITHOUT_OPTIONS},
     "And": ("LOGICAL_AND", "LogicalAnd"),
     "ArgMax": ("ARG_MAX", "ArgMax"),
-    "Cast": ("CAST", "Cast"),
-    "Cos": ("COS", "Cos"),
     "Concat": ("CONCATENATION", "Concatenation"),
-    "Div": ("DIV", "Div"),
-    "Elu": ("ELU", ""),
-    "Equal": ("EQUAL", "Equal"),
-    "Exp": ("EXP", "Exp"),
-    "Gather": ("GATHER", "Gather"),
-    "Greater": ("GREATER", "Greater"),
     "GreaterOrEqual": ("GREATER_EQUAL", "GreaterEqual"),
-    GELU: ("GELU", "Gelu"),
     "LeakyRelu": ("LEAKY_RELU", "LeakyRelu"),
-    "Less": ("LESS", "Less"),
     "LessOrEqual": ("LESS_EQUAL", "LessEqual"),
-    "Log": ("LOG", ""),
     "MatMul": ("BATCH_MATMUL", "BatchMatMul"),
     "Max": ("MAXIMUM", "MaximumMinimum"),
     "Min": ("MINIMUM", "MaximumMinimum"),
-    "Mul": ("MUL", "Mul"),
-    "Neg": ("NEG", "Neg"),
     "Not": ("LOGICAL_NOT", "LogicalNot"),
     "Or": ("LOGICAL_OR", "LogicalOr"),
-    "Pow": ("POW", "Pow"),
     "ReduceMax": ("REDUCE_MAX", "Reducer"),
     "ReduceMean": ("MEAN", "Reducer"),
     "ReduceSum": ("SUM", "Reducer"),
-    "Relu": ("RELU", ""),
-    "Reshape": ("RESHAPE", "Reshape"),
     "Sigmoid": ("LOGISTIC", ""),
-    "Sin": ("SIN", ""),
-    "Slice": ("SLICE", "Slice"),
-    "Softmax": ("SOFTMAX", "Softmax"),
-    "Sqrt": ("SQRT", ""),
-    "Sub": ("SUB", "Sub"),
-    "Tanh": ("TANH", ""),
-    "Transpose": ("TRANSPOSE", "Transpose"),
     "Where": ("SELECT_V2", "SelectV2"),
 }
 
@@ -384,9 +369,7 @@ class Runner:
                 shape[1] = None
             self.shapes[name] = tuple(shape)
 
-    def __call__(
-        self, inputs: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def __call__(self, inputs: Arrays) -> Arrays:
         """Maps int32 [B, S] inputs by name to outputs by name."""
         length = inputs[ENCODER_INPUTS[0].name].shape[1]
         missing = ((0, 0), (0, self.length - length))

@@ -6,7 +6,6 @@ since opset 17.
 
 import logging
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from bert_tf.features import INPUT_MASK
 from bert_tf.runtimes.graph import (
     BATCH,
     LENGTH,
+    Arrays,
     Graph,
     Shape,
     Size,
@@ -295,9 +295,7 @@ class Runner:
             for each in self._session.get_outputs()
         }
 
-    def __call__(
-        self, inputs: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def __call__(self, inputs: Arrays) -> Arrays:
         """Maps int32 [B, S] inputs by name to outputs by name."""
-        found = self._session.run(None, dict(inputs))
+        found = self._session.run(None, inputs)
         return dict(zip(self.shapes, found, strict=True))

@@ -7,13 +7,13 @@ import concurrent.futures
 import os
 import pathlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import openvino
 
-from bert_tf.runtimes.graph import Graph
+from bert_tf.runtimes.graph import Arrays, Graph
 from bert_tf.runtimes.onnx_file import onnx_model
 
 FILE = "model.xml"
@@ -107,14 +107,12 @@ class Runner:
         # state in Python, and the process would crash.
         self._threads = concurrent.futures.ThreadPoolExecutor(streams)
 
-    def __call__(
-        self, inputs: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def __call__(self, inputs: Arrays) -> Arrays:
         """Maps int32 [B, S] inputs by name to outputs by name."""
         given = {name: inputs[name] for name in self._inputs}
         return self._threads.submit(self._infer, given).result()
 
-    def _infer(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _infer(self, inputs: Arrays) -> Arrays:
         if not hasattr(self._request, "of_thread"):
             self._request.of_thread = self._model.create_infer_request()
         found = self._request.of_thread.infer(inputs)

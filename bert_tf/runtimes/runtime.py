@@ -14,29 +14,35 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.compat import has_accelerator
-from bert_tf.config import AUTO, KERAS, OPENVINO, RUNTIMES, BertConfig
+from bert_tf.config import AUTO, KERAS, BertConfig
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.files import sync, write_text, written_beside
 from bert_tf.layers.initialization import bytes_of
-from bert_tf.libraries import EXTRAS, missing_libraries, require_extra
+from bert_tf.libraries import (
+    EXPORTS,
+    INT8_FORMATS,
+    OPENVINO,
+    RUNTIMES,
+    missing_libraries,
+    require_extra,
+)
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
-from bert_tf.runtimes.graph import is_of_tokens
+from bert_tf.runtimes.graph import Arrays, is_of_tokens
 from bert_tf.runtimes.tracing import trace
 
 # The description in the folder of an export.
 MODEL_FILE = "model.json"
 # The outputs of a model's rows, of which its exported files are.
 ROW_OUTPUTS = "row_outputs"
-_NAMES = {OPENVINO: "OpenVINO", "onnx": "ONNX Runtime", "litert": "LiteRT"}
 # The folder of converted models, in the model's folder.
 _FOLDER, _DIGESTS = ".runtimes", "digests.json"
 # The largest difference from the Keras model in float32, relative to the norm
@@ -48,7 +54,6 @@ _LENGTHS = (3, 17, 48)
 
 Tensors = dict[str, Any]
 Function = Callable[[Tensors], Tensors]
-Arrays = dict[str, np.ndarray]
 
 
 class _CannotOpen(UserError):
@@ -100,17 +105,18 @@ class Runtime:
     ):
         self._falls_back = kind == AUTO
         self.kind = OPENVINO if kind == AUTO else kind
-        if self.kind in EXTRAS:
-            require_extra(self.kind, f"`runtime`={kind}")
-        if bfloat16 and self.kind != OPENVINO:
+        self._listed = RUNTIMES[self.kind]
+        self._module = file_module(self.kind, f"`runtime`={kind}")
+        if bfloat16 and not self._listed.bfloat16:
             raise UserError(
                 f"`precision`=mixed_bfloat16: `runtime`={kind} computes in "
                 "float32; leave it out."
             )
-        if bfloat16 and not _module(OPENVINO).has_bfloat16():
+        if bfloat16 and not self._module.has_bfloat16():
             raise UserError(
-                "`precision`=mixed_bfloat16: OpenVINO computes in float32 on "
-                f"this processor; leave it out, or give `runtime`={KERAS}."
+                f"`precision`=mixed_bfloat16: {self._listed.title} computes in "
+                "float32 on this processor; leave it out, or give "
+                f"`runtime`={KERAS}."
             )
         self._folder, self._cores = folder, cores
         self._bfloat16 = bfloat16
@@ -118,13 +124,12 @@ class Runtime:
         # for rounding.
         self._checks: list[tuple[dict[str, Any], float]] = [({}, _TOLERANCE)]
         if bfloat16:
-            checked = {"bfloat16": True}, _BFLOAT16_TOLERANCE
-            self._checks.append(checked)
+            self._checks.append(({"bfloat16": True}, _BFLOAT16_TOLERANCE))
         self._compiled: dict[str, Function | None] = {}
 
     def __str__(self) -> str:
         precision = "bfloat16" if self._bfloat16 else "float32"
-        return f"{_NAMES[self.kind]} in {precision}"
+        return f"{self._listed.title} in {precision}"
 
     @property
     def left_to_keras(self) -> bool:
@@ -189,7 +194,7 @@ class Runtime:
 
     def _runner(self, function: Function, name: str, network: Network) -> Any:
         """Opens the file of a function, which is written if there is none."""
-        module = _module(self.kind)
+        module = self._module
         length = network.max_seq_length if module.PADDED else None
         digest = _digest([self.kind, name, length], network)
 
@@ -240,16 +245,14 @@ class Runtime:
         Raises:
           UserError: the runtime cannot open it, or computes other outputs.
         """
-        module = _module(self.kind)
+        path = folder / self._module.FILE
         for settings, tolerance in self._checks:
             try:
-                run = module.Runner(
-                    folder / module.FILE, self._cores, **settings
-                )
+                run = self._module.Runner(path, self._cores, **settings)
             # The errors of the runtimes have no type in common.
             except Exception as error:
                 raise _CannotOpen(
-                    f"`runtime`={self.kind}: {_NAMES[self.kind]} cannot open "
+                    f"`runtime`={self.kind}: {self._listed.title} cannot open "
                     f"the converted model ({_reason(error)}); give {KERAS}."
                 ) from None
             self._check(run, function, samples, tolerance)
@@ -291,11 +294,11 @@ class ExportedRuntime(Runtime):
         described = exported / MODEL_FILE
         self._description = read_json_object(described, missing_ok=True)
         kind = self._description.get("format")
-        if kind not in ("onnx", "litert"):
+        if kind not in INT8_FORMATS:
             raise UserError(
                 f"`runtime`={exported}: is neither one of "
-                f"{', '.join(RUNTIMES)}, nor the folder of an export in ONNX "
-                f"or LiteRT, whose {MODEL_FILE} states its format."
+                f"{', '.join((KERAS, AUTO, *RUNTIMES))}, nor the folder of an "
+                f"export in {EXPORTS}, whose {MODEL_FILE} states its format."
             )
         super().__init__(kind, folder, cores=cores)
         self._exported = exported
@@ -306,7 +309,7 @@ class ExportedRuntime(Runtime):
             return f"{super().__str__()}, {self._exported}"
         before, after = int8["scores"]
         return (
-            f"{_NAMES[self.kind]} in int8, {self._exported}, whose "
+            f"{self._listed.title} in int8, {self._exported}, whose "
             f"{int8['metric']} on {int8['split']} is {after:.4f} "
             f"({before:.4f} in float32)"
         )
@@ -323,23 +326,22 @@ class ExportedRuntime(Runtime):
                 f"{place}: is not of the weights in {self._folder}; export "
                 "that model, or give the one it is of."
             )
-        module = _module(self.kind)
-        path = self._exported / module.FILE
+        path = self._exported / self._module.FILE
         if not path.is_file():
-            raise UserError(f"{place}: has no {module.FILE}; export it again.")
+            raise UserError(f"{place}: has no {path.name}; export it again.")
         digests = self._description.get("files", {})
         if digests and digests != file_digests([path]):
             raise UserError(
                 f"{path}: is not the file that was exported; export it again."
             )
         try:
-            run = module.Runner(path, self._cores)
+            run = self._module.Runner(path, self._cores)
         except Exception as error:
             # The errors of the runtimes have no type in common.
             raise UserError(
                 f"{path}: cannot be opened ({_reason(error)}); export it again."
             ) from None
-        if module.PADDED and run.length < network.max_seq_length:
+        if self._module.PADDED and run.length < network.max_seq_length:
             raise UserError(
                 f"{place}: takes rows of {run.length} tokens, and the model "
                 f"{network.max_seq_length}; give `max_seq_length`="
@@ -384,7 +386,7 @@ def open_runtime(
     if kind == AUTO and (
         missing_libraries(OPENVINO)
         or has_accelerator()
-        or (bfloat16 and not _module(OPENVINO).has_bfloat16())
+        or (bfloat16 and not file_module(OPENVINO).has_bfloat16())
     ):
         kind = KERAS
     if kind == KERAS:
@@ -394,7 +396,7 @@ def open_runtime(
             f"`precision`={precision}: `runtime`={kind} computes on a CPU, in "
             f"float32 or mixed_bfloat16; give one, or {KERAS}."
         )
-    if kind in RUNTIMES:
+    if kind == AUTO or kind in RUNTIMES:
         return Runtime(kind, folder, bfloat16, cores), "float32"
     if bfloat16:
         raise UserError(
@@ -419,18 +421,30 @@ def largest_differences(
       function's output.
     """
     largest: dict[str, float] = {}
+    for name, found, expected in outputs_of(run, function, samples):
+        apart, size = map(np.linalg.norm, (found - expected, expected))
+        share = float(apart) / max(float(size), 1e-6)
+        # NaN stays.
+        if not share <= largest.get(name, -1.0):
+            largest[name] = share
+    return largest
+
+
+def outputs_of(
+    run: Callable[[Arrays], Arrays], function: Function, samples: list[Arrays]
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yields each output of each sample: its name, a runtime's and Keras'.
+
+    Values at padding, which are undefined, are left out.
+    """
     for rows in samples:
         found = run(rows)
         expected = function({k: tf.constant(v) for k, v in rows.items()})
         for name, values in found.items():
-            right = expected[name].numpy()
-            apart = np.linalg.norm(of_tokens(name, values - right, rows))
-            size = np.linalg.norm(of_tokens(name, right, rows))
-            share = float(apart) / max(float(size), 1e-6)
-            # NaN stays.
-            if not share <= largest.get(name, -1.0):
-                largest[name] = share
-    return largest
+            both = values, expected[name].numpy()
+            if is_of_tokens(name, values.ndim):
+                both = tuple(each[rows["input_mask"] == 1] for each in both)
+            yield name, *both
 
 
 def samples_of(network: Network) -> list[Arrays]:
@@ -473,16 +487,10 @@ def sample_rows(
     return [*alone, rows]
 
 
-def of_tokens(
-    name: str, values: np.ndarray, inputs: Mapping[str, np.ndarray]
-) -> np.ndarray:
-    """Leaves an output's values at padding out, which are undefined."""
-    if is_of_tokens(name, values.ndim):
-        return values[inputs["input_mask"] == 1]
-    return values
-
-
-def _module(kind: str) -> Any:
+def file_module(kind: str, what: str = "") -> Any:
+    """Imports the module of a runtime, whose libraries `what` needs."""
+    if RUNTIMES[kind].libraries:
+        require_extra(kind, what)
     return importlib.import_module(f"bert_tf.runtimes.{kind}_file")
 
 
@@ -523,9 +531,10 @@ def _fault_of(folder: pathlib.Path, digest: str) -> str | None:
         files = [path for path in folder.iterdir() if path.name != _DIGESTS]
         # What is as well protected as the model may be loaded as it is.
         model = folder.parent.parent.stat()
+        user = os.getuid() if hasattr(os, "getuid") else 0
         for path in (folder, folder / _DIGESTS, *files):
             status = path.lstat()
-            if status.st_uid not in (model.st_uid, _user(), 0):
+            if status.st_uid not in (model.st_uid, user, 0):
                 return f"{path.name} belongs to another user than the model"
             if stat.S_ISLNK(status.st_mode) or (
                 status.st_mode & ~model.st_mode & 0o022
@@ -537,10 +546,6 @@ def _fault_of(folder: pathlib.Path, digest: str) -> str | None:
     except (OSError, ValueError, RecursionError) as error:
         return f"cannot be read ({_reason(error)})"
     return None
-
-
-def _user() -> int:
-    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def _remove_earlier(kept: pathlib.Path, prefix: str) -> None:

@@ -41,42 +41,24 @@ from bert_tf.runtimes.graph import (
     whole_of,
 )
 
-# Element-wise operations, by their TensorFlow names.
-_ELEMENTWISE = {
-    "Abs": "Abs",
-    "Add": "Add",
+# Element-wise operations, by their TensorFlow names; those of ONNX first.
+_ONNX_NAMES = (
+    *("Abs", "Add", "Cast", "Cos", "Elu", "Equal", "Erf", "Erfc", "Exp"),
+    *("Greater", "LeakyRelu", "Less", "Log", "Mul", "Neg", "Pow", "Relu"),
+    *("Sigmoid", "Sin", "Softplus", "Sqrt", "Sub", "Tanh"),
+)
+_ELEMENTWISE = dict(zip(_ONNX_NAMES, _ONNX_NAMES, strict=True)) | {
     "AddV2": "Add",
     "BiasAdd": "Add",
-    "Cast": "Cast",
-    "Cos": "Cos",
-    "Elu": "Elu",
-    "Equal": "Equal",
-    "Erf": "Erf",
-    "Erfc": "Erfc",
-    "Exp": "Exp",
-    "Greater": "Greater",
     "GreaterEqual": "GreaterOrEqual",
-    "LeakyRelu": "LeakyRelu",
-    "Less": "Less",
     "LessEqual": "LessOrEqual",
-    "Log": "Log",
     "LogicalAnd": "And",
     "LogicalNot": "Not",
     "LogicalOr": "Or",
     "Maximum": "Max",
     "Minimum": "Min",
-    "Mul": "Mul",
-    "Neg": "Neg",
-    "Pow": "Pow",
     "RealDiv": "Div",
-    "Relu": "Relu",
     "SelectV2": "Where",
-    "Sigmoid": "Sigmoid",
-    "Sin": "Sin",
-    "Softplus": "Softplus",
-    "Sqrt": "Sqrt",
-    "Sub": "Sub",
-    "Tanh": "Tanh",
 }
 _REDUCTIONS = {"Max": "ReduceMax", "Mean": "ReduceMean", "Sum": "ReduceSum"}
 # Operations that return their inputs.

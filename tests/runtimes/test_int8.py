@@ -10,7 +10,6 @@ from bert_tf.inference.export_file import Quantization, export_file
 from bert_tf.inference.quantization import Comparison, DevSplit, check_drop
 from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import litert_file, onnx_file
-from bert_tf.runtimes.runtime import of_tokens
 from tests.finished_runs import finished_run
 from tests.user_errors import error_of
 
@@ -60,10 +59,8 @@ def test_int8_is_scored_beside_float32(module, trained, tmp_path, capsys):
     # Padding does not change the scales.
     wider = {k: np.pad(v, ((0, 0), (0, 3))) for k, v in inputs.items()}
     for name, values in module.Runner(path)(wider).items():
-        kept = of_tokens(name, values, wider)
-        np.testing.assert_allclose(
-            kept, of_tokens(name, found[name], inputs), atol=1e-5
-        )
+        kept = values if values.shape == found[name].shape else values[:, :4]
+        np.testing.assert_allclose(kept, found[name], atol=1e-5)
     # A model that the folder computes answers as the file does.
     model = bert_tf.load(folder, runtime=str(path.parent))
     score = f"{metric} on dev is {measured['scores'][1]:.4f} ("
