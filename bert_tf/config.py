@@ -46,8 +46,18 @@ ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 # What gets low-rank updates: the kernels of query and value, or all of a block.
 QUERY_VALUE, ALL_DENSE = LORA_ON = ("query_value", "all_dense")
 
+# How the vectors of a row's tokens become one, by the names of
+# sentence-transformers.
+CLS, MAX, MEAN = "cls", "max", "mean"
+MEAN_SQRT_LEN, WEIGHTED_MEAN = "mean_sqrt_len_tokens", "weightedmean"
+LAST_TOKEN = "lasttoken"
+POOLINGS = (CLS, MAX, MEAN, MEAN_SQRT_LEN, WEIGHTED_MEAN, LAST_TOKEN)
 # What the pooler of a classifier reads: the first token or the mean of all.
-CLS, MEAN = POOLINGS = ("cls", "mean")
+CLASSIFIER_POOLINGS = (CLS, MEAN)
+# The vector of a text: also by the modules of the model's folder or by the
+# model's pooler. Or there is one of each token.
+POOLED, PER_TOKEN = "pooled", "none"
+TEXT_POOLINGS = (AUTO, MEAN, CLS, MAX, POOLED)
 
 _LORA = ("lora_rank", "lora_alpha", "lora_on")
 
@@ -146,7 +156,7 @@ class BertConfig(Settings):
         CLS,
         "what the pooler reads: cls, the first token of a sequence, or mean, "
         "the mean of its tokens",
-        choices=POOLINGS,
+        choices=CLASSIFIER_POOLINGS,
     )
     lora_rank: int = setting(
         0,

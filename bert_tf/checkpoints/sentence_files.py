@@ -22,14 +22,13 @@ from bert_tf.checkpoints.array_file import write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint, num_labels
 from bert_tf.checkpoints.recognition import HUGGING_FACE_WEIGHTS
 from bert_tf.checkpoints.sentence_modules import (
-    MEAN,
-    MODES,
     TORCH_ACTIVATIONS,
     Dense,
     Normalize,
     SentenceModules,
     Step,
 )
+from bert_tf.config import MEAN, POOLINGS
 from bert_tf.errors import UserError, check_choice, excerpt, first_few
 from bert_tf.files import write_text
 from bert_tf.recipe import (
@@ -60,7 +59,7 @@ _OLD_MODES = {
             *("cls_token", "max_tokens", "mean_tokens"),
             *("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"),
         ),
-        MODES,
+        POOLINGS,
         strict=True,
     )
 }
@@ -228,10 +227,10 @@ def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
     if not isinstance(modes, list) or not modes:
         raise UserError(
             f"{path}: pooling_mode is {excerpt(given)}; it takes one of "
-            f"{', '.join(MODES)}, or a list of them."
+            f"{', '.join(POOLINGS)}, or a list of them."
         )
     for mode in modes:
-        check_choice(f"{path}: pooling_mode", mode, MODES, f". {_HINT[:-1]}")
+        check_choice(f"{path}: pooling_mode", mode, POOLINGS, f". {_HINT[:-1]}")
     include_prompt = value_of_key(values, "include_prompt", bool, str(path))
     return tuple(modes), include_prompt is not False
 
@@ -389,7 +388,7 @@ def write_sentence_modules(
     length = {"max_seq_length": modules.max_seq_length}
     _write(folder / TRANSFORMER_FILES[0], length | {"do_lower_case": False})
     pooling: dict[str, Any] = {"word_embedding_dimension": hidden_size}
-    if modules.pooling == tuple(m for m in MODES if m in modules.pooling):
+    if modules.pooling == tuple(m for m in POOLINGS if m in modules.pooling):
         # Releases before 6 read only these.
         pooling |= {
             key: mode in modules.pooling for key, mode in _OLD_MODES.items()

@@ -11,10 +11,6 @@ import numpy as np
 
 from bert_tf.errors import UserError, first_few
 
-CLS, MAX, MEAN = "cls", "max", "mean"
-MEAN_SQRT_LEN, WEIGHTED_MEAN = "mean_sqrt_len_tokens", "weightedmean"
-LAST_TOKEN = "lasttoken"
-MODES = (CLS, MAX, MEAN, MEAN_SQRT_LEN, WEIGHTED_MEAN, LAST_TOKEN)
 # Activations of torch's classes with default arguments.
 TORCH_ACTIVATIONS = {
     "Identity": "linear",
@@ -62,7 +58,7 @@ class SentenceModules:
     """Computes the vector of a text from those of its tokens.
 
     Attributes:
-      pooling: modes in `MODES`; several vectors are concatenated.
+      pooling: names in `config.POOLINGS`; several vectors are concatenated.
       include_prompt: whether the tokens of a prompt are pooled.
       steps: the modules after pooling, in order.
       max_seq_length: the longest row; longer texts are truncated.

@@ -9,15 +9,8 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from bert_tf.checkpoints.sentence_modules import (
-    CLS,
-    LAST_TOKEN,
-    MAX,
-    MEAN_SQRT_LEN,
-    WEIGHTED_MEAN,
-    Dense,
-    SentenceModules,
-)
+from bert_tf.checkpoints.sentence_modules import Dense, SentenceModules
+from bert_tf.config import CLS, LAST_TOKEN, MAX, MEAN_SQRT_LEN, WEIGHTED_MEAN
 from bert_tf.layers.heads import at_positions, last_positions
 
 # torch.nn.functional.normalize, eps: a zero vector stays zero.
@@ -47,7 +40,7 @@ def pool(hidden: tf.Tensor, is_pooled: tf.Tensor, mode: str) -> tf.Tensor:
     Args:
       hidden: float32 [B, S, H].
       is_pooled: bool [B, S], the tokens to pool, at least one in each row.
-      mode: one of `sentence_modules.MODES`.
+      mode: one of `config.POOLINGS`.
 
     Returns:
       float32 [B, H].

@@ -6,14 +6,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from bert_tf.config import KERAS
+from bert_tf.config import AUTO, KERAS, TEXT_POOLINGS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, check_choice
-from bert_tf.families.pretrained.settings import (
-    AUTO,
-    SENTENCE_POOLINGS,
-    Settings,
-)
+from bert_tf.families.pretrained.settings import Settings
 from bert_tf.families.sentence_vectors import SHORTEST
 from bert_tf.inference.precision import FLOAT32, choose, difference_of_vectors
 from bert_tf.inference.vectors import Extractor
@@ -50,7 +46,7 @@ class Embedder:
         prompt_name: str | None = None,
         runtime: str = KERAS,
     ):
-        check_choice("`pooling`", pooling, SENTENCE_POOLINGS)
+        check_choice("`pooling`", pooling, TEXT_POOLINGS)
         settings = Settings(
             (layer,), pooling, max_seq_length, batch_size, prompt_name
         )

@@ -17,9 +17,9 @@ from typing import IO, BinaryIO, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import AUTO
+from bert_tf.config import AUTO, PER_TOKEN
 from bert_tf.errors import UserError
-from bert_tf.families.pretrained.settings import PER_TOKEN, Settings
+from bert_tf.families.pretrained.settings import Settings
 from bert_tf.files import (
     STANDARD_STREAM,
     check_output,

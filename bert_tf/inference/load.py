@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, load_checkpoint
-from bert_tf.config import KERAS, PRECISIONS
+from bert_tf.config import KERAS, POOLED, PRECISIONS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, check_choice, whole_number
 from bert_tf.families.requests import Refusal, Tensors, refusal_of
@@ -326,7 +326,6 @@ class LoadedModel:
         Raises:
           UserError: a setting does not fit the model.
         """
-        from bert_tf.families.pretrained.settings import POOLED
         from bert_tf.inference.vectors import Extractor
 
         if settings not in self._extractors:

@@ -12,18 +12,13 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.checkpoints.sentence_files import read_sentence_modules
-from bert_tf.checkpoints.sentence_modules import MEAN, SentenceModules
-from bert_tf.config import KERAS, PRECISIONS
+from bert_tf.checkpoints.sentence_modules import SentenceModules
+from bert_tf.config import AUTO, KERAS, MEAN, PER_TOKEN, POOLED, PRECISIONS
 from bert_tf.errors import UserError, check_choice
 from bert_tf.families.config import check_segments
 from bert_tf.families.model_folder import text_tokenizer
 from bert_tf.families.pretrained.answers import PretrainedModel, open_pretrained
-from bert_tf.families.pretrained.settings import (
-    AUTO,
-    PER_TOKEN,
-    POOLED,
-    Settings,
-)
+from bert_tf.families.pretrained.settings import Settings
 from bert_tf.families.rows import batches_by_length
 from bert_tf.families.text_model import encoder_of
 from bert_tf.features import ENCODER_INPUTS, INPUT_IDS, SEGMENT_IDS

@@ -10,16 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import NEXT_SENTENCE, POOLER, Checkpoint
-from bert_tf.checkpoints.sentence_modules import (
-    CLS,
-    LAST_TOKEN,
-    MEAN,
-    SentenceModules,
-)
+from bert_tf.checkpoints.sentence_modules import SentenceModules
+from bert_tf.config import AUTO, CLS, LAST_TOKEN, MEAN, PER_TOKEN, POOLED
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError, first_few, whole_number
 from bert_tf.families.model_folder import restore_read_heads
-from bert_tf.families.pretrained.settings import AUTO, PER_TOKEN, POOLED
 from bert_tf.families.requests import (
     Request,
     Tensors,

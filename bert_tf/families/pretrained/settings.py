@@ -4,18 +4,10 @@ import dataclasses
 import numbers
 from collections.abc import Sequence
 
-from bert_tf.checkpoints.sentence_modules import (
-    CLS,
-    MAX,
-    MEAN,
-    SentenceModules,
-)
-from bert_tf.config import BertConfig
+from bert_tf.checkpoints.sentence_modules import SentenceModules
+from bert_tf.config import AUTO, PER_TOKEN, POOLED, TEXT_POOLINGS, BertConfig
 from bert_tf.errors import UserError, check_choice, whole_number
 
-PER_TOKEN, AUTO, POOLED = "none", "auto", "pooled"
-POOLINGS = (PER_TOKEN, AUTO, MEAN, CLS, MAX, POOLED)
-SENTENCE_POOLINGS = POOLINGS[1:]
 # As google-research/bert, extract_features.py, --layers.
 DEFAULT_TOKEN_LAYERS = (-1, -2, -3, -4)
 
@@ -49,7 +41,7 @@ class Settings:
     prompt_name: str | None = None
 
     def __post_init__(self) -> None:
-        check_choice("`pooling`", self.pooling, POOLINGS)
+        check_choice("`pooling`", self.pooling, (PER_TOKEN, *TEXT_POOLINGS))
         sizes = {"batch_size": 1}
         if self.max_seq_length != 0:
             sizes["max_seq_length"] = 3

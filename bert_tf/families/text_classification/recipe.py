@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.config import POOLINGS
+from bert_tf.config import CLASSIFIER_POOLINGS
 from bert_tf.families.recipe import (
     FinetuningRecipe,
     TableRecipe,
@@ -38,7 +38,7 @@ class SentenceRecipe(TableRecipe):
         "",
         "what the head reads: cls, the first token, or mean, the mean of all "
         "tokens; empty is what init_from states, cls in a BERT",
-        choices=("", *POOLINGS),
+        choices=("", *CLASSIFIER_POOLINGS),
     )
     head_start: str = setting(
         GIVEN,
