@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from bert_tf.optimization import adamw, lamb, stable_adamw
     from bert_tf.pretraining.electra import ElectraPretrainer
     from bert_tf.pretraining.pretrainer import BertPretrainer
+    from bert_tf.pretraining.run import pretrain
+    from bert_tf.records.build import create_records
     from bert_tf.text.layout import SentencePacker
     from bert_tf.text.tokenizer import BertTokenizer
     from bert_tf.text.vocabulary import Vocabulary
@@ -66,6 +68,7 @@ _HOME = {
     "bert_multiple_choice": "bert_tf.models",
     "bert_span_labeler": "bert_tf.models",
     "bert_token_classifier": "bert_tf.models",
+    "create_records": "bert_tf.records.build",
     "embed": "bert_tf.inference.embed",
     "export_saved_model": "bert_tf.inference.export",
     "fill_mask": "bert_tf.inference.fill_mask",
@@ -76,6 +79,7 @@ _HOME = {
     "load_encoder": "bert_tf.encoders",
     "load_tokenizer": "bert_tf.checkpoints",
     "model_arrays": "bert_tf.models",
+    "pretrain": "bert_tf.pretraining.run",
     "replaced_token_detector": "bert_tf.models",
     "restore": "bert_tf.models",
     "save_checkpoint": "bert_tf.checkpoints",
@@ -107,6 +111,7 @@ __all__ = [
     "bert_multiple_choice",
     "bert_span_labeler",
     "bert_token_classifier",
+    "create_records",
     "embed",
     "export_saved_model",
     "fill_mask",
@@ -117,6 +122,7 @@ __all__ = [
     "load_encoder",
     "load_tokenizer",
     "model_arrays",
+    "pretrain",
     "replaced_token_detector",
     "restore",
     "save_checkpoint",

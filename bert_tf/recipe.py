@@ -251,6 +251,30 @@ def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
     return value
 
 
+def join_settings(
+    arguments: Mapping[str, Any],
+    settings: Mapping[str, Any] | None,
+    derived: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Joins settings that a function takes as arguments with its others.
+
+    Args:
+      arguments: the arguments by name; None is one that is not given.
+      settings: the function's argument `settings`, which has the others.
+      derived: names of settings that the function derives.
+
+    Raises:
+      UserError: `settings` has what an argument gives.
+    """
+    given = {name: v for name, v in arguments.items() if v is not None}
+    for name in settings or {}:
+        if name in given or name in derived:
+            raise UserError(
+                f"`settings`: {name} is what an argument says; leave it out."
+            )
+    return given | dict(settings or {})
+
+
 def value_of_key(
     values: Mapping[str, Any], key: str, kind: type, source: str
 ) -> Any:

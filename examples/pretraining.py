@@ -8,26 +8,25 @@ The file has a sentence a line, and a blank line between documents.
 import sys
 
 import bert_tf
-from bert_tf.pretraining.recipe import PretrainingRecipe
-from bert_tf.pretraining.run import run_pretraining
-from bert_tf.records.build import create_records
-from bert_tf.records.recipe import RecordsRecipe
 
 vocabulary = bert_tf.train_vocab(sys.argv[1], vocab_size=2000)
 vocabulary.save("out/vocab.txt")
 
-recipe = RecordsRecipe(max_seq_length=64, held_out=0.1)
-report = create_records([sys.argv[1]], "out/vocab.txt", "out/records", recipe)
+report = bert_tf.create_records(
+    *(sys.argv[1], "out/vocab.txt", "out/records"),
+    max_seq_length=64,
+    settings={"held_out": 0.1},
+)
 print(report)
 
-recipe = PretrainingRecipe(
-    data_dir="out/records",
+bert_tf.pretrain(
+    "out/records",
+    "out/model",
     size="tiny",
     train_batch_size=16,
     num_train_steps=50,
     learning_rate=1e-3,
 )
-run_pretraining(recipe, "out/model")
 
 # The same three steps are commands, for a corpus of any size; see README.md.
 model = bert_tf.load("out/model")

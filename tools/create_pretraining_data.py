@@ -33,13 +33,9 @@ An Apache Beam pipeline writes the same records (see docs/beam.md):
 from absl import flags
 
 from bert_tf.corpora.data_sets import PREFIX
-from bert_tf.corpora.sources import parse_inputs
-from bert_tf.errors import UserError
 from bert_tf.libraries import import_tensorflow
 from bert_tf.progress import log
-from bert_tf.records.beam.options import parse_options
-from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.report import RecordsReport
+from bert_tf.records.recipe import BEAM, LOCAL, RUNNERS, RecordsRecipe
 
 from . import command_line
 from .shared_flags import define_corpora, define_fields, required_string
@@ -56,8 +52,8 @@ _WORKERS = flags.DEFINE_integer(
 )
 _RUNNER = flags.DEFINE_enum(
     "runner",
-    "local",
-    ["local", "beam"],
+    LOCAL,
+    RUNNERS,
     "What builds the records: this machine, or an Apache Beam pipeline.",
 )
 _BEAM_OPTIONS = flags.DEFINE_string(
@@ -71,57 +67,25 @@ _OVERWRITE = flags.DEFINE_bool(
 _RECIPE = define_fields(RecordsRecipe)
 
 
-def _build_here(recipe: RecordsRecipe) -> RecordsReport:
-    if _BEAM_OPTIONS.value:
-        raise UserError(
-            f"--beam_options={_BEAM_OPTIONS.value}: is for --runner=beam, and "
-            "the runner is local."
-        )
-    # Imports TensorFlow; errors above are reported without that delay.
+def main() -> None:
+    """Builds the records and prints a summary."""
+    recipe = _RECIPE()
+    if _RUNNER.value == BEAM or PREFIX in _INPUT.value:
+        import_tensorflow()
+    # NumPy and more, which the help does not need.
     from bert_tf.records.build import create_records
 
-    return create_records(
-        parse_inputs(_INPUT.value, recipe),
+    report = create_records(
+        _INPUT.value,
         _VOCAB_FILE.value,
         _OUTPUT_DIR.value,
         recipe,
         _WORKERS.value,
         _OVERWRITE.value,
         log,
+        runner=_RUNNER.value,
+        beam_options=_BEAM_OPTIONS.value,
     )
-
-
-def _build_with_beam(recipe: RecordsRecipe) -> RecordsReport:
-    if _WORKERS.value:
-        raise UserError(
-            f"--workers={_WORKERS.value}: is for --runner=local; for beam pass "
-            "an option of its runner, as --beam_options=--direct_num_workers=2"
-        )
-    options = parse_options(_BEAM_OPTIONS.value)
-    # Needs Apache Beam.
-    from bert_tf.records.beam.files import expand
-    from bert_tf.records.beam.runner import create_records_with_beam
-
-    return create_records_with_beam(
-        parse_inputs(_INPUT.value, recipe, expand=expand),
-        _VOCAB_FILE.value,
-        _OUTPUT_DIR.value,
-        recipe,
-        options,
-        _OVERWRITE.value,
-        log,
-    )
-
-
-def main() -> None:
-    """Builds the records and prints a summary."""
-    recipe = _RECIPE()
-    if _RUNNER.value == "beam" or PREFIX in _INPUT.value:
-        import_tensorflow()
-    if _RUNNER.value == "beam":
-        report = _build_with_beam(recipe)
-    else:
-        report = _build_here(recipe)
     print(report)
 
 

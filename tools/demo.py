@@ -130,33 +130,33 @@ def _make_records(
     corpus: pathlib.Path, vocab_file: pathlib.Path, folder: pathlib.Path
 ) -> None:
     from bert_tf.records.build import create_records
-    from bert_tf.records.recipe import RecordsRecipe
 
-    recipe = RecordsRecipe(
+    report = create_records(
+        corpus,
+        vocab_file,
+        folder,
         max_seq_length=_SEQ_LENGTH,
         max_predictions_per_seq=10,
         # Five different sets of sentence pairs of the small text.
         dupe_factor=5,
-        held_out=0.1,
+        settings={"held_out": 0.1},
     )
-    report = create_records([corpus], vocab_file, folder, recipe)
     print(report)
 
 
 def _pretrain(records: pathlib.Path, model: pathlib.Path) -> None:
-    from bert_tf.pretraining.recipe import PretrainingRecipe
-    from bert_tf.pretraining.run import run_pretraining
+    from bert_tf.pretraining.run import pretrain
 
-    recipe = PretrainingRecipe(
-        data_dir=str(records),
+    between = _STEPS // 4
+    pretrain(
+        records,
+        model,
         size="tiny",
-        train_batch_size=64,
         num_train_steps=_STEPS,
+        train_batch_size=64,
         learning_rate=2e-3,
-        eval_steps=_STEPS // 4,
-        save_checkpoints_steps=_STEPS // 4,
+        settings={"eval_steps": between, "save_checkpoints_steps": between},
     )
-    run_pretraining(recipe, model)
 
 
 def _fill_masks(model: pathlib.Path) -> None:

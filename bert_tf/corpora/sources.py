@@ -94,9 +94,16 @@ def format_of(path: str, input_format: str = AUTO) -> str:
 
 
 def files_of(
-    paths: Sequence[str | pathlib.Path | CorpusFile], recipe: CorpusRecipe
+    paths: str | pathlib.Path | Sequence[str | pathlib.Path | CorpusFile],
+    recipe: CorpusRecipe,
+    expand: _Expand = expand_inputs,
 ) -> tuple[CorpusFile, ...]:
-    """Converts paths and `tfds:` names to files of an unnamed corpus."""
+    """Converts paths and `tfds:` names to files of an unnamed corpus.
+
+    A single one is parsed by `parse_inputs`.
+    """
+    if isinstance(paths, str | pathlib.Path):
+        return parse_inputs(str(paths), recipe, expand)
     files = []
     for path in paths:
         if isinstance(path, CorpusFile):

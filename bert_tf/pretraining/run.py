@@ -2,8 +2,10 @@
 
 import functools
 import math
+import os
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -40,6 +42,7 @@ from bert_tf.pretraining.setup import (
     open_records,
 )
 from bert_tf.progress import log
+from bert_tf.recipe import join_settings
 from bert_tf.records.dataset import (
     check_streams,
     held_out_batches,
@@ -73,6 +76,54 @@ from bert_tf.training.strategies import (
     needs_static_shapes,
     translate_worker_errors,
 )
+
+
+def pretrain(
+    data_dir: str | os.PathLike,
+    output_dir: str | os.PathLike,
+    *,
+    init_from: str | os.PathLike | None = None,
+    size: str | None = None,
+    num_train_steps: int | None = None,
+    train_batch_size: int | None = None,
+    learning_rate: float | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> PretrainingResult:
+    """Pre-trains a model on records, as `bert-tf pretrain` does.
+
+        bert_tf.create_records("corpus/*.txt", "vocab.txt", "records")
+        bert_tf.pretrain("records", "out/model", size="mini")
+
+    Calling it again resumes an interrupted run.
+
+    Args:
+      data_dir: folder of records, or two, comma-separated: short sequences, and
+        long ones for the final phase.
+      output_dir: becomes the model folder.
+      init_from: model to start from: a folder, hf:// or keras_hub:// source.
+      size: size of a new model: tiny to large, or layers/width/heads.
+      num_train_steps: optimizer steps of all phases.
+      train_batch_size: rows in a step.
+      learning_rate: peak learning rate.
+      settings: any others of the recipe by name, such as objective.
+
+    Returns:
+      The scores of the finished run.
+
+    Raises:
+      UserError: see `run_pretraining`, or an invalid setting.
+    """
+    arguments = {
+        "data_dir": os.fspath(data_dir),
+        "init_from": None if init_from is None else os.fspath(init_from),
+        "size": size,
+        "num_train_steps": num_train_steps,
+        "train_batch_size": train_batch_size,
+        "learning_rate": learning_rate,
+    }
+    values = join_settings(arguments, settings)
+    recipe = PretrainingRecipe.from_dict(values, "the settings of pretrain")
+    return run_pretraining(recipe, pathlib.Path(output_dir))
 
 
 def run_pretraining(

@@ -18,7 +18,8 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +28,12 @@ from bert_tf.checkpoints.tokenizers import (
     tokenizer_files,
 )
 from bert_tf.corpora.sources import CorpusFile, files_of
-from bert_tf.errors import UserError, whole_number
+from bert_tf.errors import UserError, check_choice, whole_number
 from bert_tf.files import locked, remove_partials, write_text, written_beside
 from bert_tf.progress import Progress
-from bert_tf.recipe import read_json_object
+from bert_tf.recipe import join_settings, read_json_object
 from bert_tf.records.allocation import Allocation, allocate
+from bert_tf.records.beam.options import parse_options
 from bert_tf.records.folder import (
     MANIFEST_FILE,
     RECIPE_FILE,
@@ -40,7 +42,7 @@ from bert_tf.records.folder import (
     Manifest,
 )
 from bert_tf.records.plan import RecordsPlan, RecordsTask
-from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.recipe import BEAM, LOCAL, RUNNERS, RecordsRecipe
 from bert_tf.records.report import RecordsReport, manifest_of
 from bert_tf.records.shards import ShardBuilder, ShardResult, build_shards
 from bert_tf.records.token_blocks import (
@@ -51,43 +53,98 @@ from bert_tf.records.token_blocks import (
 )
 from bert_tf.records.tokenized_corpus import BlockWriter, tokenize_corpus
 
+_DEFAULTS = RecordsRecipe()
 _LOCK_FILE = "lock"
 Log = Callable[[str], None]
 
 
 def create_records(
-    inputs: Sequence[str | pathlib.Path | CorpusFile],
+    inputs: str | pathlib.Path | Sequence[str | pathlib.Path | CorpusFile],
     vocab_file: str | pathlib.Path,
     output_dir: str | pathlib.Path,
-    recipe: RecordsRecipe,
+    recipe: RecordsRecipe = _DEFAULTS,
     workers: int = 0,
     overwrite: bool = False,
     log: Log = print,
+    *,
+    max_seq_length: int | None = None,
+    max_predictions_per_seq: int | None = None,
+    dupe_factor: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    runner: str = LOCAL,
+    beam_options: str = "",
 ) -> RecordsReport:
-    """Builds pre-training records from text; resumes an unfinished build.
+    """Builds pre-training records, as `bert-tf create-pretraining-data` does.
+
+        report = bert_tf.create_records("corpus/*.txt", "vocab.txt", "records")
+
+    Calling it again resumes an interrupted build.
 
     Args:
-      inputs: text files, also as .gz, .bz2 or .zst, in the format that the
-        recipe or their names give, or the result of `parse_inputs`.
+      inputs: files and globs of text, comma-separated, as the command takes
+        them: also as .gz, .bz2 or .zst, in named corpora, or tfds:DATA_SET; or
+        a list of files.
       vocab_file: the vocabulary of a tokenizer.
       output_dir: the folder of the records.
-      recipe: how they are made.
+      recipe: settings that the following ones replace.
       workers: parallel processes; 0 is one per processor. The records do not
         depend on it.
       overwrite: replaces records of another recipe in `output_dir`.
       log: prints warnings and progress messages.
+      max_seq_length: maximum sequence length, special tokens included.
+      max_predictions_per_seq: maximum number of masked tokens in a sequence.
+      dupe_factor: passes over the corpus, each with new sentence pairs.
+      settings: any others of the recipe by name, such as sequences.
+      runner: local, this machine; or beam, an Apache Beam pipeline.
+      beam_options: Apache Beam's command-line options.
 
     Returns:
-      What the folder holds.
+      What the folder holds; as a string, a report to print.
 
     Raises:
-      UserError: input, vocabulary or folder cannot be used.
+      UserError: input, vocabulary, folder or a setting cannot be used.
       OSError: the disk is full, or another system error; finished parts are
         kept for the next run.
     """
     whole_number("workers", workers, 0)
+    check_choice("`runner`", runner, RUNNERS)
+    arguments = {
+        "max_seq_length": max_seq_length,
+        "max_predictions_per_seq": max_predictions_per_seq,
+        "dupe_factor": dupe_factor,
+    }
+    if given := join_settings(arguments, settings):
+        recipe = RecordsRecipe.from_dict(
+            recipe.to_dict() | given, "the settings of create_records"
+        )
+    if runner == BEAM:
+        if workers:
+            raise UserError(
+                f"`workers`={workers}: is for `runner`=local; for beam pass an "
+                "option of its runner, as `beam_options`=--direct_num_workers=2"
+            )
+        options = parse_options(beam_options)
+        # Needs Apache Beam.
+        from bert_tf.records.beam.files import expand
+        from bert_tf.records.beam.runner import create_records_with_beam
+
+        return create_records_with_beam(
+            files_of(inputs, recipe, expand),
+            str(vocab_file),
+            str(output_dir),
+            recipe,
+            options,
+            overwrite,
+            log,
+        )
+    if beam_options:
+        raise UserError(
+            f"`beam_options`={beam_options}: is for `runner`=beam, and the "
+            "runner is local."
+        )
+    files = files_of(inputs, recipe)
     tokenizer = read_vocabulary_file(vocab_file, recipe.lower_case)
-    task = RecordsTask.of(recipe, tokenizer, files_of(inputs, recipe))
+    task = RecordsTask.of(recipe, tokenizer, files)
     build = _LocalBuild(task, workers or os.cpu_count() or 1, log)
     return make_records(
         task, pathlib.Path(output_dir), overwrite, build.run, log

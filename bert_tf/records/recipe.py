@@ -16,6 +16,8 @@ SENTENCE_PAIRS, SENTENCE_ORDER = "sentence_pairs", "sentence_order"
 FULL_SENTENCES, DOCUMENT_SENTENCES = "full_sentences", "document_sentences"
 SEQUENCES = (SENTENCE_PAIRS, SENTENCE_ORDER, FULL_SENTENCES, DOCUMENT_SENTENCES)
 LONG_LINES = ("refuse", "cut")
+# What builds the records: this machine, or an Apache Beam pipeline.
+LOCAL, BEAM = RUNNERS = ("local", "beam")
 
 # Fields that recipe files have only if they are not the default, so that files
 # written before these fields existed stay valid.
