@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         save_checkpoint,
     )
     from bert_tf.config import BertConfig
+    from bert_tf.conversion.convert import convert
     from bert_tf.corpora.vocabulary import train_vocab
     from bert_tf.encoders import BertEncoder, load_encoder
     from bert_tf.encoders.distilbert import DistilBertEncoder
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from bert_tf.finetuned import FinetuningRun, finetune
     from bert_tf.inference.embed import embed
     from bert_tf.inference.export import export_saved_model
+    from bert_tf.inference.export_model import export
     from bert_tf.inference.fill_mask import fill_mask
     from bert_tf.inference.load import LoadedModel, load
+    from bert_tf.inference.predict import predict
     from bert_tf.inference.search import search
     from bert_tf.inference.text_classifier import TextClassifier
     from bert_tf.models import (
@@ -68,8 +71,10 @@ _HOME = {
     "bert_multiple_choice": "bert_tf.models",
     "bert_span_labeler": "bert_tf.models",
     "bert_token_classifier": "bert_tf.models",
+    "convert": "bert_tf.conversion.convert",
     "create_records": "bert_tf.records.build",
     "embed": "bert_tf.inference.embed",
+    "export": "bert_tf.inference.export_model",
     "export_saved_model": "bert_tf.inference.export",
     "fill_mask": "bert_tf.inference.fill_mask",
     "finetune": "bert_tf.finetuned",
@@ -79,6 +84,7 @@ _HOME = {
     "load_encoder": "bert_tf.encoders",
     "load_tokenizer": "bert_tf.checkpoints",
     "model_arrays": "bert_tf.models",
+    "predict": "bert_tf.inference.predict",
     "pretrain": "bert_tf.pretraining.run",
     "replaced_token_detector": "bert_tf.models",
     "restore": "bert_tf.models",
@@ -111,8 +117,10 @@ __all__ = [
     "bert_multiple_choice",
     "bert_span_labeler",
     "bert_token_classifier",
+    "convert",
     "create_records",
     "embed",
+    "export",
     "export_saved_model",
     "fill_mask",
     "finetune",
@@ -122,6 +130,7 @@ __all__ = [
     "load_encoder",
     "load_tokenizer",
     "model_arrays",
+    "predict",
     "pretrain",
     "replaced_token_detector",
     "restore",

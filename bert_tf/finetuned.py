@@ -10,30 +10,17 @@ from typing import Any
 from bert_tf.errors import UserError, check_choice
 from bert_tf.families.task import TaskTemplate
 from bert_tf.files import write_text
-from bert_tf.finetuning import (
-    UserChoiceTask,
-    UserFileTask,
-    UserQuestionAnsweringTask,
-    UserTokenClassificationTask,
-)
+from bert_tf.finetuning.finished import DERIVED, USER_TASKS
 from bert_tf.finetuning.report_files import REPORT_FILE
 from bert_tf.finetuning.run import run_finetuning
+from bert_tf.inference.finished_model import FinishedModel
 from bert_tf.inference.load import LoadedModel, load
+from bert_tf.recipe import join_settings
 from bert_tf.training.run_folder import has_trained, refuse_other_folders
-
-# Tasks on the user's data, by their names in --task.
-_TASKS: dict[str, type[TaskTemplate]] = {
-    "sentence": UserFileTask,
-    "choice": UserChoiceTask,
-    "questions": UserQuestionAnsweringTask,
-    "tagging": UserTokenClassificationTask,
-}
-# Settings that `finetune` derives from its arguments.
-_DERIVED = ("task", "init_from", "train_file", "dev_file")
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuningRun:
+class FinetuningRun(FinishedModel):
     """A finished fine-tuning.
 
     Attributes:
@@ -42,17 +29,23 @@ class FinetuningRun:
       report: the HTML report.
       results: contents of results.json: scores of each seed, the majority
         baseline, the statistics of the data check, speeds.
+      task: the task.
     """
 
     folder: pathlib.Path
     scores: Mapping[str, Mapping[str, float]]
     report: pathlib.Path
     results: Mapping[str, Any] = dataclasses.field(repr=False)
+    task: TaskTemplate = dataclasses.field(repr=False)
 
     @functools.cached_property
     def model(self) -> LoadedModel:
         """The best model, loaded on first access; see `bert_tf.load`."""
         return load(self.folder)
+
+    @property
+    def _loaded(self) -> LoadedModel:
+        return self.model
 
 
 def finetune(
@@ -78,6 +71,9 @@ def finetune(
         run = bert_tf.finetune(folder, (texts, labels), learning_rate=3e-5)
         run.scores["dev"]["accuracy"]
         run.model("A lovely film.")["label"]
+        run.predict("new.csv", "answers.csv")
+        run.evaluate("test.csv")["accuracy"]
+        run.export("served/films")
 
     The data are checked first, a report is written, and calling it again
     resumes an interrupted run. Data in memory are written to the folder `data`
@@ -125,10 +121,11 @@ def finetune(
     """
     if isinstance(task, str):
         check_choice(
-            "`task`", task, _TASKS, ", or a task, such as TASK of a task file"
+            *("`task`", task, USER_TASKS),
+            ", or a task, such as TASK of a task file",
         )
-        task = _TASKS[task](name=task)
-    given = {
+        task = USER_TASKS[task](name=task)
+    arguments = {
         "text_columns": text_columns,
         "label_column": label_column,
         "label_kind": label_kind,
@@ -139,13 +136,7 @@ def finetune(
         "seed": seed,
         "seeds": seeds,
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    for name in settings or {}:
-        if name in given or name in _DERIVED:
-            raise UserError(
-                f"`settings`: {name} is what an argument says; leave it out."
-            )
-    values = {**task.defaults, **given, **(settings or {})}
+    values = {**task.defaults, **join_settings(arguments, settings, DERIVED)}
     values |= {"task": task.name, "init_from": os.fspath(init_from)}
     folder = pathlib.Path(output_dir)
     files: dict[str, tuple[pathlib.Path, str]] = {}
@@ -167,7 +158,9 @@ def finetune(
         _write(path, text, name, folder)
     done = run_finetuning(task, recipe, folder, ["train"])
     results = done["train"]
-    return FinetuningRun(folder, results["dev"], folder / REPORT_FILE, results)
+    return FinetuningRun(
+        folder, results["dev"], folder / REPORT_FILE, results, task
+    )
 
 
 def _write(

@@ -57,6 +57,7 @@ PARTS = {
         **dict.fromkeys(("report_files", "setup"), 5),
         **dict.fromkeys(("pruning", "training"), 7),
         "run": 9,
+        "finished": 10,
     },
 }
 # Names of a room's __init__.py that its own files use.

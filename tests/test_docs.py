@@ -184,7 +184,7 @@ def test_the_readme(reader, capsys):
 # Keras 3.15 says so of every data set that is fitted with its defaults.
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
 def test_first_steps_in_python(reader, capsys):
-    first, later, memory, metric, strings, untrained = blocks(
+    first, later, tables, memory, metric, strings, untrained = blocks(
         "docs/first_steps_python.md", "python"
     )
     names: dict = {}
@@ -194,6 +194,12 @@ def test_first_steps_in_python(reader, capsys):
         assert sorted(answer["probabilities"]) == ["bad", "good"]
     exec(later, names)
     assert capsys.readouterr().out.splitlines()[0] in ("bad", "good")
+    exec(tables, names)
+    assert 0 <= float(capsys.readouterr().out.splitlines()[2]) <= 1
+    out = reader.folder / "out"
+    assert (out / "answers.csv").read_text().startswith("row,index,")
+    assert (out.with_name("served") / "reviews" / "1").is_dir()
+    assert (out / "reviews_for_transformers" / "config.json").is_file()
     exec(memory, names)
     exec(metric, names)
     assert 0 <= names["run"].scores["dev"]["cost"] <= 1000

@@ -133,9 +133,10 @@ def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
 
 def main() -> None:
     """Converts the checkpoint and prints a summary."""
-    from bert_tf.conversion import convert_checkpoint
+    from bert_tf.conversion.convert import convert
 
-    report = convert_checkpoint(
+    command_line.name_arguments({"path": "--output_dir"})
+    report = convert(
         _INPUT.value,
         _TO.value,
         _OUTPUT_DIR.value,

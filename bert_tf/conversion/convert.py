@@ -94,10 +94,10 @@ class ConversionReport:
         return "\n".join(lines)
 
 
-def convert_checkpoint(
+def convert(
     source: str | os.PathLike,
     to: str,
-    output_dir: str | os.PathLike,
+    path: str | os.PathLike,
     vocab_file: str | os.PathLike = "",
     lower_case: bool | None = None,
     max_position_embeddings: int = 0,
@@ -109,6 +109,8 @@ def convert_checkpoint(
 ) -> ConversionReport:
     """Converts a checkpoint and verifies that both models compute the same.
 
+        bert_tf.convert("uncased_L-12_H-768_A-12", "hugging_face", "out/bert")
+
     Prints what is left out, kept and new, then the comparison. The description
     of a task's head is converted too: task.json, names of labels, problem_type,
     lengths and the model card.
@@ -117,7 +119,7 @@ def convert_checkpoint(
       source: a model folder of any family, hf://organisation/name or
         keras_hub://preset; see `load_checkpoint`.
       to: the layout to write: bert_tf, google_tf1 or hugging_face.
-      output_dir: the folder to write, missing or empty.
+      path: the folder to write, missing or empty.
       vocab_file: the vocabulary of a source without one; or a new vocabulary,
         to which rows are copied by token.
       lower_case: whether text is lower-cased; None as the source states.
@@ -132,6 +134,9 @@ def convert_checkpoint(
       check: "transformers" also loads both folders in Hugging Face's
         transformers, and compares hidden states and logits.
 
+    Returns:
+      What was written, and the comparison of each output.
+
     Raises:
       UserError: the source cannot be read, an argument does not fit it, or the
         models differ; nothing is written.
@@ -142,7 +147,7 @@ def convert_checkpoint(
     if check:
         check_choice("`check`", check, ("transformers",))
         require_extra("transformers", "`check`=transformers")
-    refuse_filled(output_dir)
+    refuse_filled(path, "path")
     folder = transformer_folder(local_folder(source))
     family = recognise(folder)
     loaded = load_checkpoint(source, generator=generator, ignore=ignore)
@@ -180,7 +185,7 @@ def convert_checkpoint(
         modules = dataclasses.replace(
             modules, max_seq_length=min(modules.max_seq_length, length)
         )
-    with new_folder(output_dir) as beside:
+    with new_folder(path, "path") as beside:
         save_checkpoint(beside, checkpoint, to)
         for name, content in beside_weights.items():
             (beside / name).write_bytes(content)
@@ -205,7 +210,7 @@ def convert_checkpoint(
                 else f"the source has no {absent[0]}"
             )
     report = ConversionReport(
-        pathlib.Path(os.path.abspath(output_dir)),
+        pathlib.Path(os.path.abspath(path)),
         family,
         to,
         checkpoint.heads,

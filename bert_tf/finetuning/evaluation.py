@@ -11,7 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.families.rows import ExampleRows, Outputs, Rows
-from bert_tf.families.task import Answered, Split, Task, score_scale
+from bert_tf.families.task import (
+    Answered,
+    RunSplit,
+    Split,
+    Task,
+    score_scale,
+)
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.progress import Progress
 from bert_tf.side_by_side import side_by_side
@@ -145,6 +151,13 @@ class Scorer:
     config: Any
     tokenizer: Tokenizer
     predictor: Predictor
+
+    def encode(self, examples: Any, run: RunSplit) -> Split:
+        """Encodes the examples of a split without their labels."""
+        rows: Any = self.task.encode(
+            examples, self.tokenizer, self.config, labelled=False, run=run
+        )
+        return Split(examples, rows)
 
     def predict(self, split: Split) -> Answered:
         """Returns the model's predictions on a split."""

@@ -18,7 +18,6 @@ from bert_tf.families.model_folder import RESULTS_FILE, TASK_FILE, load_model
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import (
     RunSplit,
-    Split,
     Task,
     TaskTemplate,
     score_scale,
@@ -161,44 +160,10 @@ def _use_finished(
     devs: Mapping[str, Any],
     tests: Mapping[str, Any],
 ) -> tuple[dict[str, dict[str, float]], dict[str, pathlib.Path]]:
-    """Scores dev splits and predicts test splits with a finished model."""
-    scorer, source = _load_finished(task, recipe, run_dirs, strategy)
-    config, output_dir = scorer.config, run_dirs.own
-    for examples in [*devs.values(), *tests.values()]:
-        task.check(examples, config)
-    output_dir.mkdir(parents=True, exist_ok=True)
+    """Scores dev splits and predicts test splits with a finished model.
 
-    def encode(name: str, examples: Any) -> Split:
-        run = RunSplit(name, source, recipe, output_dir)
-        rows: Any = task.encode(
-            examples, scorer.tokenizer, config, labelled=False, run=run
-        )
-        return Split(examples, rows)
-
-    scores, answers = {}, {}
-    for name, examples in devs.items():
-        found = scorer.score(encode(name, examples))
-        write_scores(output_dir, name, found, len(examples))
-        path = task.write_predictions(output_dir, name, found.answered)
-        shown = summarize(found.scores, task.lower_is_better)
-        line = f"{name}: {shown}; answers in {path}"
-        print(line, flush=True)
-        scores[name] = found.scores
-    for name, examples in tests.items():
-        answered = scorer.predict(encode(name, examples))
-        answers[name] = task.write_predictions(output_dir, name, answered)
-        line = f"{name}: {len(examples):,} answers in {answers[name]}"
-        print(line, flush=True)
-    return scores, answers
-
-
-def _load_finished(
-    task: Task,
-    recipe: FinetuningRecipe,
-    run_dirs: RunFolders,
-    strategy: tf.distribute.Strategy,
-) -> tuple[Scorer, Checkpoint]:
-    """Loads the model of output_dir or else init_from, with its ensemble."""
+    It is the model of output_dir or else init_from.
+    """
     candidates = [run_dirs.own, run_dirs.shared]
     if recipe.init_from:
         candidates.append(pathlib.Path(recipe.init_from))
@@ -208,7 +173,45 @@ def _load_finished(
             f"`output_dir`={run_dirs.shared}: holds no fine-tuned model "
             f"({TASK_FILE}); add train to `modes`, or give one as `init_from`."
         )
-    folder = folders[0]
+    scorer, source = load_finished(task, recipe, folders[0], strategy)
+    output_dir = run_dirs.own
+    for examples in [*devs.values(), *tests.values()]:
+        task.check(examples, scorer.config)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    scores, answers = {}, {}
+    for name, examples in devs.items():
+        run = RunSplit(name, source, recipe, output_dir)
+        found = scorer.score(scorer.encode(examples, run))
+        write_scores(output_dir, name, found, len(examples))
+        path = task.write_predictions(output_dir, name, found.answered)
+        shown = summarize(found.scores, task.lower_is_better)
+        line = f"{name}: {shown}; answers in {path}"
+        print(line, flush=True)
+        scores[name] = found.scores
+    for name, examples in tests.items():
+        run = RunSplit(name, source, recipe, output_dir)
+        answered = scorer.predict(scorer.encode(examples, run))
+        answers[name] = task.write_predictions(output_dir, name, answered)
+        line = f"{name}: {len(examples):,} answers in {answers[name]}"
+        print(line, flush=True)
+    return scores, answers
+
+
+def load_finished(
+    task: Task,
+    recipe: FinetuningRecipe,
+    folder: pathlib.Path,
+    strategy: tf.distribute.Strategy,
+) -> tuple[Scorer, Checkpoint]:
+    """Loads a fine-tuned model, and the ensemble that its recipe names.
+
+    Returns:
+      A scorer, and the model's checkpoint.
+
+    Raises:
+      UserError: the folder is no model of the task, or one of the ensemble
+        does not fit it.
+    """
     unpadded = not needs_static_shapes(strategy)
     with strategy.scope():
         model, tokenizer, config = load_model(

@@ -53,7 +53,7 @@ class Quantization:
 
 def export_file(
     folder: str | os.PathLike,
-    output_dir: str | os.PathLike,
+    path: str | os.PathLike,
     file_format: str,
     int8: Quantization | None = None,
     options: UsageOptions = NO_OPTIONS,
@@ -68,7 +68,7 @@ def export_file(
     Args:
       folder: a folder of `bert-tf finetune`, or a fine-tuned or pre-trained
         model of any family.
-      output_dir: the new folder.
+      path: the new folder.
       file_format: one of `FILE_FORMATS`.
       int8: quantizes the file if the score on the dev split allows it; scores
         and times before and after are printed.
@@ -78,7 +78,7 @@ def export_file(
       The path of the file.
 
     Raises:
-      UserError: the format does not support the model, output_dir is not
+      UserError: the format does not support the model, path is not
         empty, a library is missing, the outputs differ from the Keras model's,
         or the score falls too far.
     """
@@ -111,24 +111,24 @@ def export_file(
     )
     if int8 is not None:
         dev = DevSplit(str(folder), int8.task, int8.recipe, served.tokenizer)
-    with new_folder(output_dir) as beside:
-        path = beside / module.FILE
-        module.write_model(path, graph, source)
-        run = module.Runner(path)
-        outputs = _check(run, served, length, str(output_dir))
+    with new_folder(path, "path") as beside:
+        file = beside / module.FILE
+        module.write_model(file, graph, source)
+        run = module.Runner(file)
+        outputs = _check(run, served, length, str(path))
         scores = {}
         if int8 is not None:
-            size = path.stat().st_size
+            size = file.stat().st_size
             # The float32 file is still needed for the comparison.
-            small = path.with_name(f"int8_{path.name}")
+            small = file.with_name(f"int8_{file.name}")
             module.write_model(small, graph, source, int8=True)
             run_small = module.Runner(small)
             found = dev.compare(run, run_small)
             differences = largest_differences(
                 run_small, served.row_outputs, samples_of(served.network)
             )
-            small.replace(path)
-            print(_describe(found, size, path.stat().st_size), flush=True)
+            small.replace(file)
+            print(_describe(found, size, file.stat().st_size), flush=True)
             check_drop(found, int8.max_score_drop)
             # A runtime that opens the file compares its outputs by it.
             largest = {"difference": max(differences.values())}
@@ -149,7 +149,7 @@ def export_file(
         }
         text = json.dumps(description, indent=2)
         write_text(beside / MODEL_FILE, text + "\n")
-    return pathlib.Path(output_dir) / module.FILE
+    return pathlib.Path(path) / module.FILE
 
 
 def _describe(found: Comparison, before: int, after: int) -> str:

@@ -23,7 +23,11 @@ from bert_tf.families.text_model import (
     TextModel,
     encoder_of,
 )
-from bert_tf.families.usage_options import UsageOptions, pair_task
+from bert_tf.families.usage_options import (
+    NO_OPTIONS,
+    UsageOptions,
+    pair_task,
+)
 from bert_tf.inference.cells import (
     CHOICES,
     COLUMNS,
@@ -32,6 +36,7 @@ from bert_tf.inference.cells import (
     column_of,
     length_of,
 )
+from bert_tf.inference.finished_model import FinishedModel
 from bert_tf.inference.served_folder import (
     describe_model,
     describe_training,
@@ -51,7 +56,7 @@ if TYPE_CHECKING:
 Texts = str | Iterable[str]
 
 
-class LoadedModel:
+class LoadedModel(FinishedModel):
     """A model that maps texts to answers; see `load`.
 
     Attributes:
@@ -64,9 +69,10 @@ class LoadedModel:
       served: the model of text, as it is exported.
       folder: the model's folder.
       batch_size: rows per batch.
+      options: how the model is used, where its folder does not state it.
 
     Args:
-      served, folder, batch_size: see above.
+      served, folder, batch_size, options: see above.
       device: name of a TensorFlow device; None leaves the choice to TensorFlow.
     """
 
@@ -76,8 +82,10 @@ class LoadedModel:
         folder: pathlib.Path,
         batch_size: int = 32,
         device: str | None = None,
+        options: UsageOptions = NO_OPTIONS,
     ):
         self.served = served
+        self.options = options
         self.folder = folder
         self.batch_size = batch_size
         self._device = device
@@ -85,6 +93,10 @@ class LoadedModel:
         self.facts |= describe_training(self.folder)
         self._function = self.served.signatures()[SERVING_DEFAULT]
         self._extractors: dict[Settings, Extractor] = {}
+
+    @property
+    def _loaded(self) -> "LoadedModel":
+        return self
 
     @property
     def encoder(self) -> BertEncoder:
@@ -454,7 +466,7 @@ def load(
         served = served_model(path, of_keras, options=options)
         if other:
             served.compute_by(other)
-    return LoadedModel(served, path, batch_size, place)
+    return LoadedModel(served, path, batch_size, place, options)
 
 
 def _device(name: str | None) -> str | None:

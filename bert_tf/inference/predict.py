@@ -33,7 +33,7 @@ from bert_tf.inference.precision import (
 from bert_tf.inference.rows import Columns, InputRow, PredictSettings
 from bert_tf.layers.initialization import bytes_of
 from bert_tf.progress import Progress, log
-from bert_tf.recipe import read_json_object
+from bert_tf.recipe import join_settings, read_json_object
 from bert_tf.tables.table import Table, files_of
 from bert_tf.tables.writing import (
     CSV,
@@ -61,47 +61,106 @@ def predict_file(
     settings: PredictSettings | None = None,
     options: UsageOptions = NO_OPTIONS,
 ) -> str:
-    """Writes a model's answers to the rows of a file, in constant memory.
-
-    The output appears when it is complete; until then it grows in
-    OUTPUT.partial, from which the same call resumes. Rows without an answer are
-    lines in OUTPUT.errors.jsonl with their number and the reason, or lines on
-    standard error if the output is standard output.
+    """Writes a model's answers to the rows of a file; see `predict`.
 
     Args:
       model: a model folder; see `bert_tf.load`.
-      input: a .csv, .tsv, .jsonl or .txt file, which may be .gz, .bz2 or .zst,
-        or a .parquet, .arrow or .feather file; several of them or globs,
-        comma-separated; "-" is standard input; or a table in memory, see
-        `memory.rows_in_memory`.
-      output: a .jsonl, .csv, .tsv or .parquet file; "-" is JSON lines on
-        standard output. A line has file, if there are several; row, the input
-        line on which the row begins, in memory its position; index, the number
-        of rows before it; the columns to keep; the model's inputs; and the
-        answer, see `LoadedModel.__call__`. A kept column with the name of
-        another value gets the prefix input_. In tables, each label's
-        probability is a column; in CSV and TSV, lists are JSON.
+      input: as `predict` takes it; "-" is standard input.
+      output: as `predict` takes it; "-" is JSON lines on standard output, and
+        errors on standard error.
       settings: how to read the input, and how to compute.
       options: how the model is used, where its folder does not state it.
 
     Returns:
       A summary line.
+    """
+    settings = settings or PredictSettings()
+    writer = _writer_of(output, input)
+    return _answer_rows(model, input, writer, settings, options)
+
+
+def predict(
+    model: str | os.PathLike | LoadedModel,
+    input: Any,
+    output: str | os.PathLike | None = None,
+    *,
+    text_column: str | None = None,
+    keep_columns: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> pathlib.Path | list[dict[str, Any]]:
+    """Answers the rows of files or a table, as `bert-tf predict` does.
+
+        bert_tf.predict("out/stars", "new.csv", "answers.jsonl")
+        answers = bert_tf.predict("out/stars", frame, keep_columns="*")
+
+    Files are answered in constant memory. The output appears when it is
+    complete; until then it grows in OUTPUT.partial, from which the same call
+    resumes. Rows without an answer are lines in OUTPUT.errors.jsonl with their
+    number and the reason.
+
+    Args:
+      model: a model folder, or a model of `bert_tf.load`.
+      input: the path of a .csv, .tsv, .jsonl or .txt file, which may be .gz,
+        .bz2 or .zst, or of a .parquet, .arrow or .feather file; several of them
+        or globs, comma-separated. In memory: a DataFrame of pandas or polars, a
+        table of pyarrow, a data set of `datasets`, a mapping of columns, a list
+        of rows; or a list of texts, or pairs of texts, for a model of these.
+      output: a .jsonl, .csv, .tsv or .parquet file. A line has file, if there
+        are several; row, the input line on which the row begins, in memory its
+        position; index, the number of rows before it; the columns to keep; the
+        model's inputs; and the answer, see `LoadedModel.__call__`. A kept
+        column with the name of another value gets the prefix input_. In tables,
+        each label's probability is a column; in CSV and TSV, lists are JSON.
+      text_column: column of the text; by default that of the model's training,
+        or text.
+      keep_columns: columns to copy to the answers, comma-separated; "*" is all
+        that the model does not read.
+      settings: any others of the command by name: text_b_column,
+        question_column and others of columns and formats; and for a model
+        folder batch_size, precision, runtime and device, see `bert_tf.load`.
+
+    Returns:
+      The path of the output. Without one, its lines in memory as a dict for
+      each row, in their order; those of rows without an answer have error.
 
     Raises:
       UserError: the output cannot be written or has answers to another input,
         an unfinished output is of another model, the input has no rows or
         lacks a column, no row has an answer; or see `bert_tf.load`.
     """
-    settings = settings or PredictSettings()
-    target = pathlib.Path(output)
-    _check(input, target)
-    is_file = str(output) != STANDARD_STREAM
+    columns = {"text_column": text_column, "keep_columns": keep_columns}
+    given = join_settings(columns, settings)
+    if isinstance(model, LoadedModel):
+        for name in ("batch_size", "precision", "runtime", "device"):
+            if name in given:
+                raise UserError(
+                    f"`{name}`={given[name]}: the model is loaded already; "
+                    "give it to bert_tf.load."
+                )
+    chosen = PredictSettings.from_dict(given, "the settings of predict")
+    writer = _writer_of(output, input)
+    summary = _answer_rows(model, input, writer, chosen)
+    if isinstance(writer, _Collected):
+        return writer.rows
+    log(summary)
+    return pathlib.Path(writer.place)
+
+
+def _answer_rows(
+    model: str | os.PathLike | LoadedModel,
+    input: Any,
+    writer: "_Writer",
+    settings: PredictSettings,
+    options: UsageOptions = NO_OPTIONS,
+) -> str:
+    """Writes the answers to all rows; returns a summary line."""
     with contextlib.ExitStack() as stack:
-        writer: _Writer = _StandardOutput()
-        if is_file:
-            writer = stack.enter_context(_PartialFile(target))
+        if isinstance(writer, _PartialFile):
+            stack.enter_context(writer)
 
         def opened(precision: str, runtime: str) -> LoadedModel:
+            if isinstance(model, LoadedModel):
+                return model
             return load(
                 model,
                 settings.batch_size,
@@ -121,15 +180,19 @@ def predict_file(
             nonlocal table
             columns = columns_of(loaded)
             table = columns.table(input, settings)
-            if is_file:
+            same_columns = False
+            if isinstance(writer, _PartialFile):
+                target = pathlib.Path(writer.place)
                 _refuse_other_answers(table, target, columns, settings)
-            is_text = is_file and target.suffix in (CSV, TSV)
-            rows = columns.read(table, settings, is_text)
+                same_columns = target.suffix in (CSV, TSV)
+            rows = columns.read(table, settings, same_columns)
             stack.enter_context(contextlib.closing(rows))
             # Raises here if the input has no rows or lacks a column.
             return itertools.chain([next(rows)], rows)
 
         precision, runtime = writer.choice(settings)
+        if isinstance(model, LoadedModel):
+            precision = model.served.compute_dtype
         if precision == AUTO:
             loaded, precision, rows, note = choose(
                 opened,
@@ -147,7 +210,8 @@ def predict_file(
             writer.resume(
                 _fingerprint(loaded, precision, table, columns, settings)
             )
-        log(f"{model}: computed by {loaded.served.computed_by}{note}.")
+        if loaded is not model:
+            log(f"{model}: computed by {loaded.served.computed_by}{note}.")
         for _ in itertools.islice(rows, writer.num_rows):
             pass
         begun, before = time.monotonic(), writer.num_rows
@@ -164,23 +228,22 @@ def predict_file(
                 speed = (writer.num_rows - before) / (time.monotonic() - begun)
                 progress.update(0, f"{speed:,.0f} rows/s")
         if not writer.num_answered:
+            shown = f"`input`={table.name}" if table.files else table.name
             raise UserError(
-                f"`input`={table.name}: none of its {writer.num_rows:,} rows "
-                f"has an answer. The first: {writer.first_error}"
+                f"{shown}: none of its {writer.num_rows:,} rows has an answer. "
+                f"The first: {writer.first_error}"
             )
         writer.finish()
     done = writer.num_rows - before
     speed = done / max(time.monotonic() - begun, 1e-9)
     counts = f"{writer.num_answered:,} of {writer.num_rows:,} rows answered"
     if writer.num_answered < writer.num_rows:
-        where = _errors_file(target) if is_file else "standard error"
-        counts += f"; {where} says why the others are not"
-    place = output if is_file else "standard output"
-    return f"{place}: {counts}; {speed:,.1f} rows/s."
+        counts += f"; {writer.errors} says why the others are not"
+    return f"{writer.place}: {counts}; {speed:,.1f} rows/s."
 
 
-def _check(source: Any, output: pathlib.Path) -> None:
-    """Raises `UserError` for invalid file names."""
+def _writer_of(output: str | os.PathLike | None, source: Any) -> "_Writer":
+    """Returns the writer; raises `UserError` for invalid file names."""
     paths: tuple[str, ...] = ()
     if isinstance(source, str | os.PathLike):
         paths = files_of(os.fspath(source), "input")
@@ -192,8 +255,12 @@ def _check(source: Any, output: pathlib.Path) -> None:
                 raise UserError(f"`input`={path}: is a folder; name a file.")
             if not os.path.getsize(path):
                 raise UserError(f"`input`={path}: is empty.")
-    if str(output) != STANDARD_STREAM:
-        check_output(output, ENDINGS, paths)
+    if output is None:
+        return _Collected()
+    if str(output) == STANDARD_STREAM:
+        return _StandardOutput()
+    check_output(output, ENDINGS, paths)
+    return _PartialFile(pathlib.Path(output))
 
 
 def _refuse_other_answers(
@@ -363,9 +430,14 @@ def _fingerprint(
 
 
 class _Writer:
-    """Counts the rows that a subclass writes."""
+    """Counts the rows that a subclass writes.
 
-    def __init__(self) -> None:
+    Args:
+      place, errors: where it writes answers and errors, for messages.
+    """
+
+    def __init__(self, place: str = "", errors: str = "") -> None:
+        self.place, self.errors = place, errors
         self.num_rows = self.num_answered = 0
         self.first_error = ""
 
@@ -384,8 +456,24 @@ class _Writer:
         """Completes the output."""
 
 
+class _Collected(_Writer):
+    """Holds the answers and errors of all rows, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, lines: list[dict], errors: list[dict]) -> None:
+        """Appends the answers and errors of a chunk."""
+        super().add(lines, errors)
+        self.rows += sorted(lines + errors, key=lambda row: row["index"])
+
+
 class _StandardOutput(_Writer):
     """Writes JSON lines to standard output, errors to standard error."""
+
+    def __init__(self) -> None:
+        super().__init__("standard output", "standard error")
 
     def add(self, lines: list[dict], errors: list[dict]) -> None:
         """Writes the answers and errors of a chunk."""
@@ -400,7 +488,7 @@ class _PartialFile(_Writer):
     """Writes answers to OUTPUT.partial until the output is complete."""
 
     def __init__(self, output: pathlib.Path):
-        super().__init__()
+        super().__init__(str(output), str(_errors_file(output)))
         self._output = output
         self._folder = output.with_name(f"{output.name}.partial")
         self._files: dict[str, IO[bytes]] = {}

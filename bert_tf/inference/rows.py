@@ -28,6 +28,7 @@ from bert_tf.tables.table import (
     text_of,
     texts_of,
 )
+from bert_tf.text.given_texts import text_columns
 
 if TYPE_CHECKING:
     # `--help` does not import TensorFlow.
@@ -161,7 +162,22 @@ class Columns:
         return cls(names, header)
 
     def table(self, source: Any, settings: PredictSettings) -> Table:
-        """Opens the table that the settings describe; see `Table`."""
+        """Opens the table that the settings describe; see `Table`.
+
+        A list of texts, or of pairs of texts, is a table too.
+        """
+        # NumPy, which the help of commands does not need.
+        from bert_tf.tables.memory import is_table
+
+        if not isinstance(source, str | os.PathLike) and not is_table(source):
+            cells = text_columns(source, "`input`")
+            if list(self.columns) != ["text", "text_b"][: len(cells)]:
+                raise UserError(
+                    f"`input`: has {len(cells)} text(s) a row, and this model "
+                    f"takes {' and '.join(self.columns)}; give a table."
+                )
+            names = (name for name, *_ in self.columns.values())
+            source = dict(zip(names, cells, strict=True))
         name = settings.format
         if not name and is_txt(source):
             name = TXT

@@ -41,7 +41,7 @@ TOLERANCES = {"float32": 1e-5, "bfloat16": 0.05, "float16": 0.01}
 
 def write_saved_model(
     served: TextModel,
-    output_dir: str | os.PathLike,
+    path: str | os.PathLike,
     version: int | None = None,
     recipe: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
@@ -51,7 +51,7 @@ def write_saved_model(
 
     Args:
       served: the model.
-      output_dir: the folder of all versions.
+      path: the folder of all versions.
       version: number of the version; None is the highest plus one.
       recipe, training, fresh: see `write_version`.
 
@@ -61,8 +61,8 @@ def write_saved_model(
     Raises:
       UserError: the version exists or is no number; or see `write_version`.
     """
-    output_dir = pathlib.Path(output_dir)
-    folder = output_dir / str(_version(output_dir, version))
+    path = pathlib.Path(path)
+    folder = path / str(_version(path, version))
     write_version(served, folder, recipe, training, fresh=fresh)
     return folder
 
@@ -72,7 +72,7 @@ def write_version(
     folder: pathlib.Path,
     recipe: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
-    argument: str = "output_dir",
+    argument: str = "path",
     fresh: FreshProcess | None = None,
 ) -> None:
     """Writes a model as a version for TensorFlow Serving.
@@ -173,20 +173,20 @@ def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {name: cut(name, value) for name, value in recipe.items()}
 
 
-def _version(output_dir: pathlib.Path, version: int | None) -> int:
-    if output_dir.exists() and not output_dir.is_dir():
-        raise UserError(f"`output_dir`={output_dir}: is a file, no folder.")
+def _version(path: pathlib.Path, version: int | None) -> int:
+    if path.exists() and not path.is_dir():
+        raise UserError(f"`path`={path}: is a file, no folder.")
     versions = [
-        int(path.name)
-        for path in (output_dir.iterdir() if output_dir.is_dir() else ())
-        if re.fullmatch("[0-9]+", path.name)
+        int(folder.name)
+        for folder in (path.iterdir() if path.is_dir() else ())
+        if re.fullmatch("[0-9]+", folder.name)
     ]
     if version is None:
         return max(versions, default=0) + 1
     whole_number("version", version, 0)
     if version in versions:
         raise UserError(
-            f"`version`={version}: {output_dir / str(version)} exists already; "
+            f"`version`={version}: {path / str(version)} exists already; "
             f"{max(versions) + 1} would be the next one."
         )
     return version

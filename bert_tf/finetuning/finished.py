@@ -1,0 +1,113 @@
+"""The task of a finished model, and its scores on other data."""
+
+import dataclasses
+import os
+import pathlib
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf.errors import UserError
+from bert_tf.families.multiple_choice.task import UserChoiceTask
+from bert_tf.families.question_answering.user_questions import (
+    UserQuestionAnsweringTask,
+)
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.task import RunSplit, TaskTemplate
+from bert_tf.families.text_classification.kinds import UserFileTask
+from bert_tf.families.token_classification.task import (
+    UserTokenClassificationTask,
+)
+from bert_tf.files import write_text
+from bert_tf.finetuning.run import load_finished
+from bert_tf.recipe import read_json_object
+from bert_tf.tables.table import files_of
+from bert_tf.training.run_folder import RECIPE_FILE
+from bert_tf.training.strategies import make_strategy
+
+# Tasks on the user's data, by their names in --task.
+USER_TASKS: dict[str, type[TaskTemplate]] = {
+    "sentence": UserFileTask,
+    "choice": UserChoiceTask,
+    "questions": UserQuestionAnsweringTask,
+    "tagging": UserTokenClassificationTask,
+}
+# Settings that functions on data in memory derive from their arguments.
+DERIVED = ("task", "init_from", "train_file", "dev_file")
+
+
+def finished_task(
+    folder: pathlib.Path,
+    task: TaskTemplate | None = None,
+    settings: Mapping[str, Any] = {},
+) -> tuple[TaskTemplate, FinetuningRecipe]:
+    """Returns the task of a fine-tuned model, and the recipe of its training.
+
+    Args:
+      folder: the model, with the recipe.json of its training.
+      task: its task; None is the one of `USER_TASKS` that the recipe names.
+      settings: settings that replace those of the recipe.
+
+    Raises:
+      UserError: there is no recipe, it names another task, or the settings are
+        not those of the task.
+    """
+    path = folder / RECIPE_FILE
+    values = read_json_object(path, missing_ok=True)
+    name = values.get("task")
+    if name is None:
+        raise UserError(
+            f"{folder}: has no {RECIPE_FILE} of a fine-tuning, so its task is "
+            "not known; fine-tune it first."
+        )
+    if task is None:
+        if name not in USER_TASKS:
+            raise UserError(
+                f"`task`=None: {folder} was fine-tuned for {name}; give that "
+                "task, such as TASK of its task file."
+            )
+        task = USER_TASKS[name](name=name)
+    values |= {"task": task.name, **settings}
+    return task, task.recipe_type.from_dict(values, f"the settings of {path}")
+
+
+def evaluate(
+    folder: pathlib.Path,
+    data: Any,
+    task: TaskTemplate | None = None,
+    settings: Mapping[str, Any] = {},
+) -> dict[str, float]:
+    """Computes the scores of a model on data; see `FinishedModel.evaluate`."""
+    # The devices of the training may not be here.
+    settings = {"strategy": "one_device", **settings}
+    task, recipe = finished_task(folder, task, settings)
+    kinds = recipe.kinds()
+    changes: dict[str, Any] = {"data_dir": ""}
+    key = "dev_file" if "dev_file" in kinds else "data_dir"
+    with tempfile.TemporaryDirectory() as temporary:
+        if isinstance(data, str | os.PathLike):
+            path = shown = os.fspath(data)
+            for each in files_of(path, "data"):
+                if not os.path.exists(each):
+                    raise UserError(f"`data`={each}: no such file.")
+        else:
+            file = task.stored(data, "`data`", recipe.to_dict())
+            path, shown = f"{temporary}/data.{file.ending}", "`data`"
+            write_text(path, file.text)
+            changes |= file.settings
+            if "format" in kinds:
+                # Those of the training are of its files.
+                changes |= {"format": "", "header": True}
+        changes[key] = path
+        recipe = dataclasses.replace(recipe, **changes)
+        prepared = task.resolve(recipe)
+        try:
+            name, *_ = prepared.splits(prepared.dev_splits, recipe)
+            examples = prepared.load(name, recipe)
+            strategy = make_strategy(recipe.strategy)
+            scorer, source = load_finished(prepared, recipe, folder, strategy)
+            prepared.check(examples, scorer.config)
+            run = RunSplit(name, source, recipe, pathlib.Path(temporary))
+            return scorer.score(scorer.encode(examples, run)).scores
+        except UserError as error:
+            raise UserError(str(error).replace(path, shown)) from None
