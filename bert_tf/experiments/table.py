@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import pathlib
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +12,17 @@ from bert_tf.experiments.running import duration
 from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.files import written_beside
 from bert_tf.report import figures
+from bert_tf.report.formats import inline, words
 from bert_tf.report.render import REPORT_FILE, write_page
+from bert_tf.report.sections import (
+    Column,
+    Figure,
+    Lines,
+    Page,
+    ReportTable,
+    Section,
+    fact_table,
+)
 from bert_tf.training.history import finite_values, write_numbers
 
 TABLE_FILE = "table.md"
@@ -22,6 +31,9 @@ _CONFIDENCE = 0.95
 # Points of the numerical integration of Student's distribution.
 _POINTS = 400
 _PANELS_PER_LINE = 5
+# The numbers of a cell, and what their columns are called.
+_KINDS = {"mean": "", "standard_deviation": ", SD", "paper": ", paper"}
+_MADE = ("scale", "scale_description", "command", "machine", "versions")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -233,40 +245,63 @@ def write_report(
     results = experiment_results(experiment, numbers, facts)
     write_numbers(output_dir / RESULTS_FILE, results)
     results = finite_values(results)
-    table = _table(results)
-    about = _about(experiment, results)
-    seconds = results["facts"].get("seconds")
-    versions = results["facts"].get("versions", {}).items()
-    made: dict[str, Any] = {
-        "Scale": ": ".join(
-            filter(None, map(facts.get, ("scale", "scale_description")))
-        ),
-        "Machine": facts.get("machine"),
-        "Versions": ", ".join(f"{name} {value}" for name, value in versions),
-        "Time of all runs": None if seconds is None else duration(seconds),
-    }
-    made = {name: value for name, value in made.items() if value}
-    # The fence is longer than any run of backticks in the command.
-    runs = re.findall("`+", str(facts.get("command", "")))
-    shown: dict[str, Any] = {
-        **results,
-        "table_rows": table,
-        "has_paper": any(x["paper"] for row in table.values() for x in row),
-        "has_spread": any(x["spread"] for row in table.values() for x in row),
-        "about": about,
-        "made": made,
-        "made_lines": [f"{name}: {value}" for name, value in made.items()],
-        "fence": "`" * max([3, *(1 + len(run) for run in runs)]),
-        "duration": duration,
-        "written": written,
-    }
-    write_page(output_dir / TABLE_FILE, "experiment.md.jinja", **shown)
     drawn = pictures(experiment, numbers, results["headings"])
-    for name, svg in drawn.items():
+    for name, drawing in drawn.items():
         with written_beside(output_dir / name) as beside:
-            beside.write_bytes(svg)
-    shown["pictures"] = list(drawn.values())
-    write_page(output_dir / REPORT_FILE, "experiment.html.jinja", **shown)
+            beside.write_bytes(drawing.drawn())
+    facts = results["facts"]
+    across, reference = results["across"], results["reference"]
+    caption = (
+        f"Over {across}." if across else f"The vertical line is {reference}."
+    ) + (
+        " Bars and bands are standard deviations over the seeds, small circles "
+        "single seeds."
+    )
+    page = Page(
+        experiment.title,
+        {name: facts[name] for name in _MADE if facts.get(name)}
+        | {"time of all runs": duration(facts.get("seconds", 0))},
+        [
+            Section(
+                "table",
+                "Table",
+                [_table(results), Lines(_about(experiment, results))],
+            ),
+            Section(
+                "differences",
+                f"Differences from {reference}",
+                _differences(results),
+            ),
+            Section("notes", "Notes", [Lines(results["notes"])]),
+        ],
+        "Every number on this page is in results.json next to it.",
+    )
+    write_page(output_dir / TABLE_FILE, page)
+    cells = ("row", "column", "score", "split", "values", "degenerate")
+    runs = ReportTable(
+        "The run of each cell of the table",
+        results["cells"],
+        columns=[
+            Column(key, words(key))
+            for key in (*cells, "seconds", "folder", "command")
+        ],
+        is_wide=True,
+    )
+    more = [
+        Section(
+            "figures",
+            "Figures",
+            [Figure(each, caption, is_wide=True) for each in drawn.values()],
+        ),
+        Section(
+            "settings",
+            "Settings of the scale",
+            [fact_table("Settings", facts.get("scale_settings", {}))],
+        ),
+        Section("runs", "Runs", [runs]),
+    ]
+    page = page._replace(sections=[*page.sections, *more])
+    write_page(output_dir / REPORT_FILE, page)
     return output_dir / REPORT_FILE
 
 
@@ -325,30 +360,57 @@ def _cell(
     }
 
 
-def _table(results: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Row to its cells: our number and its spread, the paper's, the run."""
-    indices = {
-        (cell["row"], cell["column"]): index
-        for index, cell in enumerate(results["cells"])
-    }
+def _table(results: Mapping[str, Any]) -> ReportTable:
+    """Our number, its spread and the paper's of each cell."""
+    cells = {(cell["row"], cell["column"]): cell for cell in results["cells"]}
     factors = {cell["column"]: cell["factor"] for cell in results["cells"]}
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in dict.fromkeys([*results["rows"], *results["paper_rows"]]):
-        found[row] = []
+    papers = results["paper_rows"]
+    rows = []
+    for row in dict.fromkeys([*results["rows"], *papers]):
+        shown: dict[Any, str] = {None: row}
         for column, factor in factors.items():
-            index = indices.get((row, column))
-            cell = {} if index is None else results["cells"][index]
-            paper = results["paper_rows"].get(row, {}).get(column)
-            found[row].append(
-                {
-                    "ours": written(cell.get("mean"), factor),
-                    "spread": written(cell.get("standard_deviation"), factor),
-                    "paper": written(cell.get("paper", paper), factor),
-                    "is_degenerate": cell.get("degenerate", 0) > 0,
-                    "index": index,
-                }
-            )
-    return found
+            cell = {"paper": papers.get(row, {}).get(column)}
+            cell |= cells.get((row, column), {})
+            for kind in _KINDS:
+                shown[column, kind] = written(cell.get(kind), factor)
+        rows.append(shown)
+    columns = [
+        Column((column, kind), heading + name, str)
+        for column, heading in results["headings"].items()
+        for kind, name in _KINDS.items()
+    ]
+    first = Column(None, results["across"] or "Row", inline)
+    return ReportTable(
+        "Means and standard deviations (SD) over the seeds",
+        rows,
+        columns=[first, *columns],
+        is_wide=True,
+    )
+
+
+def _differences(results: Mapping[str, Any]) -> list[ReportTable | Lines]:
+    """The differences from the reference row."""
+    rows = [
+        {"row": each["row"], **column}
+        for each in results["comparisons"]
+        for column in each["columns"]
+    ]
+    keys = ("row", "column", "ours", "interval", "p_value", "num_seeds")
+    note = (
+        "Interval: the 95 % confidence interval of the difference of two means "
+        "with unequal variances (Welch 1947), not corrected for the number of "
+        "comparisons; a single seed has none."
+    )
+    columns = [Column(key, words(key)) for key in (*keys, "paper")]
+    unfinished = [
+        f"Not finished: {each['row']} in {', '.join(each['unfinished'])}."
+        for each in results["comparisons"]
+        if each["unfinished"]
+    ]
+    table = ReportTable(
+        "Differences of the means", rows, columns=columns, note=note
+    )
+    return [table, Lines(unfinished)]
 
 
 def _about(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
@@ -392,7 +454,7 @@ def _about(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
     ]
     if degenerate:
         lines.append(
-            "\u2020 Seeds that are no better than the most frequent label: "
+            "Seeds that are no better than the most frequent label: "
             f"{'; '.join(degenerate)}."
         )
     return lines
@@ -400,8 +462,8 @@ def _about(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
 
 def pictures(
     experiment: Experiment, numbers: Numbers, headings: Mapping[str, str]
-) -> dict[str, bytes]:
-    """The figures of an experiment as SVG, by file name.
+) -> dict[str, figures.Curves]:
+    """The figures of an experiment, by file name.
 
     The paper's numbers have panels of their own: at a small scale they are far
     from ours, and the order of the rows is what is compared.
@@ -454,49 +516,50 @@ def pictures(
     if experiment.across:
         unit = ", x 100" if experiment.cells[0].factor == 100 else ""
         steps = [(float(column), column) for column in experiment.columns]
-        panels = [
+        over_steps = [
             figures.Panel(
                 [curve(n, row, of, steps) for n, row in enumerate(rows)],
                 experiment.across,
                 experiment.cells[0].score.replace("_", " ") + unit,
                 title,
-                has_whole_steps=all(x.is_integer() for x, _ in steps),
             )
             for title, of in titles.items()
         ]
-        return {"picture.svg": figures.curves(panels, (4.4, 3.6), len(panels))}
+        drawn = figures.Curves(over_steps, (4.4, 3.6), len(over_steps))
+        return {"picture.svg": drawn}
     reference = experiment.reference or rows[0]
     # Lines of panels of equal length.
     columns = experiment.columns
     length = math.ceil(
         len(columns) / math.ceil(len(columns) / _PANELS_PER_LINE)
     )
-    bars: list[figures.Bars | None] = []
+    panels: list[figures.Panel | None] = []
     for title, of in titles.items():
         is_paper = of is paper
         for column in columns:
             keys = [(row, column) for row in rows]
-            level = of.get((reference, column))
-            bars.append(
-                figures.Bars(
-                    rows,
-                    [of.get(key) for key in keys],
+            curves = figures.named_curves(
+                [of.get(key) for key in keys],
+                [None if is_paper else spreads.get(key) for key in keys],
+                [() if is_paper else values.get(key, ()) for key in keys],
+                color=int(is_paper),
+            )
+            panels.append(
+                figures.Panel(
+                    curves,
+                    "",
                     title=f"{label(column, is_paper)}\n{title}".strip(),
-                    spreads=[
-                        None if is_paper else spreads.get(k) for k in keys
-                    ],
-                    seeds=[() if is_paper else values.get(k, ()) for k in keys],
-                    levels={} if level is None else {reference: level},
+                    lines={reference: of.get((reference, column))},
+                    names=rows,
                     is_reversed=column in experiment.lower_is_better,
-                    color=int(is_paper),
                 )
             )
-        bars += [None] * (-len(bars) % length)
-    found = {"picture.svg": figures.bars(bars, length, 1.9)}
+        panels += [None] * (-len(panels) % length)
+    found = {"picture.svg": figures.Curves(panels, (1.9, 0), length)}
     if experiment.against and len(columns) > 1:
         against = experiment.against
         others = [column for column in columns if column != against]
-        panels = [
+        against_panels = [
             figures.Panel(
                 [
                     curve(n, row, of, [(of.get((row, against)), column)])
@@ -505,13 +568,12 @@ def pictures(
                 label(against, of is paper),
                 label(column, of is paper),
                 title,
-                has_whole_steps=False,
                 is_reversed=against in experiment.lower_is_better,
             )
             for title, of in titles.items()
             for column in others
         ]
-        found["picture_against.svg"] = figures.curves(
-            panels, (3.3, 2.9), len(others)
+        found["picture_against.svg"] = figures.Curves(
+            against_panels, (3.3, 2.9), len(others)
         )
     return found

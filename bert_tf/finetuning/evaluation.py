@@ -137,6 +137,21 @@ class Scored:
 
 
 @dataclasses.dataclass(frozen=True)
+class FinishedRun:
+    """A finished training, as its report shows it.
+
+    Attributes:
+      results: the contents of results.json.
+      histories: the rows of history.jsonl by seed; by "" of one training.
+      predictions: the lines of dev_predictions.jsonl.
+    """
+
+    results: dict[str, Any]
+    histories: Mapping[str, Sequence[Mapping[str, Any]]]
+    predictions: Sequence[Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Scorer:
     """Scores a model on splits of a task.
 

@@ -5,6 +5,7 @@ import functools
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,7 +16,9 @@ from bert_tf.families.task import score_scale
 from bert_tf.files import written_beside
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.report import figures
-from bert_tf.report.render import plain, words, write_page
+from bert_tf.report.formats import html, words
+from bert_tf.report.render import write_page
+from bert_tf.report.sections import Figure, Lines, Page, ReportTable, Section
 
 # Batches to measure the speed with, spread evenly over the lengths.
 _TIMED_BATCHES = 10
@@ -51,6 +54,10 @@ class Measured:
             text += f" ± {scale * self.spread[name]:.2f}"
         return text
 
+    def scaled(self, numbers: Mapping[str, float], name: str) -> float | None:
+        """A score or its spread times its `scale`; None if it is missing."""
+        return self.scale(name) * numbers[name] if name in numbers else None
+
     def scale(self, name: str) -> int:
         """What a score is shown times; see `score_scale`."""
         is_cost = name in self.costs or name.endswith("perplexity")
@@ -75,46 +82,57 @@ def write_measured_page(
       metric: the score that is drawn.
       links: relative addresses of further reports.
     """
-    values = {name: dataclasses.asdict(each) for name, each in models.items()}
-    scale = next(iter(models.values())).scale(metric)
-    svg = figures.measured(values, metric, scale)
-    with written_beside(path.with_suffix(".svg")) as beside:
-        beside.write_bytes(svg)
-    names = list(next(iter(models.values())).scores)
+    names = [*next(iter(models.values())).scores]
     spread = [n for n in names if any(n in m.spread for m in models.values())]
-    columns = []
-    for name in names:
-        columns.append(words(name))
-        if name in spread:
-            columns.append(f"SD of {words(name)}")
-
-    def scaled(model: Measured, numbers: Mapping[str, float], name: str) -> str:
-        value = numbers.get(name)
-        return plain(None if value is None else model.scale(name) * value, 2)
-
-    write_page(
-        path,
-        "measured.html.jinja",
-        title=title,
-        caption=caption,
-        columns=[*columns, "Rows per second", "Parameters", "MB"],
-        rows={
-            label: [
-                *(
-                    scaled(model, numbers, name)
-                    for name in names
-                    for numbers in (model.scores, model.spread)
-                    if numbers is model.scores or name in spread
+    rows: list[dict[str, Any]] = [
+        {
+            "model": label,
+            **{name: model.scaled(model.scores, name) for name in names},
+            **{f"SD of {n}": model.scaled(model.spread, n) for n in spread},
+            "rows_per_second": model.rows_per_second,
+            "parameters": model.parameters,
+            "MB": model.bytes / 1e6,
+        }
+        for label, model in models.items()
+    ]
+    drawn = {
+        metric: "named",
+        **dict.fromkeys(("rows_per_second", "parameters"), "from_zero"),
+    }
+    chart = figures.Curves(
+        [
+            figures.Panel(
+                figures.named_curves(
+                    [row[key] for row in rows],
+                    [row.get(f"SD of {key}") for row in rows],
+                    style=style,
                 ),
-                plain(model.rows_per_second, 1),
-                model.parameters,
-                plain(model.bytes / 1e6, 1),
-            ]
-            for label, model in models.items()
-        },
-        svg=svg,
-        links=links,
+                words(key),
+                names=[*models],
+            )
+            for key, style in drawn.items()
+            if key in rows[0]
+        ]
     )
+    with written_beside(path.with_suffix(".svg")) as beside:
+        beside.write_bytes(chart.drawn())
+    note = (
+        "Scores are x 100, perplexities as they are. SD: standard deviation "
+        "over the seeds. The speed is that of the model alone, without "
+        "tokenization, measured on the same batches in turn. In the figure, "
+        "the axis of the score does not begin at zero."
+    )
+    table = ReportTable(caption, rows, note=note, is_wide=True)
+    reports = [html('<a href="{0}">{0}</a>', each) for each in links]
+    sections = [
+        Section(
+            "models",
+            "Models side by side",
+            [table, Figure(chart, "Score, speed and size.")],
+        ),
+        Section("trainings", "Reports of the trainings", [Lines(reports)]),
+    ]
+    write_page(path, Page(title, {}, sections))
 
 
 def table(title: str, models: Mapping[str, Measured]) -> str:

@@ -1,4 +1,4 @@
-"""The report and the model card of a finished fine-tuning, from its files.
+"""The report and the model card of a finished fine-tuning.
 
 The same run gives the same bytes.
 """
@@ -6,33 +6,35 @@ The same run gives the same bytes.
 import datetime
 import json
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from bert_tf.checkpoints import load_checkpoint
-from bert_tf.checkpoints.tokenizers import read_tokenizer
-from bert_tf.errors import UserError
 from bert_tf.families import part_of
 from bert_tf.families.config import TaskConfig
-from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.families.task import Task, score_scale
 from bert_tf.files import write_text
-from bert_tf.finetuning.evaluation import DEV_PREDICTIONS
-from bert_tf.foreign_files import demand_regular
-from bert_tf.recipe import Settings, read_json_object
-from bert_tf.report.render import (
-    REPORT_FILE,
-    model_words,
-    write_page,
+from bert_tf.finetuning.evaluation import FinishedRun
+from bert_tf.recipe import Settings
+from bert_tf.report import figures
+from bert_tf.report.answer_sections import ReportWords
+from bert_tf.report.formats import model_words, percent, score, words
+from bert_tf.report.render import REPORT_FILE, write_page
+from bert_tf.report.sections import (
+    Figure,
+    Lines,
+    Page,
+    ReportTable,
+    Section,
+    fact_table,
+    merged_numbers,
+    settings_section,
 )
 from bert_tf.report.statistics import curve_points, setting_rows
 from bert_tf.sharing.model_card import CardScore, ModelCard
-from bert_tf.training.history import (
-    HISTORY_FILE,
-    errors_become_warnings,
-    finite_values,
-)
-from bert_tf.training.run_folder import RECIPE_FILE
+from bert_tf.training.history import errors_become_warnings, finite_values
+
+if TYPE_CHECKING:
+    from bert_tf.finetuning.setup import TrainingData
 
 # Numbers of results.json that the page shows if they are there.
 _FACTS = (
@@ -49,8 +51,8 @@ _FACTS = (
 
 def write_reports(
     folder: pathlib.Path,
-    task: Task,
-    config: TaskConfig,
+    run: FinishedRun,
+    data: "TrainingData",
     recipe_type: type[Settings],
 ) -> None:
     """Writes the report and the model card of a finished run.
@@ -59,21 +61,23 @@ def write_reports(
 
     Args:
       folder: of the run.
-      task: the task.
-      config: how the model is used.
+      run: the run.
+      data: what it was trained on.
       recipe_type: the type of the run's recipe.
     """
+    task = data.task
     with errors_become_warnings("the report", folder):
         page = write_report(
-            folder, task.config_type, recipe_type, task.defaults
+            folder, run, task.config_type, recipe_type, task.defaults
         )
         print(f"the report is {page}", flush=True)
     with errors_become_warnings("the model card", folder):
-        write_card(folder, task, config, recipe_type)
+        write_card(folder, run, data, recipe_type)
 
 
 def write_report(
     folder: pathlib.Path,
+    run: FinishedRun,
     config_type: type[TaskConfig],
     recipe_type: type[Settings],
     changed_defaults: Mapping[str, Any],
@@ -82,6 +86,7 @@ def write_report(
 
     Args:
       folder: of the run.
+      run: the run.
       config_type: of its family.
       recipe_type: the type of the run's recipe.
       changed_defaults: settings whose defaults the task changes.
@@ -90,66 +95,234 @@ def write_report(
       The path of report.html.
 
     Raises:
-      UserError: a library is not installed, or a file of the run is missing
-        or is not JSON.
+      UserError: a library is not installed.
     """
     family: Any = part_of(config_type, "report")
-    results = read_json_object(folder / RESULTS_FILE)
-    numbers = run_statistics(folder, results, recipe_type, changed_defaults)
-    predictions = _read_lines(folder / DEV_PREDICTIONS)
-    numbers["predictions"] = family.statistics(predictions, results)
-    scores, metric = numbers["scores"], numbers["main_metric"]
-    main = next(row for row in scores if row["metric"] == metric)
-    levels = {"baseline": main["majority"]}
-    levels |= {model_words(name): v for name, v in main["paper"].items()}
-    # A correlation with a constant is not defined; a guess scores 0.
-    value, guess = main["value"] or 0.0, main["majority"] or 0.0
-    is_lower = metric in numbers.get("lower_is_better", ())
-    package = config_type.__module__.rpartition(".")[0]
-    write_page(
-        folder / REPORT_FILE,
-        f"{package}:{package.rpartition('.')[2]}.html.jinja",
-        **numbers,
-        doctor_lines=numbers["doctor"].get("lines", ()),
-        trained_on={
-            split: shared["share"]
-            for split, shared in numbers["doctor"].get("in_train", {}).items()
-            if shared["share"] and split in results["dev"]
-        },
-        main=main,
-        is_better=value < guess if is_lower else value > guess,
-        paper_models=list(
-            dict.fromkeys(name for row in scores for name in row["paper"])
-        ),
-        levels={name: v for name, v in levels.items() if v is not None},
-    )
-    # Lone surrogates of a text stay escaped, as in the file they come from.
+    numbers = run_statistics(run, recipe_type, changed_defaults)
+    answers = family.sections(run.predictions, run.results)
+    numbers["predictions"] = merged_numbers(answers)
+    write_page(folder / REPORT_FILE, _page(numbers, family.WORDS, answers))
+    # Lone surrogates of a text stay escaped, as in dev_predictions.jsonl.
     text = json.dumps(numbers, indent=1, allow_nan=False)
     write_text(folder / "report.json", text + "\n")
     return folder / REPORT_FILE
 
 
+def _page(
+    numbers: Mapping[str, Any], own: ReportWords, answers: Sequence[Section]
+) -> Page:
+    """The page of a run.
+
+    Args:
+      numbers: what report.json holds.
+      own: the words of the family.
+      answers: the sections of the family.
+    """
+    metric, facts = numbers["main_metric"], numbers["facts"]
+    main = next(row for row in numbers["scores"] if row["metric"] == metric)
+    scale, split = numbers["scales"][metric], numbers["main_split"]
+    label = words(metric) + " x 100" * (scale == 100)
+    levels = {
+        name: None if value is None else scale * value
+        for name, value in {
+            f"{label}, {split}": main["value"],
+            "baseline": main["majority"],
+            **{model_words(name): x for name, x in main["paper"].items()},
+        }.items()
+    }
+    if "threshold" in facts:
+        facts = facts | {own.threshold: facts["threshold"]}
+    return Page(
+        f"{numbers['task']}: fine-tuning report",
+        {
+            **levels,
+            "started_from": numbers["model"],
+            **{
+                split: f"{count:,} {own.unit}"
+                for split, count in numbers["examples"].items()
+            },
+            "finished": numbers["finished"],
+        },
+        [
+            Section("scores", "Scores", _scores(numbers, own, main)),
+            Section("seeds", "Seeds", _seeds(numbers, levels)),
+            Section("curves", "Learning curves", _curves(numbers, levels)),
+            *answers,
+            Section(
+                "doctor",
+                "Data doctor",
+                [Lines(numbers["doctor"].get("lines", ()))],
+            ),
+            settings_section(numbers["settings"]),
+            Section("speed", "Size and speed", [fact_table("The run", facts)]),
+        ],
+        "Every number on this page is in report.json next to it.",
+    )
+
+
+def _scores(
+    numbers: Mapping[str, Any], own: ReportWords, main: Mapping[str, Any]
+) -> list[ReportTable | Lines]:
+    """The scores beside those of the baseline and of the paper."""
+    scores, unit = numbers["scores"], own.unit
+    # A correlation with a constant is not defined; a guess scores 0.
+    value, guess = main["value"] or 0.0, main["majority"] or 0.0
+    is_lower = main["metric"] in numbers.get("lower_is_better", ())
+    warnings = []
+    if not (value < guess if is_lower else value > guess):
+        warnings.append("This model is no better than the baseline.")
+    splits = {row["split"] for row in scores}
+    for split, shared in numbers["doctor"].get("in_train", {}).items():
+        if shared["share"] and split in splits:
+            warnings.append(
+                f"{percent(shared['share'])} % of the {unit} of {split} are "
+                f"{unit} of the training data too, so the scores do not show "
+                "how good the model is on new ones."
+            )
+    reasons = numbers.get("reasons", ())
+    if reasons:
+        why = "A training is no better than the baseline, likely because:"
+        reasons = [why, *reasons]
+    models = dict.fromkeys(name for row in scores for name in row["paper"])
+    rows = []
+    for row in scores:
+        values = {"this_model": row["value"], "baseline": row["majority"]}
+        values |= {model_words(x): row["paper"].get(x) for x in models}
+        scale = numbers["scales"][row["metric"]]
+        shown = {name: score(x, scale) for name, x in values.items()}
+        rows.append(
+            {"metric": words(row["metric"]), "split": row["split"]} | shown
+        )
+    about = [
+        f"Scores are x 100, costs as they are. Baseline: {own.baseline}. The "
+        f"model was selected by {words(main['metric'])} on "
+        f"{numbers['main_split']}, so its score there is slightly optimistic."
+    ]
+    if models:
+        about.append(numbers["paper_note"] or own.about_paper)
+    table = ReportTable("Scores", rows, dict.fromkeys(shown, str))
+    return [Lines(warnings, True), Lines(reasons), table, Lines(about)]
+
+
+def _seeds(
+    numbers: Mapping[str, Any], levels: Mapping[str, float | None]
+) -> list[ReportTable | Figure]:
+    """The scores of several trainings."""
+    seeds, scales = numbers["seeds"], numbers["scales"]
+    if not seeds:
+        return []
+    metric, summary = numbers["main_metric"], numbers["summary"]
+    rows = [
+        {
+            "seed": each["seed"],
+            **{name: score(x, scales[name]) for name, x in each["dev"].items()},
+            "best": each.get("best", False),
+            "degenerate": each["degenerate"],
+        }
+        for each in seeds
+    ]
+    statistics = [
+        {"metric": words(name)}
+        | {statistic: score(x, scales[name]) for statistic, x in own.items()}
+        for name, own in summary.items()
+    ]
+    label, *others = levels
+    scale = scales[metric]
+    panel = figures.Panel(
+        figures.named_curves(
+            [scale * (each["dev"][metric] or 0.0) for each in seeds],
+            flagged=[each["degenerate"] for each in seeds],
+        ),
+        label,
+        lines={name: levels[name] for name in others}
+        | {"mean": scale * summary[metric]["mean"]},
+        names=[f"seed {each['seed']}" for each in seeds],
+    )
+    return [
+        ReportTable(
+            f"Scores on {numbers['main_split']} with different seeds of the "
+            "head and the order of rows",
+            rows,
+            dict.fromkeys(seeds[0]["dev"], str),
+            note="A training is degenerate if it is no better than the "
+            "baseline. The rest of this page shows the best training.",
+        ),
+        Figure(
+            figures.Curves([panel]),
+            f"{label}, of each training. A cross is a degenerate one.",
+        ),
+        ReportTable(
+            "Statistics over the seeds",
+            statistics,
+            dict.fromkeys(summary[metric], str),
+            note="The standard deviation is that of the sample (n - 1).",
+        ),
+    ]
+
+
+def _curves(
+    numbers: Mapping[str, Any], levels: Mapping[str, float | None]
+) -> list[Figure]:
+    """Loss and main score over the steps."""
+    curves, (label, *_) = numbers["curves"], levels
+    best = [str(x["seed"]) for x in numbers["seeds"] if x.get("best")]
+
+    def figure(name: str, kind: str, caption: str, *scaled: Any) -> Figure:
+        panel = figures.learning_panel(
+            name,
+            curves[f"training_{kind}"],
+            curves[f"held_out_{kind}"],
+            "".join(best),
+            numbers["facts"].get("best_step"),
+            *scaled,
+        )
+        return Figure(figures.Curves([panel]), caption)
+
+    overfits = "The model overfits where the held-out loss rises."
+    scale = numbers["scales"][numbers["main_metric"]]
+    floor = {"baseline": levels["baseline"]}
+    selected = f"{label}, by which the model was selected."
+    return [
+        figure("loss", "loss", overfits),
+        figure(label, "metric", selected, scale, floor),
+    ]
+
+
 def run_statistics(
-    folder: pathlib.Path,
-    results: Mapping[str, Any],
+    run: FinishedRun,
     recipe_type: type[Settings],
     changed_defaults: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The numbers of a run that its report and its model card show.
 
     Args:
-      folder: of the run.
-      results: the content of results.json.
-      recipe_type: the type of the run's recipe.
+      run: the run.
+      recipe_type: the type of its recipe.
       changed_defaults: settings whose defaults the task changes.
     """
+    results: Any = finite_values(run.results)
     finished = datetime.datetime.fromisoformat(results["finished"])
     metric, seeds = results["main_metric"], results.get("seeds", [])
-    parts = {str(each["seed"]): each["folder"] for each in seeds} or {"": "."}
-    histories = {
-        seed: finite_values(_read_lines(folder / part / HISTORY_FILE))
-        for seed, part in parts.items()
-    }
+    scores = [
+        {
+            "split": split,
+            "metric": name,
+            "value": value,
+            "majority": results["majority"][split].get(name),
+            "paper": _paper(results["paper"], split, name),
+        }
+        for split, metrics in results["dev"].items()
+        for name, value in metrics.items()
+    ]
+    costs = results.get("lower_is_better", ())
+    scaled: dict[str, list] = {row["metric"]: [] for row in scores}
+    for row in scores:
+        scaled[row["metric"]] += row["value"], row["majority"]
+    for each in seeds:
+        for name, value in each["dev"].items():
+            scaled[name].append(value)
+    histories = finite_values(run.histories)
+    kinds = {"loss": "loss", "metric": metric}
     return {
         "task": results["task"],
         "model": results["model"],
@@ -159,42 +332,19 @@ def run_statistics(
         "labels": results["labels"],
         "examples": results["examples"],
         "settings": setting_rows(
-            read_json_object(folder / RECIPE_FILE),
-            recipe_type,
-            changed_defaults,
+            results["recipe"], recipe_type, changed_defaults
         ),
         "doctor": results["doctor"],
-        "scores": [
-            {
-                "split": split,
-                "metric": name,
-                "value": value,
-                "majority": results["majority"][split].get(name),
-                "paper": _paper(results["paper"], split, name),
-            }
-            for split, metrics in results["dev"].items()
-            for name, value in metrics.items()
-        ],
+        "scores": scores,
         "paper_note": results.get("paper_note"),
         "scales": {
-            name: score_scale(
-                (
-                    *(values[name] for values in results["dev"].values()),
-                    *(v.get(name) for v in results["majority"].values()),
-                    *(seed["dev"].get(name) for seed in seeds),
-                ),
-                name in results.get("lower_is_better", ()),
-            )
-            for name in next(iter(results["dev"].values()))
+            name: score_scale(values, name in costs)
+            for name, values in scaled.items()
         },
         "curves": {
-            name: curve_points(histories, key)
-            for name, key in {
-                "training_loss": "loss",
-                "held_out_loss": "eval_loss",
-                "training_metric": metric,
-                "held_out_metric": f"eval_{metric}",
-            }.items()
+            f"{part}_{kind}": curve_points(histories, prefix + key)
+            for part, prefix in (("training", ""), ("held_out", "eval_"))
+            for kind, key in kinds.items()
         },
         "seeds": seeds,
         "summary": results.get("summary", {}),
@@ -216,19 +366,6 @@ def _paper(
     return paper.get(own, paper.get(metric, {}))
 
 
-def _read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines."""
-    demand_regular(path)
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file.") from None
-    try:
-        return [json.loads(line) for line in lines if line.strip()]
-    except ValueError as error:
-        raise UserError(f"{path}: not valid JSON ({error}).") from None
-
-
 def data_set_of(task: Task, recipe: Mapping[str, Any]) -> str:
     """The name of a run's data on huggingface.co; empty for a user's data.
 
@@ -244,16 +381,16 @@ def data_set_of(task: Task, recipe: Mapping[str, Any]) -> str:
 
 def write_card(
     folder: pathlib.Path,
-    task: Task,
-    config: TaskConfig,
+    run: FinishedRun,
+    data: "TrainingData",
     recipe_type: type[Settings],
 ) -> pathlib.Path:
     """Writes README.md of a finished run, unless a user has written one there.
 
     Args:
       folder: of the run.
-      task: the task of the run.
-      config: how the model is used.
+      run: the run.
+      data: what it was trained on.
       recipe_type: the type of the run's recipe.
 
     Returns:
@@ -262,9 +399,8 @@ def write_card(
     Raises:
       UserError: a library is not installed.
     """
-    results = read_json_object(folder / RESULTS_FILE)
-    numbers = run_statistics(folder, results, recipe_type, task.defaults)
-    checkpoint = load_checkpoint(folder)
+    task, architecture = data.task, data.initial.config
+    numbers = run_statistics(run, recipe_type, task.defaults)
 
     def over_seeds(split: str, metric: str, statistic: str) -> float | None:
         # Seeds are compared on the split that selects the best model.
@@ -273,11 +409,11 @@ def write_card(
         return spread.get(statistic)
 
     card = ModelCard(
-        summary=f"{checkpoint.config.title}, fine-tuned for {task.name}",
-        pipeline_tag=config.pipeline_tag,
-        question=config.sample() if task.head else {},
+        summary=f"{architecture.title}, fine-tuned for {task.name}",
+        pipeline_tag=data.config.pipeline_tag,
+        question=data.config.sample() if task.head else {},
         init_from=numbers["model"],
-        data_set=data_set_of(task, results["recipe"]),
+        data_set=data_set_of(task, run.results["recipe"]),
         num_rows=numbers["examples"],
         labels=numbers["labels"],
         scores=[
@@ -293,8 +429,8 @@ def write_card(
             for each in numbers["scores"]
         ],
         seeds=len(numbers["seeds"]) or 1,
-        architecture=checkpoint.config.model_type,
-        tokenizer=read_tokenizer(folder).vocabulary.description,
+        architecture=architecture.model_type,
+        tokenizer=data.tokenizer.vocabulary.description,
         settings={
             each["name"]: each["value"]
             for each in numbers["settings"]

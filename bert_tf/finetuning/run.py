@@ -25,6 +25,7 @@ from bert_tf.families.task import (
 from bert_tf.files import locked, written_beside
 from bert_tf.finetuning.evaluation import (
     DEV_PREDICTIONS,
+    FinishedRun,
     Predictor,
     Scorer,
     summarize,
@@ -134,11 +135,12 @@ def _run(
         )
         if "check" in modes:
             done["check"] = data.doctor
-        done["train"] = train_seeds(data, data.recipe, run_dirs, strategy)
+        run = train_seeds(data, data.recipe, run_dirs, strategy)
+        done["train"] = run.results
         # Imported here to keep the start of a run short.
         from bert_tf.finetuning.report_files import write_reports
 
-        write_reports(output_dir, prepared, data.config, type(recipe))
+        write_reports(output_dir, run, data, type(recipe))
     elif "check" in modes:
         _, tokenizer = open_initial(recipe)
         done["check"] = load_and_check(prepared, recipe, tokenizer).numbers
@@ -251,7 +253,7 @@ def train_seeds(
     recipe: FinetuningRecipe,
     run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
-) -> dict[str, Any]:
+) -> FinishedRun:
     """Trains once, or with several seeds, each in a subfolder.
 
     Args:
@@ -261,7 +263,7 @@ def train_seeds(
       strategy: the distribution strategy.
 
     Returns:
-      The contents of results.json.
+      The best training, with the results and the histories of all.
 
     Raises:
       UserError: see `train_once`.
@@ -269,9 +271,10 @@ def train_seeds(
     output_dir = run_dirs.own
     _refuse_other_numbers(output_dir, recipe)
     if recipe.seeds == 1:
-        results = train_once(data, recipe, run_dirs, strategy)
-        _print_table(results, [_row(results, recipe.seed)], output_dir)
-        return results
+        run = train_once(data, recipe, run_dirs, strategy)
+        rows = [_row(run.results, recipe.seed)]
+        _print_table(run.results, rows, output_dir)
+        return run
     parts = {
         f"seed_{number + 1}": dataclasses.replace(
             recipe, seed=recipe.seed + number, seeds=1
@@ -288,7 +291,10 @@ def train_seeds(
         for name, part in parts.items():
             print(f"seed {part.seed}, {name} of {recipe.seeds}", flush=True)
             runs[name] = train_once(data, part, run_dirs.part(name), strategy)
-        rows = [_row(run, parts[name].seed, name) for name, run in runs.items()]
+        rows = [
+            _row(run.results, parts[name].seed, name)
+            for name, run in runs.items()
+        ]
         metric = data.task.main_metric
         sign = -1.0 if metric in data.task.lower_is_better else 1.0
         # The first of the best; a NaN is not better.
@@ -301,9 +307,13 @@ def train_seeds(
         for row in rows:
             row["best"] = row is best
         # The reasons of a degenerate seed, also if it is not the best.
-        reasons = [run["reasons"] for run in runs.values() if "reasons" in run]
+        reasons = [
+            run.results["reasons"]
+            for run in runs.values()
+            if "reasons" in run.results
+        ]
         results = {
-            **runs[best["folder"]],
+            **runs[best["folder"]].results,
             **({"reasons": reasons[0]} if reasons else {}),
             "recipe": recipe.to_dict(),
             "seeds": rows,
@@ -312,7 +322,10 @@ def train_seeds(
         _keep(output_dir / best["folder"], output_dir, data)
         write_numbers(output_dir / RESULTS_FILE, results)
         _print_table(results, rows, output_dir)
-    return results
+    histories = {
+        str(parts[name].seed): run.histories[""] for name, run in runs.items()
+    }
+    return FinishedRun(results, histories, runs[best["folder"]].predictions)
 
 
 def _refuse_other_numbers(

@@ -22,6 +22,7 @@ from bert_tf.files import locked, write_text
 from bert_tf.finetuning.batches import num_steps, training_batches
 from bert_tf.finetuning.evaluation import (
     DEV_PREDICTIONS,
+    FinishedRun,
     Predictor,
     Scored,
     Scorer,
@@ -64,7 +65,7 @@ def train_once(
     recipe: FinetuningRecipe,
     run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
-) -> dict[str, Any]:
+) -> FinishedRun:
     """Trains with one seed, and resumes an interrupted run.
 
     Args:
@@ -72,9 +73,6 @@ def train_once(
       recipe: the settings, with the seed of this run.
       run_dirs: the run's folder, which becomes a model folder.
       strategy: the distribution strategy.
-
-    Returns:
-      The contents of results.json.
 
     Raises:
       UserError: settings do not fit each other or output_dir, or the loss or a
@@ -258,7 +256,7 @@ def _write_results(
     scored: Mapping[str, Scored],
     loop: TrainingLoop,
     history: History,
-) -> dict[str, Any]:
+) -> FinishedRun:
     """Writes predictions and scores of the best model, and the curves.
 
     Args:
@@ -269,16 +267,13 @@ def _write_results(
       scored: split to its predictions and scores.
       loop: the finished loop.
       history: the logged numbers.
-
-    Returns:
-      The contents of results.json.
     """
     task, first = data.task, data.main_split
     for name, found in scored.items():
         write_scores(output_dir, name, found, len(data.dev[name].examples))
         shown = summarize(found.scores, task.lower_is_better)
         print(f"{task.name}, {name}: {shown}")
-    lines = task.prediction_lines(scored[first].answered)
+    lines = list(task.prediction_lines(scored[first].answered))
     text = "\n".join(map(json.dumps, lines))
     write_text(output_dir / DEV_PREDICTIONS, text + "\n")
     train = data.train.examples
@@ -319,13 +314,12 @@ def _write_results(
     write_numbers(output_dir / RESULTS_FILE, results)
     with errors_become_warnings("the learning curve", output_dir):
         # Imported here to keep the start of a run short.
-        from bert_tf.report.figures import write_learning_curve
+        from bert_tf.report.figures import history_panels, write_learning_curve
 
         # Fonts have no lone surrogates, which encode names that are not UTF-8.
         model = pathlib.Path(recipe.init_from).name
         model = model.encode("utf-8", "backslashreplace").decode("utf-8")
-        write_learning_curve(
-            output_dir / LEARNING_CURVE,
+        panels = history_panels(
             history.rows,
             ["loss", *[*scored[first].scores][:_CURVES]],
             {
@@ -333,6 +327,8 @@ def _write_results(
                 for name, value in majority[first].items()
                 if math.isfinite(value)
             },
-            f"{task.name} from {model}",
         )
-    return results
+        write_learning_curve(
+            output_dir / LEARNING_CURVE, panels, f"{task.name} from {model}"
+        )
+    return FinishedRun(results, {"": history.rows}, lines)

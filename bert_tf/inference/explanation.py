@@ -16,6 +16,8 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.files import check_output, write_text
 from bert_tf.report.render import render
+from bert_tf.report.sections import Entry, Lines, Page, ReportTable, Section
+from bert_tf.report.texts import Mark, MarkedText
 
 INTEGRATED_GRADIENTS = "integrated_gradients"
 OUTPUTS = (".html", ".json")
@@ -138,9 +140,20 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all values for JSON, with attention to 4 decimals."""
-        return self._values(
-            lambda a: a.round(4).astype(np.float64).tolist(), self.rows
-        )
+        values = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+        }
+        values["words"] = [dataclasses.asdict(word) for word in self.words]
+        values["rows"] = [
+            {
+                "tokens": list(row.tokens),
+                "texts": list(row.texts),
+                "attention": row.attention.round(4).astype(float).tolist(),
+            }
+            for row in self.rows
+        ]
+        return values
 
     def html(self) -> str:
         """Returns a self-contained HTML page."""
@@ -163,14 +176,64 @@ class Explanation:
         return str(self)
 
     def _page(self, rows: Sequence[ReadRow]) -> str:
+        """The page, with the attention of some rows for its script."""
+        by_size = sorted(self.words, key=lambda word: -abs(word.share))
+        largest = abs(by_size[0].share) or 1.0
+        entries = [
+            MarkedText(
+                text,
+                name if len(self.texts) > 1 else "",
+                [
+                    Mark(
+                        *(word.start, word.end, ""),
+                        "against" if word.share < 0 else "for",
+                        abs(word.share) / largest,
+                    )
+                    for word in self.words
+                    if word.column == name
+                ],
+            )
+            for name, text in self.texts.items()
+        ]
+        table = ReportTable(
+            "Words by their shares of the score",
+            [
+                {
+                    "word": word.text,
+                    "share, %": f"{100 * word.share:+.1f}",
+                    self.unit: word.attribution,
+                }
+                for word in by_size
+            ],
+            {"share, %": str},
+            is_folded=True,
+        )
+        about = Lines(["Blue words raise the score, orange ones lower it."])
+        page = Page(
+            f"Which words support \u201c{self.target}\u201d",
+            {
+                self.unit: self.score,
+                "with every word masked": self.baseline_score,
+                "words that are not read": self.num_unread,
+                "found by": self.method_line(),
+            },
+            [Section("words", "Words", [about, Entry({}, entries), table])],
+        )
+
         def packed(attention: np.ndarray) -> str:
             levels = np.rint(255 * attention).astype(np.uint8)
             return base64.b64encode(zlib.compress(levels, 9)).decode()
 
-        values = {**self._values(packed, rows), "how": self.method_line()}
-        for row, own in zip(values["rows"], rows, strict=True):
-            row["layers"], row["heads"] = own.attention.shape[:2]
-        return render("explanation.html.jinja", data=values)
+        data = [
+            {
+                "texts": row.texts,
+                "layers": len(row.attention),
+                "heads": len(row.attention[0]),
+                "attention": packed(row.attention),
+            }
+            for row in rows
+        ]
+        return render("explanation.html.jinja", page=page, rows=data)
 
     def write(self, output: str | os.PathLike) -> None:
         """Writes the page or the values.
@@ -194,22 +257,3 @@ class Explanation:
                 f"`output`={path}: cannot be written ({error.strerror}); name "
                 "a file in a folder of yours."
             ) from None
-
-    def _values(
-        self, attention: Any, rows: Sequence[ReadRow]
-    ) -> dict[str, Any]:
-        """Returns all values, with a function applied to the attention."""
-        values = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-        }
-        values["words"] = [dataclasses.asdict(word) for word in self.words]
-        values["rows"] = [
-            {
-                "tokens": list(row.tokens),
-                "texts": list(row.texts),
-                "attention": attention(row.attention),
-            }
-            for row in rows
-        ]
-        return values

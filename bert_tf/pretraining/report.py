@@ -4,7 +4,6 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,9 +13,21 @@ from bert_tf.pretraining.objective import ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.dataset import held_out_batches, training_batches
 from bert_tf.records.folder import RecordFolder
-from bert_tf.report.figures import write_learning_curve
+from bert_tf.report.figures import (
+    Curves,
+    history_panels,
+    write_learning_curve,
+)
+from bert_tf.report.formats import words
 from bert_tf.report.render import REPORT_FILE, write_page
-from bert_tf.report.statistics import curve_points, setting_rows
+from bert_tf.report.sections import (
+    Figure,
+    Page,
+    ReportTable,
+    Section,
+    settings_section,
+)
+from bert_tf.report.statistics import setting_rows
 from bert_tf.report.texts import in_words
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.training.history import (
@@ -33,6 +44,11 @@ _LARGEST_EXPONENT = 709
 _MAX_BASELINE_BATCHES = 2000
 _LOSS, _ACCURACY = "_loss", "_accuracy"
 _HELD_OUT = "held_out"
+_NOTE = (
+    "By token frequency: the perplexity of the unigram distribution of the "
+    "training text, and the accuracy of always predicting its most frequent "
+    "token."
+)
 # Numbers of a row that are not losses or metrics of the objective.
 _OTHER_NUMBERS = {
     "step",
@@ -180,26 +196,30 @@ def report(
     scores = finite_values(scores)
     settings = setting_rows(recipe.to_dict(), type(recipe), {})
     num_rows = {"training": folder.num_records, _HELD_OUT: folder.num_held_out}
-    title = f"{config.title} pre-training, {model}"
-    page: dict[str, Any] = {
-        "examples": num_rows,
-        "facts": {
-            "init_from": recipe.init_from,
-            "sequences_per_second": speed,
+    rows = [
+        {
+            "number": words(name),
+            "training, last row": finite_values(training.get(name)),
+            "held-out": scores.get(name),
+            "by_token_frequency": by_frequency.get(name),
+        }
+        for name in dict.fromkeys((*scores, *training))
+    ]
+    table = ReportTable("Losses and metrics", rows, note=_NOTE)
+    main = f"{task}_perplexity", f"{task}{_ACCURACY}"
+    page = Page(
+        f"{config.title} pre-training, {model}",
+        {
+            **{name: scores[name] for name in main if name in scores},
+            "sequences_per_second": round(speed),
+            "started_from": recipe.init_from,
+            **{f"{k} records": f"{n:,}" for k, n in num_rows.items()},
         },
-        "tiles": [f"{task}_perplexity", f"{task}{_ACCURACY}"],
-        "scores": [
-            {
-                "name": name,
-                "training": finite_values(training.get(name)),
-                "held_out": scores.get(name),
-                "baseline": by_frequency.get(name),
-            }
-            for name in dict.fromkeys((*scores, *training))
-        ],
-        "settings": settings,
-    }
-    _draw(output_dir, history, names, levels, title, page)
+        [Section("scores", "Scores", [table]), settings_section(settings)],
+        "The final numbers are in results.json next to this page, those of all "
+        "steps in history.jsonl.",
+    )
+    _draw(output_dir, history, names, levels, page)
     with errors_become_warnings("the model card", output_dir):
         ModelCard(
             summary=f"{config.title} of {model}, pre-trained with "
@@ -227,29 +247,23 @@ def _draw(
     history: History,
     names: Sequence[str],
     levels: Mapping[str, Mapping[str, float]],
-    title: str,
-    page: Mapping[str, Any],
+    page: Page,
 ) -> None:
-    """Writes learning_curve.png and report.html."""
+    """Writes learning_curve.png, and report.html with the curves too."""
+    rows = finite_values(history.rows)
+    panels = history_panels(rows, names, levels)
     with errors_become_warnings("the learning curve", output_dir):
         path = output_dir / LEARNING_CURVE
-        write_learning_curve(path, history.rows, names, levels, title)
+        write_learning_curve(path, panels, page.title)
         print(f"the curves are in {path}", flush=True)
     with errors_become_warnings("the report", output_dir):
-        rows = {"": finite_values(history.rows)}
         curves = [
-            {
-                "name": name,
-                "training": curve_points(rows, name),
-                "held_out": curve_points(rows, f"eval_{name}"),
-                "levels": levels.get(name, {}),
-            }
-            for name in names
+            Figure(Curves([each]), f"{words(each.y_label)} over the steps.")
+            for each in panels
         ]
+        section = Section("curves", "Learning curves", curves)
         path = output_dir / REPORT_FILE
-        write_page(
-            path, "pretraining.html.jinja", title=title, curves=curves, **page
-        )
+        write_page(path, page._replace(sections=[*page.sections, section]))
         print(f"the report is {path}", flush=True)
 
 

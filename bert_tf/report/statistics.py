@@ -7,8 +7,6 @@ import numpy as np
 
 from bert_tf.recipe import Settings
 
-# How many of the worst mistakes are listed.
-NUM_MISTAKES = 20
 # Guo et al. 2017, section 4: "we use M = 15 bins".
 NUM_BINS = 15
 # A larger confusion matrix is not readable.
@@ -81,66 +79,6 @@ def curve_points(
                 }
             )
     return found
-
-
-def class_statistics(
-    truth: np.ndarray,
-    predicted: np.ndarray,
-    probabilities: np.ndarray,
-    labels: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """Confusion matrix, scores of each class, calibration and mistakes.
-
-    Args:
-      truth: int [N], the true classes.
-      predicted: int [N], the predicted classes.
-      probabilities: float [N, C].
-      labels: the C classes.
-      rows: what is shown of each of the N rows.
-    """
-    counts = np.zeros((len(labels), len(labels)), np.int64)
-    np.add.at(counts, (truth, predicted), 1)
-    confidence = np.take_along_axis(probabilities, predicted[:, None], 1)[:, 0]
-    of_label = np.take_along_axis(probabilities, truth[:, None], 1)[:, 0]
-    return {
-        "num_examples": len(rows),
-        "confusion_matrix": confusion_matrix(counts, labels),
-        "confusions": confusions(counts, labels),
-        "per_label": per_label(
-            labels, np.diag(counts), counts.sum(axis=0), counts.sum(axis=1)
-        ),
-        "calibration": class_calibration(probabilities, truth),
-        "mistakes": worst_mistakes(
-            confidence,
-            truth != predicted,
-            [
-                {
-                    **row,
-                    "confidence": float(confidence[i]),
-                    "label_probability": float(of_label[i]),
-                }
-                for i, row in enumerate(rows)
-            ],
-        ),
-    }
-
-
-def worst_mistakes(
-    badness: np.ndarray,
-    wrong: np.ndarray,
-    described: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """The number of wrong rows and the worst of them; ties keep their order.
-
-    Args:
-      badness: float [N], by which rows are sorted, the largest first.
-      wrong: bool [N].
-      described: what is shown of each of the N rows.
-    """
-    order = np.argsort(-badness, kind="stable")
-    worst = [described[i] for i in order if wrong[i]]
-    return {"total": int(wrong.sum()), "worst": worst[:NUM_MISTAKES]}
 
 
 def confusion_matrix(

@@ -1,11 +1,9 @@
 """Finished runs of every task family, without any training."""
 
-import dataclasses
-import json
 import pathlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,26 +16,14 @@ from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
 from bert_tf.finetuning import report_files
+from bert_tf.finetuning.evaluation import FinishedRun
 from bert_tf.finetuning.run import summary
-from bert_tf.training.history import finite_values
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """What is written of a run.
+class Run(NamedTuple):
+    """A finished run, and the type of its family's config."""
 
-    Attributes:
-      results: results.json.
-      recipe: recipe.json.
-      histories: the rows of history.jsonl, by seed; by "" of one training.
-      predictions: the rows of dev_predictions.jsonl.
-      config_type: of its family.
-    """
-
-    results: Mapping[str, Any]
-    recipe: Mapping[str, Any]
-    histories: Mapping[str, Sequence[Mapping[str, Any]]]
-    predictions: Sequence[Mapping[str, Any]]
+    finished: FinishedRun
     config_type: type[TaskConfig]
 
 
@@ -184,34 +170,15 @@ def finished(
     else:
         histories[""] = history_rows(metric, best, random)
     recipe = FinetuningRecipe(task=results["task"], learning_rate=2e-5)
-    return Run(results, recipe.to_dict(), histories, lines, config_type)
+    results["recipe"] = recipe.to_dict()
+    return Run(FinishedRun(results, histories, lines), config_type)
 
 
 def write_report(run: Run, folder: pathlib.Path) -> pathlib.Path:
-    """The report of a run, from its files."""
-    write_files(run, folder)
+    """The report of a run."""
     return report_files.write_report(
-        folder, run.config_type, FinetuningRecipe, {}
+        folder, run.finished, run.config_type, FinetuningRecipe, {}
     )
-
-
-def write_files(run: Run, folder: pathlib.Path) -> None:
-    """The files that such a run leaves."""
-    folders = {"": folder} | {
-        str(each["seed"]): folder / each["folder"]
-        for each in run.results.get("seeds", [])
-    }
-    for seed, rows in run.histories.items():
-        write_lines(folders[seed] / "history.jsonl", rows)
-    write_lines(folder / "dev_predictions.jsonl", run.predictions)
-    (folder / "results.json").write_text(json.dumps(finite_values(run.results)))
-    (folder / "recipe.json").write_text(json.dumps(run.recipe))
-
-
-def write_lines(path: pathlib.Path, lines: Sequence[Mapping]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    path.write_text(text, encoding="utf-8")
 
 
 def classes_run(labels: Sequence[str], num_seeds: int = 1) -> Run:

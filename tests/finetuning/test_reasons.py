@@ -10,7 +10,7 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.families.task import score_scale
 from bert_tf.finetuning.evaluation import summarize
 from bert_tf.finetuning.reasons import is_degenerate, likely_reasons
-from bert_tf.report.render import score
+from bert_tf.report.formats import score
 from tests.finetuning.sentence_runs import model_folder
 
 

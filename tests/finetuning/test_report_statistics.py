@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from bert_tf.families.multiple_choice.report import statistics as of_choices
+from bert_tf.families.multiple_choice import report as choices
+from bert_tf.families.question_answering import report as questions
 from bert_tf.families.question_answering.report import question_word
-from bert_tf.families.question_answering.report import statistics as of_answers
-from bert_tf.families.text_classification.report import statistics as of_texts
-from bert_tf.families.token_classification.report import statistics as of_tags
+from bert_tf.families.text_classification import report as texts
+from bert_tf.families.token_classification import report as tags
+from bert_tf.report.sections import merged_numbers
 from bert_tf.report.statistics import confusion_matrix
 from tests.finetuning.report_runs import (
     CHOICES,
@@ -21,11 +22,16 @@ from tests.finetuning.report_runs import (
 BOTH = {"threshold": -0.5}
 
 
+def numbers_of(family, rows, results):
+    """What report.json holds of the answers."""
+    return merged_numbers(family.sections(rows, results))
+
+
 def test_classes():
     labels = ["contradiction", "entailment", "neutral"]
     run = classes_run(labels)
-    rows = run.predictions
-    found = of_texts(rows, run.results)
+    rows = run.finished.predictions
+    found = numbers_of(texts, rows, run.finished.results)
     assert found["num_examples"] == len(rows)
     pairs = [(row["label"], row["prediction"]) for row in rows]
     counts = found["confusion_matrix"]["counts"]
@@ -49,8 +55,10 @@ def test_classes():
 
 def test_regression():
     run = regression_run()
-    found = of_texts(run.predictions, run.results)
-    errors = np.array([x["prediction"] - x["label"] for x in run.predictions])
+    found = numbers_of(texts, run.finished.predictions, run.finished.results)
+    errors = np.array(
+        [x["prediction"] - x["label"] for x in run.finished.predictions]
+    )
     residuals = found["residuals"]
     assert residuals["mean_error"] == pytest.approx(errors.mean())
     assert residuals["mean_absolute_error"] == pytest.approx(abs(errors).mean())
@@ -67,8 +75,8 @@ def test_regression():
 
 def test_sets_of_labels():
     run = multi_label_run()
-    rows = run.predictions
-    found = of_texts(rows, run.results)
+    rows = run.finished.predictions
+    found = numbers_of(texts, rows, run.finished.results)
     joy = found["per_label"][0]
     true = [row for row in rows if "joy" in row["label"]]
     assert joy["count"] == len(true)
@@ -90,7 +98,7 @@ def test_sets_of_labels():
             (4, [], ["b"], [0.1, 0.8]),
         )
     ]
-    mistakes = of_texts(rows, {"labels": ["a", "b"]})["mistakes"]
+    mistakes = numbers_of(texts, rows, {"labels": ["a", "b"]})["mistakes"]
     assert mistakes["total"] == 3
     first, _, last = mistakes["worst"]
     assert [each["row"] for each in mistakes["worst"]] == [3, 4, 2]
@@ -112,7 +120,7 @@ def test_rare_classes_of_a_large_matrix_are_pooled():
 
 
 def test_choices():
-    found = of_choices(CHOICES, {})
+    found = numbers_of(choices, CHOICES, {})
     assert found["confusion_matrix"] == {
         "labels": ["0", "1", "2", "3"],
         "counts": [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]],
@@ -151,10 +159,15 @@ def groups(found):
 
 
 def test_answers():
-    found = of_answers(QUESTIONS, BOTH)
+    found = numbers_of(questions, QUESTIONS, BOTH)
     third, ninth = pytest.approx(2 / 3), pytest.approx(5 / 9)
     f1 = pytest.approx((2 / 3 + 1 + 0 + 1) / 4)
-    assert found["all"] == {"count": 4, "exact": 0.5, "f1": f1}
+    assert found["all"] == {
+        "count": 4,
+        "answered": 3,
+        "exact": 0.5,
+        "f1": f1,
+    }
     assert groups(found["by_question_word"]) == {
         "what": (2, 0.5, 0.5),
         "other": (1, 1.0, 1.0),
@@ -184,12 +197,12 @@ def test_answers():
             "abc", (["1901", 0.3], ["else", 0.9], ["1901", 0.7]), strict=True
         )
     ]
-    worst = of_answers(rows, BOTH)["mistakes"]["worst"]
+    worst = numbers_of(questions, rows, BOTH)["mistakes"]["worst"]
     assert [each["identifier"] for each in worst] == ["c", "a", "b"]
 
 
 def test_null_odds():
-    odds = of_answers(QUESTIONS, BOTH)["null_odds"]
+    odds = numbers_of(questions, QUESTIONS, BOTH)["null_odds"]
     assert odds["threshold"] == -0.5
     width = odds["edges"][1] - odds["edges"][0]
     for name, values in (("has_answer", [-6, -3.5]), ("no_answer", [-1, 4])):
@@ -197,11 +210,11 @@ def test_null_odds():
         np.testing.assert_allclose(begins + width / 2, values, atol=width)
     # One value, which is the threshold.
     rows = [row | {"null_odds": 2.0} for row in QUESTIONS]
-    odds = of_answers(rows, {"threshold": 2.0})["null_odds"]
+    odds = numbers_of(questions, rows, {"threshold": 2.0})["null_odds"]
     assert sum(odds["has_answer"]) == 2
     assert odds["edges"][0] < 2 < odds["edges"][-1]
     rows = [row | {"null_odds": None} for row in QUESTIONS[:2]]
-    found = of_answers(rows, {})
+    found = numbers_of(questions, rows, {})
     assert (found["null_odds"], found["parts"]) == (None, [])
 
 
@@ -222,7 +235,7 @@ def test_question_words(question, word):
 
 
 def test_tags():
-    found = of_tags(TAGS, {})
+    found = numbers_of(tags, TAGS, {})
     assert (found["num_examples"], found["num_words"]) == (3, 10)
     # Ada Lovell is right, Oslo an ORG, New York and Hull are missed, York and
     # calls are none.
@@ -262,7 +275,7 @@ def test_each_kind_of_error_has_its_own_count():
             *[("B-A I-A B-A I-A", "O B-A I-A O")] * 2,
         )
     ]
-    assert of_tags(rows, {})["errors"] == {
+    assert numbers_of(tags, rows, {})["errors"] == {
         "right": 2,
         "other_type": 1,
         "other_ends": 5,

@@ -1,16 +1,22 @@
 """A user's texts on a page: nothing becomes markup, long ones are shortened."""
 
 from bert_tf.report.render import environment
-from bert_tf.report.texts import Mark, showable
+from bert_tf.report.sections import Page as PageOf
+from bert_tf.report.texts import Mark, MarkedText, showable
 from tests.finetuning.report_pages import Page
 
-MACROS = environment().get_template("macros.html.jinja").module
-passage, marked = MACROS.passage, MACROS.marked
+TEMPLATE = environment().get_template("page.html.jinja")
+
+
+def drawn(text, *marks):
+    """A text as a page draws it."""
+    module = TEMPLATE.make_module({"page": PageOf("", {}, [])})
+    return module.passage(MarkedText(text, marks=marks))
 
 
 def test_long_texts_are_cut_in_the_middle():
     text = "first " + "word " * 2000 + "last"
-    page = Page(passage(text))
+    page = Page(drawn(text))
     short = "".join(page.texts[:3])
     assert short.startswith("first word")
     assert short.endswith("word last")
@@ -18,10 +24,10 @@ def test_long_texts_are_cut_in_the_middle():
     assert len(short) < 300
     assert f"Full text, {len(text):,} characters" in page.texts
     assert text in page.texts
-    unbroken = Page(passage("x" * 5000))
+    unbroken = Page(drawn("x" * 5000))
     assert unbroken.texts[0].strip() == "x" * 200
-    assert "<details>" not in passage("short")
-    assert "empty" in passage(" \n")
+    assert "<details>" not in drawn("short")
+    assert "empty" in drawn(" \n")
 
 
 def test_isolates_end_where_their_text_ends():
@@ -50,18 +56,14 @@ def text_of(html):
 
 
 def test_marks_may_overlap():
-    html = marked(
-        "one two three four",
-        [Mark(4, 13, "true", "gold"), Mark(8, 18, "given", "given")],
-    )
+    gold, given = Mark(4, 13, "true", "gold"), Mark(8, 18, "given", "given")
+    html = drawn("one two three four", gold, given)
     assert text_of(html) == "one truetwo giventhree four"
     styles = [each["class"] for each in Page(html).named("mark")]
     assert styles == ["gold", "gold given", "given"]
     # One in the other, and one of no length.
-    html = marked(
-        "abc",
-        [Mark(0, 3, "A", "x"), Mark(1, 2, "B", "y"), Mark(2, 2, "C", "z")],
-    )
+    marks = Mark(0, 3, "A", "x"), Mark(1, 2, "B", "y"), Mark(2, 2, "C", "z")
+    html = drawn("abc", *marks)
     assert text_of(html) == "AaBbc"
 
 
@@ -69,7 +71,7 @@ def test_long_texts_are_shown_around_their_marks():
     text = "left " * 200 + "GOLD " + "between " * 100 + "GIVEN" + " right" * 200
     first, last = text.index("GOLD"), text.index("GIVEN")
     gold = Mark(first, first + 4, "true", "gold")
-    html = marked(text, [gold, Mark(last, last + 5, "p", "g")])
+    html = drawn(text, gold, Mark(last, last + 5, "p", "g"))
     short, whole = html.split("<details>")
     short = text_of(short)
     assert short.count("\u2026") == 3

@@ -9,7 +9,15 @@ import pytest
 
 from bert_tf.finetuning.measured import Measured, write_measured_page
 from bert_tf.report import figures
-from bert_tf.report.render import markdown, number, percent, render
+from bert_tf.report.formats import markdown, number, percent
+from bert_tf.report.render import write_page
+from bert_tf.report.sections import (
+    Lines,
+    ReportTable,
+    Section,
+    settings_section,
+)
+from bert_tf.report.sections import Page as PageOf
 from tests.finetuning.report_pages import Page
 
 
@@ -41,12 +49,12 @@ def test_models_side_by_side(tmp_path: pathlib.Path) -> None:
     page.check()
     (table,) = page.tables()
     assert table[0] == [
-        *("Model", "F1", "SD of F1", "X perplexity"),
+        *("Model", "F1", "X perplexity", "SD of F1"),
         *("Rows per second", "Parameters", "MB"),
     ]
     assert table[1:] == [
-        ["teacher", "90.00", "", "3.50", "12.0", "2000", "0.0"],
-        ["student", "80.00", "1.00", "5.00", "1234.5", "1000", "0.0"],
+        ["teacher", "90", "3.5", "", "12", "2000", "0.008"],
+        ["student", "80", "5", "1", "1234", "1000", "0.004"],
     ]
     assert "a/report.html" in [each["href"] for each in page.named("a")]
     svg = path.with_suffix(".svg").read_bytes()
@@ -57,7 +65,7 @@ def test_models_side_by_side(tmp_path: pathlib.Path) -> None:
 def test_whole_steps_and_dark_mode(monkeypatch, steps) -> None:
     values = [1 / step for step in steps]
     series = [{"seed": "", "steps": steps, "values": values}]
-    panel = figures.learning_panel("loss", series, [], {"chance": 0.7})
+    panel = figures.learning_panel("loss", series, [], levels={"chance": 0.7})
     found = []
     real = figures._draw_panel
 
@@ -67,7 +75,7 @@ def test_whole_steps_and_dark_mode(monkeypatch, steps) -> None:
         found.extend(axes.get_xticks())
 
     monkeypatch.setattr(figures, "_draw_panel", draw)
-    svg = figures.curves([panel]).decode()
+    svg = figures.Curves([panel]).drawn().decode()
     assert found
     assert all(float(tick).is_integer() for tick in found)
     # Every color of the figure has a replacement on dark pages.
@@ -79,45 +87,42 @@ def test_whole_steps_and_dark_mode(monkeypatch, steps) -> None:
     assert "#000000" not in drawn
 
 
-def test_a_pretraining() -> None:
-    source = render(
-        "pretraining.html.jinja",
-        title="BERT <pre-training>",
-        examples={"training": 12345, "held_out": 7},
-        facts={"init_from": "<b>", "sequences_per_second": 31.4},
-        tiles=["masked_lm_perplexity"],
-        scores=[
-            {
-                "name": "masked_lm_perplexity",
-                "training": None,
-                "held_out": 345.6,
-                "baseline": 999.5,
-            }
+def test_a_page_of_values(tmp_path: pathlib.Path) -> None:
+    setting = {"default": 1e-4, "help": "h", "changed": True}
+    rows = [
+        {"number": "<b>", "held_out": 345.6, "baseline": None},
+        {"number": "a | b", "held_out": 1234567, "baseline": 0.5},
+    ]
+    page = PageOf(
+        "BERT <pre-training>",
+        {"records": "12,345", "masked_lm_perplexity": 345.64},
+        [
+            Section("scores", "Scores", [ReportTable("Losses", rows)]),
+            Section("none", "Empty", [ReportTable("c", []), Lines([])]),
+            settings_section([{"name": "rate", "value": 1e-3} | setting]),
         ],
-        curves=[
-            {
-                "name": "masked_lm_loss",
-                "training": [{"seed": "", "steps": [5], "values": [6.0]}],
-                "held_out": [],
-                "levels": {"token frequencies": 5.5},
-            }
-        ],
-        settings=[
-            {
-                "name": "learning_rate",
-                "value": 1e-3,
-                "default": 1e-4,
-                "help": "h",
-                "changed": True,
-            }
-        ],
+        "The foot",
     )
-    page = Page(source)
-    page.check()
-    assert "12,345 training records, 7 held-out records" in page.text
-    scores, settings = page.tables()
-    assert scores[1] == ["Masked LM perplexity", "", "345.6", "999.5"]
-    assert settings[1] == ["learning_rate", "0.001", "0.0001", "h"]
+    write_page(tmp_path / "page.html", page)
+    drawn = Page((tmp_path / "page.html").read_text("utf-8"))
+    drawn.check()
+    facts = "Records 12,345 Masked LM perplexity 345.6 Scores Recipe"
+    assert facts in drawn.text
+    scores, settings = drawn.tables()
+    assert scores == [
+        ["Number", "Held out", "Baseline"],
+        ["<b>", "345.6", ""],
+        ["a | b", "1234567", "0.5"],
+    ]
+    assert settings[1] == ["rate", "0.001", "0.0001", "h"]
+    # Numbers are right-aligned, and the words are not.
+    styles = [each.get("class") for each in drawn.named("th")][:3]
+    assert styles == [None, "number", "number"]
+    write_page(tmp_path / "page.md", page)
+    lines = (tmp_path / "page.md").read_text("utf-8").splitlines()
+    assert lines[0] == r"# BERT \<pre-training\>"
+    assert r"| \<b\> | 345.6 | – |" in lines
+    assert r"| a \| b | 1234567 | 0.5 |" in lines
 
 
 def test_only_the_kit_renders_and_draws() -> None:

@@ -1,7 +1,7 @@
 import json
 import math
 
-from bert_tf.report.figures import write_learning_curve
+from bert_tf.report.figures import history_panels, write_learning_curve
 from bert_tf.training.history import History, write_numbers
 
 
@@ -26,13 +26,17 @@ def test_rows_after_the_resumed_step_are_dropped(tmp_path):
 
 def test_the_picture_shows_each_series(tmp_path):
     history = History(tmp_path / "history.jsonl", until=0)
-    write_learning_curve(tmp_path / "empty.png", [], ["loss"], {}, "t")
+
+    def draw(name, levels):
+        panels = history_panels(history.rows, ["loss"], levels)
+        write_learning_curve(tmp_path / name, panels, "t")
+
+    draw("empty.png", {})
     for step in range(1, 9):
         history.add({"step": step, "loss": 1 / step})
         history.add({"step": step, "eval_loss": 2 / step})
-    for name, levels in (("drawn", {}), ("level", {"loss": {"chance": 0.5}})):
-        path = tmp_path / f"{name}.png"
-        write_learning_curve(path, history.rows, ["loss"], levels, "t")
+    draw("drawn.png", {})
+    draw("level.png", {"loss": {"chance": 0.5}})
     pictures = [path.read_bytes() for path in tmp_path.glob("*.png")]
     assert len(pictures) == 3
     assert all(p.startswith(b"\x89PNG") for p in pictures)

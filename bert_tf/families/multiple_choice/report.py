@@ -1,40 +1,75 @@
-"""Report statistics of tasks that choose one of several texts.
-
-Rows are those of dev_predictions.jsonl: "label" and "prediction" are indices
-into "choices", counted from 0; "probabilities" has one value per choice.
-"""
+"""The report of tasks that choose one of several texts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_tf.report.statistics import class_statistics, share
+from bert_tf.report.answer_sections import ReportWords, Row, class_sections
+from bert_tf.report.formats import bar, percent
+from bert_tf.report.sections import ReportTable, Section
+from bert_tf.report.texts import MarkedText
+
+WORDS = ReportWords(
+    "rows", "the position that is correct most often in training"
+)
 
 
-def statistics(
-    rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Confusion of positions, accuracy by number of choices, mistakes."""
+def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
+    """Accuracy by number of choices, and the positions as classes.
+
+    Args:
+      rows: of dev_predictions.jsonl: "label" and "prediction" are indices into
+        "choices", counted from 0; "probabilities" has one value per choice.
+      results: the contents of results.json.
+    """
     del results
     sizes = np.array([len(row["choices"]) for row in rows])
-    truth = np.array([row["label"] for row in rows])
-    predicted = np.array([row["prediction"] for row in rows])
-    positions = [str(index) for index in range(sizes.max())]
-    probabilities = np.zeros((len(rows), len(positions)))
-    for index, row in enumerate(rows):
-        probabilities[index, : sizes[index]] = row["probabilities"]
-    correct = truth == predicted
-    found = class_statistics(truth, predicted, probabilities, positions, rows)
-    found["by_number_of_choices"] = [
+    truth, predicted = (
+        np.array([row[name] for row in rows])
+        for name in ("label", "prediction")
+    )
+    probabilities = np.zeros((len(rows), sizes.max()))
+    for row, shares in zip(rows, probabilities, strict=True):
+        shares[: len(row["choices"])] = row["probabilities"]
+    by_size = [
         {
             "choices": int(size),
             "count": int((sizes == size).sum()),
-            "accuracy": share(
-                correct[sizes == size].sum(), (sizes == size).sum()
-            ),
+            "accuracy": float((truth == predicted)[sizes == size].mean()),
             "chance": 1 / int(size),
         }
         for size in np.unique(sizes)
     ]
-    return found
+    table = ReportTable(
+        "Accuracy x 100 by number of choices",
+        by_size,
+        {"accuracy": bar, "chance": percent},
+        note="A position is the index of a choice in its row, counted from 0. "
+        "If the choices are in random order, all positions should score about "
+        "the same.",
+    )
+    numbers = {"by_number_of_choices": by_size}
+    positions = [str(position) for position in range(sizes.max())]
+    return [
+        Section("choices", "Number of choices", [table], numbers),
+        *class_sections(
+            *(truth, predicted, probabilities, positions, rows),
+            *(_texts, "position"),
+        ),
+    ]
+
+
+def _texts(row: Row) -> list[MarkedText]:
+    """The context of a row and its choices."""
+    roles = {row["label"]: ", true", row["prediction"]: ", predicted"}
+    begins = [MarkedText(row["start"], "Every choice begins")]
+    pairs = zip(row["choices"], row["probabilities"], strict=True)
+    return [
+        MarkedText(row["context"]),
+        *(begins if row["start"] else ()),
+        *(
+            MarkedText(text, f"{n}{roles.get(n, '')}: {percent(share)} %")
+            for n, (text, share) in enumerate(pairs)
+        ),
+    ]

@@ -1,52 +1,68 @@
-"""Report statistics of texts with a class, a value or a set of labels.
-
-Rows are those of dev_predictions.jsonl: "label" and "prediction" are a class,
-a number, or a list of labels; "probabilities" has one value per class and is
-missing for numbers.
-"""
+"""The report of texts with a class, a value or a set of labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_tf.report.statistics import (
-    class_statistics,
-    label_calibration,
-    per_label,
-    worst_mistakes,
+from bert_tf.report.answer_sections import (
+    ReportWords,
+    Row,
+    calibration_section,
+    class_sections,
+    label_table,
+    mistakes_section,
 )
+from bert_tf.report.figures import Curve, Curves, Panel, histogram
+from bert_tf.report.sections import Figure, Section, fact_table
+from bert_tf.report.statistics import label_calibration, per_label
+from bert_tf.report.texts import MarkedText
 
+WORDS = ReportWords(
+    "rows",
+    "the most frequent answer, or the mean, of the training rows",
+    "BERT base and BERT large are the published numbers of Devlin et al. 2019, "
+    "which were scored on the hidden test set.",
+    "Probability from which a label is predicted",
+)
 _SCATTER_POINTS = 2000
 _RESIDUAL_BINS = 31
-_SHOWN = ("identifier", "row", "text_a", "text_b", "label", "prediction")
-
-Row = Mapping[str, Any]
+_FACTS = ("identifier", "row", "label", "prediction")
 
 
-def statistics(
-    rows: Sequence[Row], results: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Statistics of the dev rows, by the type of the labels."""
+def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
+    """The sections of the dev rows, by the type of the labels.
+
+    Args:
+      rows: of dev_predictions.jsonl: "label" and "prediction" are a class, a
+        number, or a list of labels; "probabilities" has one value per class
+        and is missing for numbers.
+      results: the contents of results.json.
+    """
     labels = results["labels"]
-    shown = [{name: row[name] for name in _SHOWN} for row in rows]
+    names = (*_FACTS, "text_a", "text_b")
+    shown = [{name: row[name] for name in names} for row in rows]
     if not labels:
-        return _regression_statistics(rows, shown)
+        return _regression_sections(shown)
     probabilities = np.array([row["probabilities"] for row in rows])
     if isinstance(rows[0]["label"], str):
         index = {label: i for i, label in enumerate(labels)}
         truth = np.array([index[row["label"]] for row in rows])
         predicted = np.array([index[row["prediction"]] for row in rows])
-        return class_statistics(truth, predicted, probabilities, labels, shown)
-    return _multi_label_statistics(rows, shown, labels, probabilities)
+        return class_sections(
+            truth, predicted, probabilities, labels, shown, _texts
+        )
+    return _multi_label_sections(shown, labels, probabilities)
 
 
-def _multi_label_statistics(
-    rows: Sequence[Row],
-    shown: Sequence[Row],
-    labels: Sequence[str],
-    probabilities: np.ndarray,
-) -> dict[str, Any]:
+def _texts(row: Row) -> list[MarkedText]:
+    pair = row["text_a"], row["text_b"]
+    return [MarkedText(text) for text in pair if text is not None]
+
+
+def _multi_label_sections(
+    rows: Sequence[Row], labels: Sequence[str], probabilities: np.ndarray
+) -> list[Section]:
     """Scores of each label, calibration, and the rows with wrong labels.
 
     A mistake is as bad as its most confident wrong decision about a label.
@@ -56,79 +72,122 @@ def _multi_label_statistics(
         np.array([[label in row[key] for label in labels] for row in rows])
         for key in ("label", "prediction")
     )
-    wrong = truth != predicted
-    of_wrong_side = np.where(truth, 1 - probabilities, probabilities)
-    confidence = np.where(wrong, of_wrong_side, 0.0).max(axis=1)
+    confidence = np.where(truth, 1 - probabilities, probabilities)
 
     def chosen(i: int, mask: np.ndarray) -> dict[str, float]:
-        return {
-            label: float(probabilities[i, k])
-            for k, label in enumerate(labels)
-            if mask[k]
+        pairs = zip(labels, probabilities[i].tolist(), mask, strict=True)
+        return {label: share for label, share, holds in pairs if holds}
+
+    is_wrong = truth != predicted
+    wrong = [
+        {
+            **row,
+            "confidence": float(confidence[i, is_wrong[i]].max()),
+            "missed": chosen(i, truth[i] & ~predicted[i]),
+            "added": chosen(i, predicted[i] & ~truth[i]),
         }
-
-    return {
-        "num_examples": len(rows),
-        "exact_matches": int((~wrong).all(axis=1).sum()),
-        "per_label": per_label(
-            labels,
-            (truth & predicted).sum(axis=0),
-            predicted.sum(axis=0),
-            truth.sum(axis=0),
+        for i, row in enumerate(rows)
+        if is_wrong[i].any()
+    ]
+    wrong.sort(key=lambda row: -row["confidence"])
+    exact = len(rows) - len(wrong)
+    table = per_label(
+        labels,
+        (truth & predicted).sum(axis=0),
+        predicted.sum(axis=0),
+        truth.sum(axis=0),
+    )
+    return [
+        Section(
+            "answers",
+            "Scores of each label",
+            [label_table(table, "rows", "label")],
+            {"exact_matches": exact, "per_label": table},
         ),
-        "calibration": label_calibration(probabilities, truth),
-        "mistakes": worst_mistakes(
-            confidence,
-            wrong.any(axis=1),
-            [
-                {
-                    **row,
-                    "confidence": float(confidence[i]),
-                    "missed": chosen(i, truth[i] & ~predicted[i]),
-                    "added": chosen(i, predicted[i] & ~truth[i]),
-                }
-                for i, row in enumerate(shown)
-            ],
+        calibration_section(
+            label_calibration(probabilities, truth),
+            "The probabilities of all labels of all rows are pooled.",
+            ": 0 is perfect, 1 the worst.",
         ),
-    }
+        mistakes_section(
+            wrong,
+            len(rows),
+            "rows, the most confident wrong decision about a label first. "
+            "Check these rows for wrong labels in the file",
+            (*_FACTS, "missed", "added"),
+            _texts,
+        ),
+    ]
 
 
-def _regression_statistics(
-    rows: Sequence[Row], shown: Sequence[Row]
-) -> dict[str, Any]:
+def _regression_sections(rows: Sequence[Row]) -> list[Section]:
     """True and predicted values, their differences, and the largest errors.
 
     An error is prediction - label: "mean_error" above 0 means that the model
     predicts too high.
     """
-    truth = np.array([row["label"] for row in rows], np.float64)
-    predicted = np.array([row["prediction"] for row in rows], np.float64)
+    truth, predicted = (
+        np.array([row[key] for row in rows], np.float64)
+        for key in ("label", "prediction")
+    )
     errors = predicted - truth
     # Symmetric about 0, which makes a bias of the model visible.
     reach = float(np.abs(errors).max()) or 1.0
     counts, edges = np.histogram(errors, _RESIDUAL_BINS, (-reach, reach))
     every = -(-len(rows) // _SCATTER_POINTS)
-    return {
-        "num_examples": len(rows),
-        "scatter": {
-            "every": every,
-            "true": truth[::every].tolist(),
-            "predicted": predicted[::every].tolist(),
-        },
-        "residuals": {
-            "edges": edges.tolist(),
-            "counts": counts.tolist(),
-            "mean_error": float(errors.mean()),
-            "mean_absolute_error": float(np.abs(errors).mean()),
-            "root_mean_squared_error": float(np.sqrt(np.square(errors).mean())),
-            "median_absolute_error": float(np.median(np.abs(errors))),
-        },
-        "mistakes": worst_mistakes(
-            np.abs(errors),
-            errors != 0,
-            [
-                {**row, "error": float(error)}
-                for row, error in zip(shown, errors, strict=True)
-            ],
-        ),
+    scatter = {
+        "every": every,
+        "true": truth[::every].tolist(),
+        "predicted": predicted[::every].tolist(),
     }
+    residuals = {
+        "edges": edges.tolist(),
+        "counts": counts.tolist(),
+        "mean_error": float(errors.mean()),
+        "mean_absolute_error": float(np.abs(errors).mean()),
+        "root_mean_squared_error": float(np.sqrt(np.square(errors).mean())),
+        "median_absolute_error": float(np.median(np.abs(errors))),
+    }
+    wrong = [
+        {**row, "error": float(error)}
+        for row, error in zip(rows, errors, strict=True)
+        if error
+    ]
+    wrong.sort(key=lambda row: -abs(row["error"]))
+    caption = "A point is a row. On the dashed line, both values are equal."
+    if every > 1:
+        caption += f" One row in {every} is drawn."
+    true, drawn = scatter["true"], scatter["predicted"]
+    ends = [min(*true, *drawn), max(*true, *drawn)]
+    points = [
+        Curve("perfect", ends, ends, color=1, style="ideal"),
+        Curve("rows", true, drawn, style="dots"),
+    ]
+    panel = Panel(points, "true value", "predicted value")
+    distribution = histogram(
+        residuals["edges"],
+        {"rows": residuals["counts"]},
+        ("predicted - true", "rows"),
+        {"mean": residuals["mean_error"]},
+    )
+    about = "The errors. The model predicts too high to the right of 0."
+    return [
+        Section(
+            "answers",
+            "True and predicted values",
+            [
+                Figure(Curves([panel]), caption),
+                Figure(distribution, about),
+                fact_table("Errors (predicted - true)", residuals),
+            ],
+            {"scatter": scatter, "residuals": residuals},
+        ),
+        mistakes_section(
+            wrong,
+            len(rows),
+            "rows, the largest errors first. Check these rows for wrong labels "
+            "in the file",
+            (*_FACTS, "error"),
+            _texts,
+        ),
+    ]

@@ -1,8 +1,4 @@
-"""Report statistics of taggers, by entities.
-
-Rows are those of dev_predictions.jsonl, one per sentence, with "words", their
-gold "tags" and "predictions".
-"""
+"""The report of taggers, by entities."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,21 +11,35 @@ from bert_tf.families.token_classification.entities import (
     entity_confusion,
     has_scheme,
 )
-from bert_tf.report.statistics import (
-    NUM_MISTAKES,
-    confusion_matrix,
-    per_label,
+from bert_tf.report.answer_sections import (
+    ReportWords,
+    Row,
+    confusion_section,
+    mistakes_section,
 )
+from bert_tf.report.formats import percent
+from bert_tf.report.sections import ReportTable, Section
+from bert_tf.report.statistics import share
+from bert_tf.report.texts import Mark, MarkedText
 
-_NO_ENTITY = "no entity"
+WORDS = ReportWords("sentences", "the most frequent tag for every word")
+_ERRORS = {
+    "right": "Correct type and boundaries",
+    "other_type": "Correct boundaries, wrong type",
+    "other_ends": "Wrong boundary",
+    "missed": "Missed",
+    "invented": "Predicted where there is none",
+}
 
-Row = Mapping[str, Any]
 
+def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
+    """The confusion of types, their scores, errors and mistakes.
 
-def statistics(
-    rows: Sequence[Row], results: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the confusion of types, their scores, errors and mistakes."""
+    Args:
+      rows: of dev_predictions.jsonl, one per sentence, with "words", their gold
+        "tags" and "predictions".
+      results: the contents of results.json.
+    """
     del results
     starts = np.cumsum([0, *(len(row["words"]) for row in rows)])
     tags, predicted = (
@@ -38,34 +48,51 @@ def statistics(
     )
     gold, found = entities(tags, starts), entities(predicted, starts)
     kinds, counts = entity_confusion(gold, found)
-    return {
+    errors = _errors(gold, found)
+    answers = confusion_section(counts, kinds, "entities", "type", "no entity")
+    table = ReportTable(
+        f"Errors on {len(gold):,} entities in {len(tags):,} words",
+        [
+            {"result": title, "entities": errors[key]}
+            | {"% of true entities": share(errors[key], len(gold))}
+            for key, title in _ERRORS.items()
+        ],
+        {"% of true entities": percent},
+        note="An entity with a wrong boundary counts twice in the matrix: as "
+        "missed under its true type, and as predicted where there is no "
+        "entity. Without prefixes such as B- and I-, consecutive words with "
+        "the same tag are one entity.",
+    )
+    numbers = {
         "has_scheme": has_scheme(set(tags)),
-        "num_examples": len(rows),
         "num_words": len(tags),
-        "confusion_matrix": confusion_matrix(counts, [*kinds, _NO_ENTITY]),
-        "per_label": per_label(
-            kinds, np.diag(counts), counts.sum(axis=0), counts.sum(axis=1)
-        ),
-        "errors": _errors(gold, found),
-        "mistakes": _mistakes(rows),
+        "errors": errors,
     }
+    return [
+        answers._replace(
+            parts=[*answers.parts, table],
+            numbers={**answers.numbers, **numbers},
+        ),
+        mistakes_section(
+            _mistakes(rows),
+            len(rows),
+            "sentences, those with the most wrong entities first. Correct "
+            "entities are underlined; framed ones are missed (in the true "
+            "line) or wrong (in the predicted line)",
+            ("row", "wrong"),
+            _texts,
+        ),
+    ]
 
 
 def _errors(gold: Sequence[Entity], found: Sequence[Entity]) -> dict[str, int]:
-    """Counts correct entities and kinds of errors.
-
-    Returns:
-      "right"; "other_type", found with both ends; "other_ends", overlapping a
-      prediction; "missed"; and "invented", overlapping no gold entity.
-    """
+    """Counts correct entities and kinds of errors, the keys of `_ERRORS`."""
     kinds = {(first, last): kind for kind, first, last in found}
     predicted, true = (
         {word for _, first, last in each for word in range(first, last + 1)}
         for each in (found, gold)
     )
-    counts = dict.fromkeys(
-        ("right", "other_type", "other_ends", "missed", "invented"), 0
-    )
+    counts = dict.fromkeys(_ERRORS, 0)
     for kind, first, last in gold:
         if (first, last) in kinds:
             is_right = kinds[first, last] == kind
@@ -79,8 +106,8 @@ def _errors(gold: Sequence[Entity], found: Sequence[Entity]) -> dict[str, int]:
     return counts
 
 
-def _mistakes(rows: Sequence[Row]) -> dict[str, Any]:
-    """Returns the sentences with most entities missed or wrongly found."""
+def _mistakes(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Returns the sentences with entities missed or wrongly found."""
     described: list[dict[str, Any]] = []
     for row in rows:
         gold, found = (
@@ -97,11 +124,31 @@ def _mistakes(rows: Sequence[Row]) -> dict[str, Any]:
                     "predicted": _listed(found, gold),
                 }
             )
-    described.sort(key=lambda each: -each["wrong"])
-    return {"total": len(described), "worst": described[:NUM_MISTAKES]}
+    return sorted(described, key=lambda each: -each["wrong"])
 
 
 def _listed(
     own: Sequence[Entity], others: Sequence[Entity]
 ) -> list[dict[str, Any]]:
     return [entity._asdict() | {"right": entity in others} for entity in own]
+
+
+def _texts(row: Row) -> list[MarkedText]:
+    """The words, joined by spaces, with the true and the predicted entities."""
+    ends = np.cumsum([0, *(len(word) + 1 for word in row["words"])]).tolist()
+    text = " ".join(row["words"])
+
+    def mark(entity: Row, remark: str) -> Mark:
+        kind, style = entity["kind"], "gold"
+        if not entity["right"]:
+            kind, style = f"{kind}, {remark}", "given"
+        return Mark(
+            ends[entity["first"]], ends[entity["last"] + 1] - 1, kind, style
+        )
+
+    true = [mark(entity, "not found") for entity in row["entities"]]
+    predicted = [mark(entity, "wrong") for entity in row["predicted"]]
+    return [
+        MarkedText(text, "True", true),
+        MarkedText(text, "Predicted", predicted),
+    ]

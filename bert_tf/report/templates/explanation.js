@@ -1,59 +1,8 @@
 "use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
+const rows = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
 
-function element(tag, content, className) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  made.append(...[content ?? ""].flat());
-  return made;
-}
-
-const number = (value) => String(Number(value.toPrecision(4)));
-const percent = (value) => `${value > 0 ? "+" : ""}${(100 * value).toFixed(1)}`;
-const largest = Math.max(...data.words.map((word) => Math.abs(word.share))) || 1;
-const colour = (side, strength) => `rgb(var(--${side}) / ${(75 * strength).toFixed(1)}%)`;
-const shade = (share) => colour(share < 0 ? "against" : "for", Math.abs(share) / largest);
-
-// A text with its words highlighted. Offsets count characters, some of which
-// are two units of a JavaScript string.
-function showText(name, text) {
-  const characters = Array.from(text);
-  const parts = [];
-  let done = 0;
-  for (const word of data.words.filter((each) => each.column === name)) {
-    parts.push(characters.slice(done, word.start).join(""));
-    const mark = element("mark", characters.slice(word.start, word.end).join(""));
-    mark.style.background = shade(word.share);
-    mark.title = `${percent(word.share)} % (${number(word.attribution)})`;
-    parts.push(mark);
-    done = word.end;
-  }
-  parts.push(characters.slice(done).join(""));
-  const shown = element("div", parts, "text framed");
-  shown.dir = "auto";
-  return Object.keys(data.texts).length > 1 ? [element("h3", name), shown] : [shown];
-}
-
-function showTable() {
-  const rows = [...data.words].sort((a, b) => Math.abs(b.share) - Math.abs(a.share)).map((word) => {
-    const fill = element("div", "", "fill");
-    const width = 50 * Math.abs(word.share) / largest;
-    fill.style.left = `${word.share < 0 ? 50 - width : 50}%`;
-    fill.style.width = `${width}%`;
-    fill.style.background = colour(word.share < 0 ? "against" : "for", 1);
-    return element("tr", [
-      element("th", word.text),
-      element("td", percent(word.share), "number"),
-      element("td", number(word.attribution), "number"),
-      element("td", [element("div", [fill], "track")], "bar"),
-    ]);
-  });
-  const titles = [["Word"], ["Share, %", "number"], [data.unit, "number"], ["", "bar"]];
-  const head = element("tr", titles.map(([title, kind]) => element("th", title, kind)));
-  const table = element("table", [element("thead", [head]), element("tbody", rows)]);
-  return element("div", [table], "scroll");
-}
+const colour = (strength) => `rgb(var(--for) / ${(75 * strength).toFixed(1)}%)`;
 
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
@@ -66,7 +15,7 @@ function options(select, count, name, first) {
   select.replaceChildren(...first, ...made);
 }
 
-let row = data.rows[0];
+let row = rows[0];
 let levels = null;
 let chosen = 0;
 
@@ -130,7 +79,7 @@ function showAttention() {
   const most = Math.max(...own) || 1;
   [...at("tokens").children].forEach((button, index) => {
     button.setAttribute("aria-pressed", index === chosen);
-    button.style.background = colour("for", own[index] / most);
+    button.style.background = colour(own[index] / most);
     button.title = own[index].toFixed(3);
   });
   const order = [...own.keys()].sort((a, b) => own[b] - own[a]).slice(0, 3);
@@ -140,11 +89,12 @@ function showAttention() {
 }
 
 async function showRow() {
-  row = data.rows[Number(at("row").value)];
+  row = rows[Number(at("row").value)];
   levels = await unpacked(row.attention);
   chosen = 0;
   at("tokens").replaceChildren(...row.texts.map((token, index) => {
-    const button = element("button", token);
+    const button = document.createElement("button");
+    button.textContent = token;
     button.type = "button";
     button.addEventListener("click", () => { chosen = index; showAttention(); });
     return button;
@@ -160,25 +110,12 @@ at("map").addEventListener("mousemove", (event) => {
   at("map").title = inside ? `${row.texts[from]} \u2192 ${row.texts[to]}: ${attention()[from * size + to].toFixed(3)}` : "";
 });
 
-at("title").textContent = data.unit === "score" ? "Which words raise the score" : `Which words support \u201c${data.target}\u201d`;
-document.title = at("title").textContent;
-at("scores").textContent = `The ${data.unit} of this answer ${data.unit === "score" ? "is" : "are"} ${number(data.score)}; with every word masked ${number(data.baseline_score)}.`;
-at("how").textContent = `Found by ${data.how}.`;
-at("low").textContent = `against it, ${percent(-largest)} %`;
-at("high").textContent = `for it, ${percent(largest)} %`;
-at("texts").replaceChildren(...Object.entries(data.texts).flatMap(([name, text]) => showText(name, text)));
-at("unread").textContent = data.num_unread ? `${data.num_unread} more words are not part of this input.` : "";
-at("table").replaceChildren(showTable());
-options(at("row"), data.rows.length, (index) => `${index + 1}: ${data.rows[index].texts.slice(1, 6).join(" ")} \u2026`, []);
-at("row-label").hidden = data.rows.length < 2;
-// In a notebook the page has no attention.
-at("attention").parentElement.hidden = !row;
-if (row) {
-  options(at("layer"), row.layers, (index) => index + 1, [new Option("mean", "mean")]);
-  options(at("head"), row.heads, (index) => index + 1, [new Option("mean", "mean")]);
-  at("layer").value = row.layers - 1;
-  at("row").addEventListener("change", showRow);
-  for (const id of ["layer", "head"]) at(id).addEventListener("change", showAttention);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showAttention);
-  showRow();
-}
+options(at("row"), rows.length, (index) => `${index + 1}: ${rows[index].texts.slice(1, 6).join(" ")} \u2026`, []);
+at("row-label").hidden = rows.length < 2;
+options(at("layer"), row.layers, (index) => index + 1, [new Option("mean", "mean")]);
+options(at("head"), row.heads, (index) => index + 1, [new Option("mean", "mean")]);
+at("layer").value = row.layers - 1;
+at("row").addEventListener("change", showRow);
+for (const id of ["layer", "head"]) at(id).addEventListener("change", showAttention);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showAttention);
+showRow();

@@ -1,0 +1,273 @@
+"""Sections on the answers of a model, which several families have."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_tf.report.figures import Curve, Curves, Panel
+from bert_tf.report.formats import bar, html, inline, percent
+from bert_tf.report.sections import (
+    Column,
+    Entry,
+    Figure,
+    Lines,
+    ReportTable,
+    Section,
+    fact_table,
+)
+from bert_tf.report.statistics import (
+    class_calibration,
+    confusion_matrix,
+    confusions,
+    per_label,
+)
+from bert_tf.report.texts import MarkedText
+
+Row = Mapping[str, Any]
+PAPER_ON_DEV = (
+    "BERT base and BERT large are the published numbers of Devlin et al. 2019 "
+    "on the official dev set, or on the test set where it says so."
+)
+_CLASS_FACTS = (
+    *("row", "identifier", "prediction", "confidence"),
+    *("label", "label_probability"),
+)
+# How many of the worst mistakes are listed.
+_MISTAKES = 20
+# With more classes, nothing stands next to their tables.
+_FEW_CLASSES = 4
+
+
+class ReportWords(NamedTuple):
+    """What the report of a family calls things.
+
+    Attributes:
+      unit: an example, in the plural.
+      baseline: what the baseline does.
+      about_paper: which numbers the published ones are.
+      threshold: what the threshold is, if results.json has one.
+    """
+
+    unit: str
+    baseline: str
+    about_paper: str = PAPER_ON_DEV
+    threshold: str = "threshold"
+
+
+def class_sections(
+    truth: np.ndarray,
+    predicted: np.ndarray,
+    probabilities: np.ndarray,
+    labels: Sequence[str],
+    rows: Sequence[Row],
+    texts: Callable[[Row], Sequence[MarkedText]],
+    noun: str = "class",
+) -> list[Section]:
+    """Confusion matrix, scores of each class, calibration and mistakes.
+
+    Args:
+      truth: int [N], the true classes.
+      predicted: int [N], the predicted classes.
+      probabilities: float [N, C].
+      labels: the C classes.
+      rows: what report.json holds of each of the N rows.
+      texts: the texts of a row.
+      noun: what a class is called.
+    """
+    counts = np.zeros((len(labels), len(labels)), np.int64)
+    np.add.at(counts, (truth, predicted), 1)
+    pairs = confusions(counts, labels)
+    wrong = [
+        {
+            **row,
+            "confidence": float(probabilities[i, predicted[i]]),
+            "label_probability": float(probabilities[i, truth[i]]),
+        }
+        for i, row in enumerate(rows)
+        if truth[i] != predicted[i]
+    ]
+    answers = confusion_section(counts, labels, "rows", noun)
+    table = ReportTable(
+        "Most frequent confusions", pairs, {"share_of_label": percent}
+    )
+    return [
+        answers._replace(
+            parts=[*answers.parts, table],
+            numbers={**answers.numbers, "confusions": pairs},
+        ),
+        calibration_section(
+            class_calibration(probabilities, truth),
+            "Confidence is the probability that the model gives to its answer.",
+            f", summed over each {noun}: 0 is perfect, 2 the worst.",
+        ),
+        mistakes_section(
+            sorted(wrong, key=lambda row: -row["confidence"]),
+            len(rows),
+            "rows, the most confident wrong answers first. Check these rows "
+            "for wrong labels in the file",
+            _CLASS_FACTS,
+            texts,
+        ),
+    ]
+
+
+def confusion_section(
+    counts: np.ndarray,
+    labels: Sequence[str],
+    unit: str,
+    noun: str,
+    other: str = "",
+) -> Section:
+    """Confusion matrix and scores of each class.
+
+    Args:
+      counts: int [C, C], by true and predicted class; one more if `other`.
+      labels: the C classes.
+      unit: what is counted.
+      noun: what a class is called.
+      other: what is no class.
+    """
+    matrix = confusion_matrix(counts, [*labels, other] if other else labels)
+    names = [*matrix["labels"]]
+    if matrix["pooled"]:
+        names.append(f"{matrix['pooled']} others")
+    rows = [
+        [name, *((n, n / max(sum(line), 1)) for n in line)]
+        for name, line in zip(names, matrix["counts"], strict=True)
+    ]
+
+    def shaded(cell: tuple[int, float]) -> str:
+        return html('<span style="--share:{1:.2f}">{0}</span>', *cell)
+
+    columns = [Column(0, "True \\ predicted", inline)]
+    columns += [Column(n, name, shaded) for n, name in enumerate(names, 1)]
+    scores = per_label(
+        labels, np.diag(counts), counts.sum(axis=0), counts.sum(axis=1)
+    )
+    return Section(
+        "answers",
+        f"Confusion by {noun}",
+        [
+            ReportTable(
+                "Confusion matrix",
+                rows,
+                columns=columns,
+                note=f"Cells count {unit} by true {noun} (rows) and predicted "
+                f"{noun} (columns). The color is the share of the row.",
+                is_wide=len(names) > _FEW_CLASSES,
+            ),
+            label_table(scores, unit, noun),
+        ],
+        {"confusion_matrix": matrix, "per_label": scores},
+    )
+
+
+def label_table(rows: Sequence[Row], unit: str, noun: str) -> ReportTable:
+    """Precision, recall and F1 from `statistics.per_label`.
+
+    Args:
+      rows: of the labels.
+      unit: what is counted.
+      noun: what a label is called.
+    """
+    return ReportTable(
+        f"Scores of each {noun}",
+        rows,
+        {"precision": percent, "recall": percent, "f1": bar},
+        note=f"Count and predicted are numbers of {unit}; the others are "
+        f"x 100. Precision: of the {unit} predicted as this {noun}, the share "
+        f"that is correct. Recall: of the {unit} with this {noun}, the share "
+        "that is found. F1: their harmonic mean (van Rijsbergen 1979). "
+        f"\u2013: there are no {unit} to take a share of.",
+        is_wide=len(rows) > _FEW_CLASSES,
+    )
+
+
+def calibration_section(
+    calibration: Mapping[str, Any], about: str, brier: str
+) -> Section:
+    """Calibration from `statistics`, with a reliability diagram.
+
+    Args:
+      calibration: the numbers.
+      about: what the probabilities are of, in a sentence.
+      brier: ends the definition of the Brier score.
+    """
+    bins = calibration["bins"]
+    middles = [(each["low"] + each["high"]) / 2 for each in bins]
+    filled = [each for each in bins if each["count"]]
+    shares = [each["share_true"] for each in filled]
+    means = [each["mean_probability"] for each in filled]
+    bars = [each["share_true"] or 0.0 for each in bins]
+    ends = [0.0, 1.0]
+    diagram = [
+        Curve("observed share", middles, bars, style="bars"),
+        Curve("mean probability", means, shares, color=2, style="points"),
+        Curve("perfect", ends, ends, color=1, style="ideal"),
+    ]
+    counts = [each["count"] for each in bins]
+    cases = [Curve("", middles, counts, style="bars")]
+    panels = [
+        Panel(diagram, "probability", "observed share"),
+        Panel(cases, "probability", "cases"),
+    ]
+    return Section(
+        "calibration",
+        "Calibration: do the probabilities match the accuracy?",
+        [
+            Figure(
+                Curves(panels, (4.8, 2.4)),
+                f"{about} A calibrated model is correct in 80 % of the cases "
+                "that it gives a probability of 80 %: its bars touch the "
+                "dashed line. Bars below the line are overconfident, bars "
+                "above it underconfident.",
+            ),
+            fact_table("Calibration", calibration),
+            Lines(
+                [
+                    "Expected calibration error (Guo et al. 2017): the mean "
+                    "distance between probability and observed share over bins "
+                    "of equal width, weighted by their number of cases; 0 is "
+                    "perfect. The Brier score (1950) is the mean squared "
+                    f"distance between probabilities and truth{brier}"
+                ]
+            ),
+        ],
+        {"calibration": calibration},
+    )
+
+
+def mistakes_section(
+    wrong: Sequence[Row],
+    num_examples: int,
+    about: str,
+    facts: Sequence[str],
+    texts: Callable[[Row], Sequence[MarkedText]],
+) -> Section:
+    """Lists the worst mistakes.
+
+    Args:
+      wrong: what report.json holds of the rows that are not answered exactly,
+        the worst first.
+      num_examples: the number of all rows.
+      about: what rows are called, how they are sorted, and how to read them.
+      facts: the keys that are shown.
+      texts: the texts of a row.
+    """
+    worst = wrong[:_MISTAKES]
+    share = percent(len(wrong) / num_examples)
+    line = (
+        f"{len(wrong):,} of {num_examples:,} ({share} %) are not answered "
+        f"exactly; here are {len(worst)} {about}."
+    )
+    entries = [
+        Entry({name: row[name] for name in facts}, texts(row)) for row in worst
+    ]
+    numbers = {
+        "num_examples": num_examples,
+        "mistakes": {"total": len(wrong), "worst": worst},
+    }
+    return Section(
+        "mistakes", "Worst mistakes", [Lines([line]), *entries], numbers
+    )
