@@ -54,6 +54,22 @@ class Row(NamedTuple):
         return tuple(text.strip() for text in self.texts)
 
 
+class Fact(NamedTuple):
+    """What is counted in a split.
+
+    Attributes:
+      name: its key in results.json.
+      value: its numbers.
+      texts: the same in words, a line each; empty if it is not reported.
+      rows: the first row of each line, or empty.
+    """
+
+    name: str
+    value: Any
+    texts: Sequence[str] = ()
+    rows: Sequence[int] = ()
+
+
 class SplitRows(NamedTuple):
     """The rows of a split, and what only its family counts.
 
@@ -63,16 +79,14 @@ class SplitRows(NamedTuple):
       title: the number of rows and the like, in words.
       inputs: what the model reads: a row for each sequence of the tokenizer,
         or none if the family counts tokens itself.
-      numbers: the family's own numbers.
-      details: the family's own findings: kind, text and, if any, rows.
+      facts: what the family counts.
     """
 
     file: str
     rows: Sequence[Row]
     title: str
     inputs: Sequence[Row] = ()
-    numbers: Mapping[str, Any] = {}
-    details: Iterable[tuple[str, str] | tuple[str, str, int]] = ()
+    facts: Sequence[Fact] = ()
 
     @classmethod
     def of_examples(cls, examples: Sequence[Any]) -> Self:
@@ -88,7 +102,7 @@ class Finding:
     """A fact about the rows, in words.
 
     Attributes:
-      kind: one of the kinds above, a key of `DESCRIPTIONS`, or a family's own.
+      kind: one of the kinds above, or the name of the fact.
       text: one line.
       split: the split whose rows show it.
       rows: the first of these rows, as lines of the file, counted from 1.
@@ -163,38 +177,59 @@ def examine(
       conflict: the key of how many rows have a label that the same row in
         training does not have; empty to leave them uncounted.
     """
-    train = next(iter(splits))
-    rows = {name: split.rows for name, split in splits.items()}
-    parts = {
-        name: {
-            **({"file": split.file} if split.file else {}),
-            f"{unit}s": len(split.rows),
-            **split.numbers,
-            **_count_inputs(split, max_seq_length, tokenizer),
-        }
+    facts = {
+        name: [
+            Fact(f"{unit}s", len(split.rows)),
+            *split.facts,
+            *_input_facts(split, max_seq_length, input_unit, tokenizer),
+        ]
         for name, split in splits.items()
     }
-    count, pair = _duplicates(rows[train])
-    share = count / max(len(rows[train]), 1)
-    repeated = {f"{unit}s": count, "share": share, "first": pair}
-    in_train = _overlaps(rows, f"{unit}s", conflict)
     found = Examination(
         {
             "task": task,
             "max_seq_length": max_seq_length,
-            "train_split": train,
-            "splits": parts,
-            "repeated": repeated,
-            "in_train": in_train,
+            "train_split": next(iter(splits)),
+            "splits": {
+                name: ({"file": split.file} if split.file else {})
+                | {fact.name: fact.value for fact in facts[name]}
+                for name, split in splits.items()
+            },
         }
     )
     for name, split in splits.items():
         file = f" ({split.file})" if split.file else ""
         found.add(SPLIT, name, f"{name}: {split.title}{file}")
-        for kind, text, *first in split.details:
-            found.add(kind, name, text, first)
-        if split.inputs:
-            _add_inputs(found, name, input_unit, tokenizer)
+        for fact in facts[name]:
+            for number, text in enumerate(fact.texts):
+                found.add(fact.name, name, text, fact.rows[number:][:1])
+    _add_repeated(found, splits, unit, conflict)
+    return found
+
+
+def _add_repeated(
+    found: Examination,
+    splits: Mapping[str, SplitRows],
+    unit: str,
+    conflict: str,
+) -> None:
+    """Counts the rows of training that occur again there or in other splits.
+
+    "repeated" are their number, share and the "first" pair; "in_train" the same
+    of each other split, with `conflict` and the rows of training and the split.
+    """
+    train, *others = splits
+    first: dict[Hashable, int] = {}
+    labels = collections.defaultdict(set)
+    count, pair = 0, None
+    for row in splits[train].rows:
+        if row.key in first:
+            count += 1
+            if row.number:
+                pair = pair or [first[row.key], row.number]
+        first.setdefault(row.key, row.number)
+        labels[row.key].add(row.label)
+    share = count / max(len(splits[train].rows), 1)
     shown = counted(count, unit)
     if count:
         shown += f", {percent(share)}"
@@ -202,61 +237,26 @@ def examine(
         shown += f" (rows {pair[0]} and {pair[1]})"
     text = f"{unit}s that occur again in {train}: {shown}"
     found.add(REPEATED, train, text, pair or ())
-    for name, shared in in_train.items():
-        shown, both = counted(shared[f"{unit}s"], unit), shared["first"] or ()
-        if shared["share"]:
-            shown += f", {percent(shared['share'])}"
-            if conflict:
-                words = conflict.replace("_", " ")
-                shown += f", {shared[conflict]:,} {words}"
+    repeated = {f"{unit}s": count, "share": share, "first": pair}
+    found.numbers |= {"repeated": repeated, "in_train": {}}
+    for name in others:
+        seen = [row for row in splits[name].rows if row.key in first]
+        share = len(seen) / max(len(splits[name].rows), 1)
+        both = next(([first[x.key], x.number] for x in seen if x.number), None)
+        numbers = {f"{unit}s": len(seen), "share": share, "first": both}
+        shown = counted(len(seen), unit)
+        if seen:
+            shown += f", {percent(share)}"
+        if conflict:
+            conflicts = sum(x.label not in labels[x.key] for x in seen)
+            numbers[conflict] = conflicts
+            if seen:
+                shown += f", {conflicts:,} {conflict.replace('_', ' ')}"
         if both:
             shown += f" (row {both[0]} of {train}, row {both[1]} of {name})"
         text = f"{unit}s of {name} that are in {train}: {shown}"
-        found.add(IN_TRAIN, name, text, both[1:])
-    return found
-
-
-def _duplicates(rows: Iterable[Row]) -> tuple[int, list[int] | None]:
-    """Counts the rows that duplicate an earlier one; returns the first pair."""
-    first: dict[Hashable, int] = {}
-    count, pair = 0, None
-    for row in rows:
-        if row.key in first:
-            count += 1
-            if row.number:
-                pair = pair or [first[row.key], row.number]
-        first.setdefault(row.key, row.number)
-    return count, pair
-
-
-def _overlaps(
-    splits: Mapping[str, Sequence[Row]], unit: str, conflict: str
-) -> dict[str, dict[str, Any]]:
-    """Counts the rows of each later split that the first split has too.
-
-    Returns:
-      Split to their number (`unit`), "share", `conflict` and "first", the row
-      of training and that of the split.
-    """
-    train, *others = splits
-    first: dict[Hashable, int] = {}
-    labels = collections.defaultdict(set)
-    for row in splits[train]:
-        first.setdefault(row.key, row.number)
-        labels[row.key].add(row.label)
-    found: dict[str, dict[str, Any]] = {}
-    for split in others:
-        seen = [row for row in splits[split] if row.key in first]
-        pairs = ([first[row.key], row.number] for row in seen if row.number)
-        found[split] = {
-            unit: len(seen),
-            "share": len(seen) / max(len(splits[split]), 1),
-            "first": next(pairs, None),
-        }
-        if conflict:
-            conflicts = sum(row.label not in labels[row.key] for row in seen)
-            found[split][conflict] = conflicts
-    return found
+        found.add(IN_TRAIN, name, text, (both or ())[1:])
+        found.numbers["in_train"][name] = numbers
 
 
 def add_input_remarks(found: Examination) -> None:
@@ -326,45 +326,33 @@ def lengths_shown(lengths: Mapping[str, int]) -> str:
     )
 
 
-def _count_inputs(
-    split: SplitRows, max_seq_length: int, tokenizer: Tokenizer
-) -> dict[str, Any]:
+def _input_facts(
+    split: SplitRows, max_seq_length: int, unit: str, tokenizer: Tokenizer
+) -> Iterator[Fact]:
     """Counts tokens, suspicious characters and quoted cells of the inputs."""
     inputs = split.inputs
     if not inputs:
-        return {}
-    kinds = (
-        (suspicious(row.texts[-1]) | suspicious(row.texts[0]), row.number)
-        for row in inputs
-    )
-    return {
-        "tokens": _count_tokens(inputs, max_seq_length, tokenizer),
-        "suspicious": count_suspicious(kinds, "rows"),
-        "quoted": _num_quoted(split),
-    }
-
-
-def _add_inputs(
-    found: Examination, split: str, unit: str, tokenizer: Tokenizer
-) -> None:
-    """Adds findings on what `_count_inputs` counted."""
-    part = found.numbers["splits"][split]
-    tokens, longest = part["tokens"], found.numbers["max_seq_length"]
-    found.add(
-        "tokens", split, f"tokens: {lengths_shown(tokens['percentiles'])}"
-    )
-    shown = f"{counted(tokens['cut'], unit)}, {percent(tokens['cut_share'])}"
-    found.add("cut", split, f"cut at {longest} tokens: {shown}")
+        return
+    tokens = _count_tokens(inputs, max_seq_length, tokenizer)
+    cut = f"{counted(tokens['cut'], unit)}, {percent(tokens['cut_share'])}"
+    texts = [
+        f"tokens: {lengths_shown(tokens['percentiles'])}",
+        f"cut at {max_seq_length} tokens: {cut}",
+    ]
     # A byte-level vocabulary spells every word.
     if tokenizer.vocabulary.special.unk is not None:
         shown = (
             f"{percent(tokens['unknown_word_share'])} of words, in "
             f"{counted(tokens['rows_with_unknown'], unit)}"
         )
-        text = unknown_text(shown, tokens["unknown_words"])
-        found.add("unknown", split, text)
-    for kind, text, row in suspicious_details(part, unit):
-        found.add(kind, split, text, (row,))
+        texts.append(unknown_text(shown, tokens["unknown_words"]))
+    yield Fact("tokens", tokens, texts)
+    kinds = (
+        (suspicious(row.texts[-1]) | suspicious(row.texts[0]), row.number)
+        for row in inputs
+    )
+    yield suspicious_fact(kinds, "rows", unit)
+    yield Fact("quoted", _num_quoted(split))
 
 
 def _count_tokens(
@@ -478,31 +466,25 @@ def suspicious(text: str) -> dict[str, str]:
     return found
 
 
-def count_suspicious(
-    found: Iterable[tuple[Mapping[str, str], int]], unit: str
-) -> dict[str, dict[str, Any]]:
+def suspicious_fact(
+    found: Iterable[tuple[Mapping[str, str], int]], key: str, unit: str
+) -> Fact:
     """Counts the texts with suspicious characters of each kind.
 
     Args:
       found: for each text, what `suspicious` returned, and its row.
-      unit: the key of the count.
+      key: the key of the count.
+      unit: what is counted, in the singular.
     """
     counts: dict[str, dict[str, Any]] = {}
     for kinds, row in found:
         for kind, context in kinds.items():
-            first = {unit: 0, "first_row": row, "excerpt": context}
-            counts.setdefault(kind, first)[unit] += 1
-    return counts
-
-
-def suspicious_details(
-    part: Mapping[str, Any], unit: str, key: str = "rows"
-) -> Iterator[tuple[str, str, int]]:
-    """Yields what `count_suspicious` counted under `key` in words."""
-    for kind, seen in part["suspicious"].items():
-        row = seen["first_row"]
-        text = (
-            f"{DESCRIPTIONS[kind]}: {counted(seen[key], unit)}, first row "
-            f"{row}, {excerpt(seen['excerpt'])}"
-        )
-        yield kind, text, row
+            first = {key: 0, "first_row": row, "excerpt": context}
+            counts.setdefault(kind, first)[key] += 1
+    texts = [
+        f"{DESCRIPTIONS[kind]}: {counted(seen[key], unit)}, first row "
+        f"{seen['first_row']}, {excerpt(seen['excerpt'])}"
+        for kind, seen in counts.items()
+    ]
+    rows = [seen["first_row"] for seen in counts.values()]
+    return Fact("suspicious", counts, texts, rows)

@@ -4,7 +4,7 @@ import collections
 from collections.abc import Mapping, Sequence
 
 from bert_tf.families import checks
-from bert_tf.families.checks import counted, percent
+from bert_tf.families.checks import Fact, counted, percent
 from bert_tf.families.multiple_choice.files import ChoiceExample
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -75,27 +75,27 @@ def _split_rows(examples: Sequence[ChoiceExample]) -> checks.SplitRows:
     positions = ", ".join(
         f"{n} {right[n]:,} ({percent(right[n] / len(rows))})" for n in even
     )
-    details = [
-        ("choices", f"choices: {choices}"),
-        ("right", f"right ones, by position: {positions}"),
+    facts = [
+        Fact("inputs", len(inputs)),
+        Fact(
+            "choices",
+            {str(size): sizes[size] for size in sorted(sizes)},
+            [f"choices: {choices}"],
+        ),
+        Fact(
+            "right",
+            {str(n): right[n] for n in even},
+            [f"right ones, by position: {positions}"],
+        ),
+        Fact("right_if_even", {str(n): count for n, count in even.items()}),
+        Fact(
+            "same_choice_twice",
+            twice,
+            [f"one choice twice: {counted(twice)}"] if twice else (),
+        ),
     ]
-    if twice:
-        text = f"one choice twice: {counted(twice)}"
-        details.append(("same_choice_twice", text))
-    return checks.SplitRows(
-        file=examples[0].path,
-        rows=rows,
-        title=counted(len(rows)),
-        inputs=inputs,
-        numbers={
-            "inputs": len(inputs),
-            "choices": {str(size): sizes[size] for size in sorted(sizes)},
-            "right": {str(n): right[n] for n in even},
-            "right_if_even": {str(n): count for n, count in even.items()},
-            "same_choice_twice": twice,
-        },
-        details=details,
-    )
+    title = counted(len(rows))
+    return checks.SplitRows(examples[0].path, rows, title, inputs, facts)
 
 
 def _stripped(example: ChoiceExample) -> list[str]:

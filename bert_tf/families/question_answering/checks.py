@@ -1,11 +1,11 @@
 """Data doctor of question answering."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from bert_tf.families import checks
+from bert_tf.families.checks import Fact
 from bert_tf.families.question_answering.recipe import SpanRecipe
 from bert_tf.families.question_answering.squad_files import Question
 from bert_tf.families.question_answering.windows import make_windows
@@ -41,73 +41,64 @@ def _split_rows(
     questions: Sequence[Question], recipe: SpanRecipe, tokenizer: Tokenizer
 ) -> checks.SplitRows:
     """Returns the questions of a split with counts of their windows."""
-    numbers = _counts(questions, recipe, tokenizer)
-    details = []
-    if numbers["first_places"]:
-        text = (
-            "answers that occur several times in their contexts, taken at the "
-            f"first place: of {numbers['first_places']:,} questions"
-        )
-        details.append(("first_places", text))
-    text = (
-        f"windows of {recipe.max_seq_length} tokens: "
-        f"{numbers['windows']:,}; {numbers['several_windows']:,} questions "
-        f"have several, the longest context has "
-        f"{numbers['longest_context']:,} tokens"
+    longest, most = recipe.max_seq_length, recipe.max_query_length
+    windows = make_windows(
+        questions, tokenizer, longest, recipe.doc_stride, most
     )
-    details.append(("windows", text))
-    share = checks.percent(numbers["unknown_share"], 2)
-    text = checks.unknown_text(f"{share} of the tokens of contexts", ())
-    details.append(("unknown", text))
-    if numbers["cut_questions"]:
-        text = (
-            f"cut at {recipe.max_query_length} tokens: "
-            f"{numbers['cut_questions']:,} questions"
-        )
-        details.append(("cut", text))
+    per_question = np.bincount(windows.rows.example, minlength=len(questions))
+    several = int(np.sum(per_question > 1))
+    contexts = windows.contexts.tokens[0]
+    longest_context = int(contexts.bounding_shape()[1])
+    ids = contexts.flat_values.numpy()
+    unknown = int(np.sum(ids == tokenizer.vocabulary.unk_id))
+    share = unknown / max(len(ids), 1)
+    shown = f"{checks.percent(share, 2)} of the tokens of contexts"
+    firsts = sum(
+        any(answer.num_places > 1 for answer in question.answers)
+        for question in questions
+    )
+    cut = int(np.sum(windows.questions.count > most))
+    num_contexts = len({question.context for question in questions})
+    articles = len({question.title for question in questions})
+    without = sum(not question.answers for question in questions)
     return checks.SplitRows(
         file="",
         # Questions have identifiers instead of rows.
         rows=[checks.Row(0, (q.question, q.context)) for q in questions],
         title=(
-            f"{len(questions):,} questions on "
-            f"{numbers['contexts']:,} contexts of {numbers['articles']:,} "
-            f"articles, {numbers['without_answer']:,} without an answer"
+            f"{len(questions):,} questions on {num_contexts:,} contexts of "
+            f"{articles:,} articles, {without:,} without an answer"
         ),
-        numbers=numbers,
-        details=details,
+        facts=[
+            Fact("contexts", num_contexts),
+            Fact("articles", articles),
+            Fact("without_answer", without),
+            Fact(
+                "first_places",
+                firsts,
+                [
+                    "answers that occur several times in their contexts, taken "
+                    f"at the first place: of {firsts:,} questions"
+                ]
+                if firsts
+                else (),
+            ),
+            Fact(
+                "windows",
+                len(windows),
+                [
+                    f"windows of {longest} tokens: {len(windows):,}; "
+                    f"{several:,} questions have several, the longest context "
+                    f"has {longest_context:,} tokens"
+                ],
+            ),
+            Fact("several_windows", several),
+            Fact("longest_context", longest_context),
+            Fact("unknown_share", share, [checks.unknown_text(shown, ())]),
+            Fact(
+                "cut_questions",
+                cut,
+                [f"cut at {most} tokens: {cut:,} questions"] if cut else (),
+            ),
+        ],
     )
-
-
-def _counts(
-    questions: Sequence[Question],
-    recipe: SpanRecipe,
-    tokenizer: Tokenizer,
-) -> dict[str, Any]:
-    windows = make_windows(
-        questions,
-        tokenizer,
-        recipe.max_seq_length,
-        recipe.doc_stride,
-        recipe.max_query_length,
-    )
-    per_question = np.bincount(windows.rows.example, minlength=len(questions))
-    contexts = windows.contexts.tokens[0]
-    ids = contexts.flat_values.numpy()
-    unknown = int(np.sum(ids == tokenizer.vocabulary.unk_id))
-    return {
-        "contexts": len({question.context for question in questions}),
-        "articles": len({question.title for question in questions}),
-        "without_answer": sum(not question.answers for question in questions),
-        "first_places": sum(
-            any(answer.num_places > 1 for answer in question.answers)
-            for question in questions
-        ),
-        "windows": len(windows),
-        "several_windows": int(np.sum(per_question > 1)),
-        "longest_context": int(contexts.bounding_shape()[1]),
-        "cut_questions": int(
-            np.sum(windows.questions.count > recipe.max_query_length)
-        ),
-        "unknown_share": unknown / max(len(ids), 1),
-    }

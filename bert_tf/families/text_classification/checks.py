@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_tf.errors import excerpt, first_few
 from bert_tf.families import checks
-from bert_tf.families.checks import Examination, counted, percent
+from bert_tf.families.checks import Examination, Fact, counted, percent
 from bert_tf.families.data.examples import Example, names_in, sorted_labels
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -77,16 +77,18 @@ def _split_rows(
     """The rows of a split, with the counts of their labels."""
     split = checks.SplitRows.of_examples(examples)
     counts = _label_counts(labels, examples)
+    shown = _labels_shown(counts, len(examples))
     empty = sum(not all(row.key) for row in split.rows)
-    details = [("labels", f"labels: {_labels_shown(counts, len(examples))}")]
-    if empty:
-        details.append(("empty_texts", f"empty texts: {counted(empty)}"))
-    numbers = {
-        "texts_per_row": len(examples[0].texts),
-        "labels": counts,
-        "empty_texts": empty,
-    }
-    return split._replace(numbers=numbers, details=details)
+    facts = [
+        Fact("texts_per_row", len(examples[0].texts)),
+        Fact("labels", counts, [f"labels: {shown}"]),
+        Fact(
+            "empty_texts",
+            empty,
+            [f"empty texts: {counted(empty)}"] if empty else (),
+        ),
+    ]
+    return split._replace(facts=facts)
 
 
 def _label_counts(

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.families import checks
-from bert_tf.families.checks import percent
+from bert_tf.families.checks import Fact, percent
 from bert_tf.families.token_classification.answers import sentence_windows
 from bert_tf.families.token_classification.conll_files import TaggedWords
 from bert_tf.families.token_classification.entities import IO, entities
@@ -32,33 +32,23 @@ def examine_words(
     splits: Mapping[str, TaggedWords],
 ) -> checks.Examination:
     """Counts entities, unknown words, windows and repeats; see `Task`."""
-    parts = {
-        split: _counts(words, recipe, tokenizer)
+    kinds = {
+        split: collections.Counter(
+            entity.kind
+            for entity in entities(words.learned_tags, words.sentence_starts)
+        )
         for split, words in splits.items()
     }
-    new_types = checks.not_in_train(
-        {split: part["entities"] for split, part in parts.items()}
-    )
+    new_types = checks.not_in_train(kinds)
     found = checks.examine(
         task,
         {
-            split: checks.SplitRows(
-                file=words.path,
-                rows=[
-                    checks.Row(
-                        int(words.rows[part.start]),
-                        tuple(words.words[part]),
-                        tuple(words.learned_tags[part]),
-                    )
-                    for part in words.sentences()
-                ],
-                title=_title(len(words), parts[split]),
-                numbers=parts[split],
-                details=_details(
-                    parts[split],
-                    new_types.get(split, {}),
-                    recipe.max_seq_length,
-                ),
+            split: _split_rows(
+                words,
+                recipe,
+                tokenizer,
+                kinds[split],
+                new_types.get(split, {}),
             )
             for split, words in splits.items()
         },
@@ -73,87 +63,88 @@ def examine_words(
         "types_not_in_train": new_types,
     }
     train = found.numbers["train_split"]
-    for text in _remarks(parts[train], tokenizer.lower_case):
+    part = found.numbers["splits"][train]
+    for text in _remarks(part, tokenizer.lower_case):
         found.add(checks.REMARK, train, text)
     return found
 
 
-def _counts(
-    words: TaggedWords, recipe: TagRecipe, tokenizer: Tokenizer
-) -> dict[str, Any]:
-    found = entities(words.learned_tags, words.sentence_starts)
-    kinds = collections.Counter(entity.kind for entity in found)
+def _split_rows(
+    words: TaggedWords,
+    recipe: TagRecipe,
+    tokenizer: Tokenizer,
+    kinds: Mapping[str, int],
+    new_types: Mapping[str, int],
+) -> checks.SplitRows:
+    """The sentences of a split, with the counts of entities by type."""
+    num_words, documents = len(words.words), len(words.document_starts) - 1
+    marked = "" if words.marks else " (no -DOCSTART- lines)"
+    lengths = checks.percentiles(np.diff(words.sentence_starts))
+    shown = ", ".join(
+        f"{kind} {count:,}{' (not in train)' * (kind in new_types)}"
+        for kind, count in sorted(kinds.items())
+    )
+    unit = "runs of a tag" if words.scheme == IO else "entities"
     capitals = sum(word != word.lower() for word in words.words)
     tokens = word_tokens(words.words, tokenizer)
     is_unknown = tf.reduce_any(tokens == tokenizer.vocabulary.unk_id, 1).numpy()
-    unknown = collections.Counter(
+    unknown = int(is_unknown.sum())
+    unknown_words = collections.Counter(
         words.words[number][:30] for number in np.flatnonzero(is_unknown)
     )
+    commonest = dict(unknown_words.most_common(checks.UNKNOWN_WORDS))
+    share = f"{unknown:,} words, {percent(unknown / num_words, 2)}"
     room = recipe.max_seq_length - tokenizer.packing.num_special(1)
-    lengths = sentences_in_context(words, tokens, recipe.context, room).count
-    windows = np.bincount(
-        sentence_windows(lengths, room, recipe.doc_stride).text
-    )
+    sizes = sentences_in_context(words, tokens, recipe.context, room).count
+    windows = np.bincount(sentence_windows(sizes, room, recipe.doc_stride).text)
+    several = windows[windows > 1]
+    long = f"sentences longer than {recipe.max_seq_length} tokens: "
+    long += f"{len(several):,}"
+    if len(several):
+        long += f", read in {several.sum():,} windows"
     oddities = {
         word: dict.fromkeys(checks.suspicious(word), word[:30])
         for word in set(words.words)
     }
-    return {
-        "words": len(words.words),
-        "documents": len(words.document_starts) - 1,
-        "document_marks": words.marks,
-        "words_per_sentence": checks.percentiles(
-            np.diff(words.sentence_starts)
+    odd_words = map(oddities.__getitem__, words.words)
+    facts = [
+        Fact("words", num_words),
+        Fact("documents", documents),
+        Fact("document_marks", words.marks),
+        Fact(
+            "words_per_sentence",
+            lengths,
+            [f"words of a sentence: {checks.lengths_shown(lengths)}"],
         ),
-        "scheme": words.scheme,
-        "entities": dict(sorted(kinds.items())),
-        "capital_share": capitals / len(words.words),
-        "tokens_per_word": len(tokens.flat_values) / len(words.words),
-        "unknown": int(is_unknown.sum()),
-        "unknown_words": dict(unknown.most_common(checks.UNKNOWN_WORDS)),
-        "long_sentences": int(np.sum(windows > 1)),
-        "windows_of_long_sentences": int(windows[windows > 1].sum()),
-        "suspicious": checks.count_suspicious(
-            zip(
-                map(oddities.__getitem__, words.words),
-                words.rows.tolist(),
-                strict=True,
-            ),
-            "words",
+        Fact("scheme", words.scheme),
+        Fact(
+            "entities",
+            dict(sorted(kinds.items())),
+            [f"{unit}: {shown or 'none'}"],
         ),
-    }
-
-
-def _title(num_sentences: int, part: Mapping[str, Any]) -> str:
-    marked = "" if part["document_marks"] else " (no -DOCSTART- lines)"
-    return (
-        f"{num_sentences:,} sentences, {part['words']:,} words, "
-        f"{part['documents']:,} documents{marked}"
+        Fact("capital_share", capitals / num_words),
+        Fact("tokens_per_word", len(tokens.flat_values) / num_words),
+        Fact("unknown", unknown, [checks.unknown_text(share, commonest)]),
+        Fact("unknown_words", commonest),
+        Fact("long_sentences", len(several), [long]),
+        Fact("windows_of_long_sentences", int(several.sum())),
+        checks.suspicious_fact(
+            zip(odd_words, words.rows.tolist(), strict=True), "words", "word"
+        ),
+    ]
+    rows = [
+        checks.Row(
+            int(words.rows[part.start]),
+            tuple(words.words[part]),
+            tuple(words.learned_tags[part]),
+        )
+        for part in words.sentences()
+    ]
+    title = (
+        f"{len(words):,} sentences, {num_words:,} words, "
+        f"{documents:,} documents{marked}"
     )
-
-
-def _details(
-    part: Mapping[str, Any], new_types: Mapping[str, int], max_seq_length: int
-) -> Iterator[tuple[str, str] | tuple[str, str, int]]:
-    shown = checks.lengths_shown(part["words_per_sentence"])
-    yield "lengths", f"words of a sentence: {shown}"
-    shown = ", ".join(
-        f"{kind} {count:,}{' (not in train)' * (kind in new_types)}"
-        for kind, count in part["entities"].items()
-    )
-    unit = "runs of a tag" if part["scheme"] == IO else "entities"
-    yield "entities", f"{unit}: {shown or 'none'}"
-    share = percent(part["unknown"] / part["words"], 2)
-    shown = f"{part['unknown']:,} words, {share}"
-    yield "unknown", checks.unknown_text(shown, part["unknown_words"])
-    text = (
-        f"sentences longer than {max_seq_length} tokens: "
-        f"{part['long_sentences']:,}"
-    )
-    if part["long_sentences"]:
-        text += f", read in {part['windows_of_long_sentences']:,} windows"
-    yield "long_sentences", text
-    yield from checks.suspicious_details(part, "word", "words")
+    return checks.SplitRows(words.path, rows, title, facts=facts)
 
 
 def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:
