@@ -209,8 +209,10 @@ class Explanation:
             is_folded=True,
         )
         about = Lines(["Blue words raise the score, orange ones lower it."])
+        is_score = self.unit == "score"
+        aim = "raise the score" if is_score else f"support “{self.target}”"
         page = Page(
-            f"Which words support \u201c{self.target}\u201d",
+            f"Which words {aim}",
             {
                 self.unit: self.score,
                 "with every word masked": self.baseline_score,

@@ -14,17 +14,19 @@ from bert_tf.report.texts import MarkedText
 
 
 class Column(NamedTuple):
-    """A column: the key of its values, its heading, and what writes them."""
+    """A column of a table.
+
+    Attributes:
+      key: of its values.
+      heading: its heading.
+      show: what writes a value.
+      is_text: whether it is left-aligned, which the table finds out.
+    """
 
     key: Any
     heading: str
     show: Callable[[Any], str] = shown
-
-    def is_text(self, rows: Sequence[Any]) -> bool:
-        """Whether its values are texts, which are left-aligned."""
-        values = (row[self.key] for row in rows)
-        is_text = any(isinstance(value, str | list | dict) for value in values)
-        return self.show is inline or (self.show is shown and is_text)
+    is_text: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,15 +59,21 @@ class ReportTable:
 
     def all_columns(self) -> list[Column]:
         """The columns that have values."""
-        columns = self.columns or [
+        found = []
+        for column in self.columns or [
             Column(key, words(key), self.show.get(key, shown))
             for key in self.rows[0]
-        ]
-        return [
-            column
-            for column in columns
-            if any(row[column.key] not in (None, "") for row in self.rows)
-        ]
+        ]:
+            values = [row[column.key] for row in self.rows]
+            is_text = column.show is inline or (
+                column.show is shown
+                and any(
+                    isinstance(value, str | list | dict) for value in values
+                )
+            )
+            if any(value not in (None, "") for value in values):
+                found.append(column._replace(is_text=is_text))
+        return found
 
 
 def fact_table(caption: str, facts: Mapping[str, Any]) -> ReportTable:

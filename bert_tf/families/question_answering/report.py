@@ -219,7 +219,7 @@ def _odds_figure(odds: Mapping[str, Any]) -> Figure:
     )
     if threshold is not None:
         caption += (
-            " The dashed line is the threshold of this model, "
+            " The vertical line is the threshold of this model, "
             f"{number(threshold)}; to the right of it the prediction is "
             '"no answer".'
         )
