@@ -127,7 +127,9 @@ LIMITS = {
     "one of classes, regression, multi_label": {"label_kind": "class"},
     "one of embeddings, second_to_last, last, weighted_sum_last_four, "
     "concat_last_four, weighted_sum_all": {"features": "first"},
-    "one of auto, sentences, text, wikipedia, jsonl": {"input_format": "pdf"},
+    "one of auto, sentences, text, wikipedia, jsonl, table": {
+        "input_format": "pdf"
+    },
     "one of blank_line, file, line": {"document_end": "page"},
     "one of refuse, cut": {"long_lines": "split"},
     "one of sentence_pairs, sentence_order, full_sentences, "

@@ -279,9 +279,12 @@ def _refuse_other_answers(
             f"standard input cannot be told; {advice}"
         )
     try:
-        with contextlib.closing(columns.read(table, settings)) as rows:
+        with (
+            contextlib.closing(columns.read(table, settings)) as rows,
+            contextlib.closing(read_written(output)) as lines,
+        ):
             number = -1
-            for line in read_written(output):
+            for line in lines:
                 number = int(line["index"])
                 row = next(row for row in rows if row.position == number)
                 if row.inputs is None:

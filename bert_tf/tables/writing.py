@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import Fault
@@ -141,7 +141,7 @@ def _chunks(path: pathlib.Path) -> Iterator[list[dict[str, Any]]]:
             yield [_flat(json.loads(line)) for line in lines]
 
 
-def read_written(path: pathlib.Path) -> Iterator[dict[str, Any]]:
+def read_written(path: pathlib.Path) -> Generator[dict[str, Any], None, None]:
     """Yields the rows of a file that this module wrote, as they are there."""
     if path.suffix == PARQUET:
         import pyarrow.parquet

@@ -64,11 +64,11 @@ def test_predictions(runtime, tmp_path, texts, monkeypatch, capfd):
     # A killed run goes on in its precision, on a processor without it too.
     answers, calls = module._answers, []
 
-    def killed(*arguments):
+    def killed(*arguments, **named):
         calls.append(0)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return answers(*arguments)
+        return answers(*arguments, **named)
 
     monkeypatch.setattr(module, "_ROWS", 2)
     right = predict(folder, texts, "b", runtime=runtime, precision=BFLOAT16)
