@@ -199,7 +199,7 @@ def test_first_steps_in_python(reader, capsys):
     out = reader.folder / "out"
     assert (out / "answers.csv").read_text().startswith("row,index,")
     assert (out.with_name("served") / "reviews" / "1").is_dir()
-    assert (out / "reviews_for_transformers" / "config.json").is_file()
+    assert (out / "reviews_copied" / "task.json").is_file()
     exec(memory, names)
     exec(metric, names)
     assert 0 <= names["run"].scores["dev"]["cost"] <= 1000

@@ -276,6 +276,9 @@ class Columns:
                 if error.column in names
             )
             raise UserError(f"{error} Choose one with `{field}`.") from None
+        finally:
+            # An exception in this function would leave its file open.
+            rows.close()
 
     def _chosen(
         self, row: Row, keep: Sequence[str], is_first: bool

@@ -205,7 +205,7 @@ class Table:
         required: Sequence[str],
         optional: Sequence[str] = (),
         whole: bool = False,
-    ) -> Iterator[Row]:
+    ) -> Generator[Row, None, None]:
         """Reads some columns.
 
         Args:

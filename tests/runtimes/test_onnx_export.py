@@ -116,7 +116,7 @@ def test_a_full_folder_is_left_alone(tmp_path, eagerly):
     (tmp_path / "onnx").mkdir()
     (tmp_path / "onnx" / "mine").write_text("x")
     line = error_of(export_file, folder, tmp_path / "onnx", "onnx")
-    assert line.startswith("`output_dir`=")
+    assert line.startswith("`path`=")
     assert [p.name for p in (tmp_path / "onnx").iterdir()] == ["mine"]
 
 

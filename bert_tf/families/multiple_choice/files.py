@@ -198,8 +198,12 @@ def read_choices(
         )
 
     dialect = Dialect.of_recipe(recipe)
-    rows = Table(path, dialect).rows(required, optional)
-    rows = handle_empty_texts(path, rows, (columns.context,), recipe.empty_text)
+    rows = handle_empty_texts(
+        path,
+        Table(path, dialect).rows(required, optional),
+        (columns.context,),
+        recipe.empty_text,
+    )
     return collect(rows, make, Faults(path, dialect.bad_rows))
 
 
