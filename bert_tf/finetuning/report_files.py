@@ -123,15 +123,12 @@ def _page(
     scale, split = numbers["scales"][metric], numbers["main_split"]
     label = words(metric) + " x 100" * (scale == 100)
     levels = {
-        name: None if value is None else scale * value
-        for name, value in {
-            f"{label}, {split}": main["value"],
-            "baseline": main["majority"],
-            **{model_words(name): x for name, x in main["paper"].items()},
-        }.items()
+        f"{label}, {split}": _times(scale, main["value"]),
+        "baseline": _times(scale, main["majority"]),
+        **{model_words(k): _times(scale, x) for k, x in main["paper"].items()},
     }
-    if "threshold" in facts:
-        facts = facts | {own.threshold: facts["threshold"]}
+    named = {"threshold": own.threshold}
+    facts = {named.get(name, name): value for name, value in facts.items()}
     return Page(
         f"{numbers['task']}: fine-tuning report",
         {
@@ -158,6 +155,10 @@ def _page(
         ],
         "Every number on this page is in report.json next to it.",
     )
+
+
+def _times(scale: int, value: float | None) -> float | None:
+    return None if value is None else scale * value
 
 
 def _scores(
@@ -189,9 +190,9 @@ def _scores(
         values = {"this_model": row["value"], "baseline": row["majority"]}
         values |= {model_words(x): row["paper"].get(x) for x in models}
         scale = numbers["scales"][row["metric"]]
-        shown = {name: score(x, scale) for name, x in values.items()}
         rows.append(
-            {"metric": words(row["metric"]), "split": row["split"]} | shown
+            {"metric": words(row["metric"]), "split": row["split"]}
+            | {name: score(x, scale) for name, x in values.items()}
         )
     about = [
         f"Scores are x 100, costs as they are. Baseline: {own.baseline}. The "
@@ -200,7 +201,7 @@ def _scores(
     ]
     if models:
         about.append(numbers["paper_note"] or own.about_paper)
-    table = ReportTable("Scores", rows, dict.fromkeys(shown, str))
+    table = ReportTable("Scores", rows, dict.fromkeys([*rows[0]][2:], str))
     return [Lines(warnings, True), Lines(reasons), table, Lines(about)]
 
 
@@ -230,12 +231,12 @@ def _seeds(
     scale = scales[metric]
     panel = figures.Panel(
         figures.named_curves(
-            [scale * (each["dev"][metric] or 0.0) for each in seeds],
+            [_times(scale, each["dev"][metric]) for each in seeds],
             flagged=[each["degenerate"] for each in seeds],
         ),
         label,
         lines={name: levels[name] for name in others}
-        | {"mean": scale * summary[metric]["mean"]},
+        | {"mean": _times(scale, summary[metric]["mean"])},
         names=[f"seed {each['seed']}" for each in seeds],
     )
     return [
@@ -282,10 +283,11 @@ def _curves(
     scale = numbers["scales"][numbers["main_metric"]]
     floor = {"baseline": levels["baseline"]}
     selected = f"{label}, by which the model was selected."
-    return [
+    found = [
         figure("loss", "loss", overfits),
         figure(label, "metric", selected, scale, floor),
     ]
+    return [each for each in found if each.drawing.numbers()]
 
 
 def run_statistics(
