@@ -127,12 +127,15 @@ def _page(
         "baseline": _times(scale, main["majority"]),
         **{model_words(k): _times(scale, x) for k, x in main["paper"].items()},
     }
+    calibration = numbers["predictions"].get("calibration", {})
     named = {"threshold": own.threshold}
     facts = {named.get(name, name): value for name, value in facts.items()}
     return Page(
         f"{numbers['task']}: fine-tuning report",
         {
             **levels,
+            "calibration_error": calibration.get("expected_calibration_error"),
+            "examples_per_second": facts.get("examples_per_second"),
             "started_from": numbers["model"],
             **{
                 split: f"{count:,} {own.unit}"

@@ -212,7 +212,7 @@ def report(
         {
             **{name: scores[name] for name in main if name in scores},
             "sequences_per_second": round(speed),
-            "started_from": recipe.init_from,
+            "started_from": recipe.init_from or None,
             **{f"{k} records": f"{n:,}" for k, n in num_rows.items()},
         },
         [Section("scores", "Scores", [table]), settings_section(settings)],
@@ -261,9 +261,10 @@ def _draw(
             Figure(Curves([each]), f"{words(each.y_label)} over the steps.")
             for each in panels
         ]
+        scores, *others = page.sections
         section = Section("curves", "Learning curves", curves)
         path = output_dir / REPORT_FILE
-        write_page(path, page._replace(sections=[*page.sections, section]))
+        write_page(path, page._replace(sections=[scores, section, *others]))
         print(f"the report is {path}", flush=True)
 
 
