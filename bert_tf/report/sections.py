@@ -157,5 +157,5 @@ def settings_section(settings: Sequence[Mapping[str, Any]]) -> Section:
         )
         for is_changed, which in ((True, "that differ from"), (False, "at"))
     ]
-    note = "--recipe=recipe.json, the file next to this page, repeats the run."
+    note = "recipe.json, next to this page, repeats the run as its recipe."
     return Section("recipe", "Recipe", [*tables, Lines([note])])
