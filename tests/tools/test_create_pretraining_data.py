@@ -17,7 +17,7 @@ from tools import command_line, create_pretraining_data
 @pytest.fixture(autouse=True)
 def parsed_flags() -> None:
     if not flags.FLAGS.is_parsed():
-        flags.FLAGS(["create_pretraining_data"])
+        flags.FLAGS.mark_as_parsed()
 
 
 @pytest.fixture
