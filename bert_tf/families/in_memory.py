@@ -42,20 +42,19 @@ def other_form(data: Any, name: str, *forms: str) -> UserError:
     )
 
 
-def stored_table(data: Any, name: str, *forms: str) -> DataFile:
+def stored_table(data: Any, name: str, *others: str) -> DataFile:
     """Converts a table to JSON lines; see `rows_in_memory`.
 
     Args:
       data: the table.
       name: its name in errors.
-      forms: the forms of data that the task takes, in words; without `A_TABLE`
-        every table is refused.
+      others: the other forms of data that the task takes, in words.
 
     Raises:
       UserError: data of another form, or an invalid cell.
     """
-    if A_TABLE not in forms or not is_table(data):
-        raise other_form(data, name, *forms)
+    if not is_table(data):
+        raise other_form(data, name, A_TABLE, *others)
     return DataFile("jsonl", json_lines(data, name))
 
 

@@ -138,11 +138,12 @@ class TaskTemplate(abc.ABC):
             counted from 0.
         """
         # Most data are files.
-        from bert_tf.families.in_memory import A_TABLE, stored_table
+        from bert_tf.families.in_memory import other_form, stored_table
 
         del settings
-        takes_tables = "format" in self.recipe_type.kinds()
-        return stored_table(data, name, *[A_TABLE] * takes_tables)
+        if "format" not in self.recipe_type.kinds():
+            raise other_form(data, name)
+        return stored_table(data, name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

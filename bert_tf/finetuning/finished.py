@@ -21,7 +21,7 @@ from bert_tf.families.token_classification.task import (
 from bert_tf.files import write_text
 from bert_tf.finetuning.run import load_finished
 from bert_tf.recipe import read_json_object
-from bert_tf.tables.table import files_of
+from bert_tf.tables.table import existing_files
 from bert_tf.training.run_folder import RECIPE_FILE
 from bert_tf.training.strategies import make_strategy
 
@@ -87,9 +87,7 @@ def evaluate(
     with tempfile.TemporaryDirectory() as temporary:
         if isinstance(data, str | os.PathLike):
             path = shown = os.fspath(data)
-            for each in files_of(path, "data"):
-                if not os.path.exists(each):
-                    raise UserError(f"`data`={each}: no such file.")
+            existing_files(path, "data")
         else:
             file = task.stored(data, "`data`", recipe.to_dict())
             path, shown = f"{temporary}/data.{file.ending}", "`data`"

@@ -1,5 +1,6 @@
 """`FinishedModel`, what is done with a trained model in Python."""
 
+import abc
 import os
 import pathlib
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from bert_tf.inference.load import LoadedModel
 
 
-class FinishedModel:
+class FinishedModel(abc.ABC):
     """Base of models that predict, are scored, exported and converted.
 
     Attributes:
@@ -28,9 +29,9 @@ class FinishedModel:
     task: "TaskTemplate | None" = None
 
     @property
+    @abc.abstractmethod
     def _loaded(self) -> "LoadedModel":
         """The model in memory."""
-        raise NotImplementedError
 
     def predict(
         self,

@@ -34,7 +34,7 @@ from bert_tf.inference.rows import Columns, InputRow, PredictSettings
 from bert_tf.layers.initialization import bytes_of
 from bert_tf.progress import Progress, log
 from bert_tf.recipe import join_settings, read_json_object
-from bert_tf.tables.table import Table, files_of
+from bert_tf.tables.table import Table, existing_files
 from bert_tf.tables.writing import (
     CSV,
     ENDINGS,
@@ -246,11 +246,9 @@ def _writer_of(output: str | os.PathLike | None, source: Any) -> "_Writer":
     """Returns the writer; raises `UserError` for invalid file names."""
     paths: tuple[str, ...] = ()
     if isinstance(source, str | os.PathLike):
-        paths = files_of(os.fspath(source), "input")
+        paths = existing_files(os.fspath(source), "input")
     for path in paths:
         if path != STANDARD_STREAM:
-            if not os.path.exists(path):
-                raise UserError(f"`input`={path}: no such file.")
             if os.path.isdir(path):
                 raise UserError(f"`input`={path}: is a folder; name a file.")
             if not os.path.getsize(path):

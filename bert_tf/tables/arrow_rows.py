@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet
 
-from bert_tf.errors import Fault, UserError, excerpt, one_line
+from bert_tf.errors import Fault, UserError, one_line
 from bert_tf.files import PARQUET, arrow_kind
 from bert_tf.foreign_files import demand_file
 from bert_tf.tables.delimited import Cell, SelectedRows
-from bert_tf.tables.memory import class_name
+from bert_tf.tables.memory import class_name, decoded_text
 
 # Rows that are converted at a time.
 _ROWS = 1024
@@ -294,15 +294,7 @@ def _cells_of(
                     "NUL characters",
                     f"{place} holds a NUL character; remove it.",
                 )
-            cells.append(text.decode("utf-8", encoding_errors))
-        except UnicodeDecodeError:
-            cells.append(
-                Fault(
-                    "bytes that are not UTF-8",
-                    f"{place} is {excerpt(text)}, which is not UTF-8; correct "
-                    "it or pass `encoding_errors`=replace.",
-                )
-            )
+            cells.append(decoded_text(text, place, encoding_errors))
         except Fault as fault:
             cells.append(fault)
     return cells

@@ -28,7 +28,8 @@ def is_table(data: Any) -> bool:
     if isinstance(data, list):
         return bool(data) and isinstance(data[0], Mapping)
     return isinstance(data, Mapping) or any(
-        hasattr(data, names) for names in ("columns", "column_names", "schema")
+        hasattr(data, name)
+        for name in ("columns", "column_names", "read_next_batch")
     )
 
 
@@ -56,7 +57,7 @@ def rows_in_memory(data: Any, name: str) -> Iterator[dict[str, Any]]:
         rows = iter(data)
     elif hasattr(data, "to_pylist"):
         rows = iter(data.to_pylist())
-    elif hasattr(data, "schema") and hasattr(data, "read_next_batch"):
+    elif hasattr(data, "read_next_batch"):
         rows = (row for batch in data for row in batch.to_pylist())
     elif hasattr(data, "iter_rows"):
         # Of polars, whose lists are objects of its own.
@@ -136,15 +137,35 @@ def read_memory(
     for number, row in enumerate(rows_in_memory(data, name)):
         place = f"{name}, row {number}"
         try:
-            values = {key: plain(cell, _decoded) for key, cell in row.items()}
+            values = _plain_values(row, place, encoding_errors)
             cells = select_cells(
                 values, required, optional, place, encoding_errors
             )
         except Fault as fault:
             yield number, fault
         else:
-            every = {key: plain(cell, str) for key, cell in values.items()}
-            yield number, (cells, every if whole else {})
+            every = {}
+            if whole:
+                every = {key: plain(cell, str) for key, cell in values.items()}
+            yield number, (cells, every)
+
+
+def _plain_values(
+    row: Mapping[str, Any], place: str, encoding_errors: str
+) -> dict[str, Any]:
+    """The cells of a row in types that JSON has, and cells of other types."""
+    values: dict[str, Any] = {}
+    name = ""
+
+    def decoded(cell: Any) -> Any:
+        # Older Arrow files have bytes for texts.
+        if isinstance(cell, bytes):
+            return decoded_text(cell, f"{place}: {name!r}", encoding_errors)
+        return cell
+
+    for name, cell in row.items():  # noqa: B007
+        values[name] = plain(cell, decoded)
+    return values
 
 
 def is_missing(cell: Any) -> bool:
@@ -183,8 +204,13 @@ def plain(
     return str(cell) if isinstance(cell, _SPELLED) else other(cell)
 
 
-def _decoded(value: Any) -> Any:
-    """Texts of older Arrow files, which are bytes; others as they are."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return value
+def decoded_text(text: bytes, place: str, encoding_errors: str) -> str:
+    """Decodes a text; raises `Fault` for bytes that are not UTF-8."""
+    try:
+        return text.decode("utf-8", encoding_errors)
+    except UnicodeDecodeError:
+        raise Fault(
+            "bytes that are not UTF-8",
+            f"{place} is {excerpt(text)}, which is not UTF-8; correct it or "
+            "pass `encoding_errors`=replace.",
+        ) from None

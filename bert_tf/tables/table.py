@@ -128,7 +128,7 @@ class Dialect:
 
 
 class Selection(NamedTuple):
-    """The columns to read; see `iterate_rows`."""
+    """The columns to read; see `Table.rows`."""
 
     required: Sequence[str]
     optional: Sequence[str]
@@ -267,11 +267,14 @@ class Table:
                 self._bytes_before += self._disk.tell()
                 self._disk = None
 
-    @property
+    @functools.cached_property
     def num_rows(self) -> int:
         """The number of its rows; 0 if it is unknown before they are read."""
         if not self.files:
-            return len(self._data) if hasattr(self._data, "to_pylist") else 0
+            rows = self._data
+            if isinstance(rows, Mapping):
+                rows = next(iter(rows.values()), ())
+            return len(rows) if hasattr(rows, "__len__") else 0
         if not all(arrow_kind(path) == PARQUET for path in self.files):
             return 0
         import pyarrow.parquet
@@ -279,7 +282,7 @@ class Table:
         metadata = map(pyarrow.parquet.read_metadata, self.files)
         return sum(each.num_rows for each in metadata)
 
-    @property
+    @functools.cached_property
     def bytes_in_files(self) -> int:
         """The size of its files; 0 if reading does not advance in bytes."""
         if not self.is_stored or any(map(arrow_kind, self.files)):
@@ -314,6 +317,15 @@ def files_of(paths: str, argument: str) -> tuple[str, ...]:
     if is_one or paths == STANDARD_STREAM or os.path.exists(paths):
         return (paths,)
     return tuple(map(str, expand_inputs(paths, argument)))
+
+
+def existing_files(paths: str, argument: str) -> tuple[str, ...]:
+    """Expands paths as `files_of` does; a single one must exist too."""
+    files = files_of(paths, argument)
+    for path in files:
+        if path != STANDARD_STREAM and not os.path.exists(path):
+            raise UserError(f"`{argument}`={path}: no such file.")
+    return files
 
 
 def only_file(paths: str, content: str) -> str:

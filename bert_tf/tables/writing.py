@@ -12,16 +12,22 @@ from bert_tf.errors import Fault
 
 JSONL, CSV, TSV, PARQUET = ".jsonl", ".csv", ".tsv", ".parquet"
 ENDINGS = (JSONL, CSV, TSV, PARQUET)
+# In place of a type: the values are written as JSON.
+_JSON = "json"
+# What pyarrow raises for values that have no type in common.
+_NO_TYPE = (ValueError, TypeError, OverflowError)
 # Rows of a row group.
 _ROWS = 1 << 13
 Values = Mapping[str, Any]
 
 
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def to_json(rows: Iterable[Values]) -> bytes:
     """Formats rows as JSON lines."""
-    return "".join(
-        f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows
-    ).encode()
+    return "".join(f"{_as_json(row)}\n" for row in rows).encode()
 
 
 def _flat(row: Values) -> dict[str, Any]:
@@ -37,9 +43,7 @@ def _flat(row: Values) -> dict[str, Any]:
 
 def _as_text(value: Any) -> Any:
     """Lists and objects as JSON; other values as they are."""
-    if isinstance(value, list | tuple | dict):
-        return json.dumps(value, ensure_ascii=False)
-    return value
+    return _as_json(value) if isinstance(value, list | tuple | dict) else value
 
 
 def to_cells(rows: Sequence[Values], ending: str, header: bool) -> bytes:
@@ -81,57 +85,66 @@ def refuse_tabs(row: Values) -> None:
 def json_to_parquet(source: pathlib.Path, target: pathlib.Path) -> None:
     """Converts a file of JSON lines to Parquet, in constant memory.
 
-    A label's probability is a column. Values of different types in one column,
-    such as numbers and texts, are written as JSON.
+    A label's probability is a column. Columns that no type of Parquet holds,
+    such as one of numbers and texts, are written as JSON.
     """
     import pyarrow as pa
-    import pyarrow.parquet
 
     types: dict[str, Any] = {}
     for rows in _chunks(source):
         for name in dict.fromkeys(itertools.chain.from_iterable(rows)):
+            before = types.get(name, pa.null())
             try:
                 kind = pa.array([row.get(name) for row in rows]).type
-                merged = pa.unify_schemas(
-                    [
-                        pa.schema({name: each})
-                        for each in (types.get(name, pa.null()), kind)
-                    ],
-                    promote_options="permissive",
-                )
+                schemas = [pa.schema({name: each}) for each in (before, kind)]
+                merged = pa.unify_schemas(schemas, promote_options="permissive")
                 types[name] = merged.field(name).type
-            except pa.ArrowException:
-                types[name] = pa.json_(pa.string())
-    storage = {
-        name: pa.string() if _is_written_as_json(kind) else kind
-        for name, kind in types.items()
-    }
-    schema = pa.schema(storage)
+            except _NO_TYPE:
+                types[name] = _JSON
+    for name, kind in types.items():
+        if kind != _JSON and _has_no_column(kind):
+            types[name] = _JSON
+    # A whole number may be too large for the type of a later fraction.
+    while odd := _write_parquet(source, target, types):
+        types[odd] = _JSON
+
+
+def _write_parquet(
+    source: pathlib.Path, target: pathlib.Path, types: Mapping[str, Any]
+) -> str:
+    """Writes columns of types; returns one whose values are not, or ""."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    schema = pa.schema(
+        {n: pa.string() if t == _JSON else t for n, t in types.items()}
+    )
     with pyarrow.parquet.ParquetWriter(target, schema) as writer:
         for rows in _chunks(source):
-            columns = {
-                name: [
-                    json.dumps(row[name], ensure_ascii=False)
-                    if _is_written_as_json(kind) and name in row
-                    else row.get(name)
-                    for row in rows
-                ]
-                for name, kind in types.items()
-            }
+            columns = {}
+            for name, kind in types.items():
+                values = [row.get(name) for row in rows]
+                if kind == _JSON:
+                    values = [
+                        None if each is None else _as_json(each)
+                        for each in values
+                    ]
+                try:
+                    columns[name] = pa.array(values, schema.field(name).type)
+                except _NO_TYPE:
+                    return name
             writer.write_table(pa.table(columns, schema))
+    return ""
 
 
-def _is_written_as_json(kind: Any) -> bool:
-    """Whether Parquet has no column of a type."""
+def _has_no_column(kind: Any) -> bool:
+    """Whether a type holds objects without keys, which Parquet cannot."""
     import pyarrow as pa
 
     if pa.types.is_list(kind):
-        return _is_written_as_json(kind.value_type)
-    if pa.types.is_struct(kind):
-        return not kind.num_fields or any(
-            _is_written_as_json(field.type) for field in kind
-        )
-    return isinstance(kind, pa.JsonType)
+        return _has_no_column(kind.value_type)
+    fields = [*kind] if pa.types.is_struct(kind) else [None]
+    return not fields or any(f and _has_no_column(f.type) for f in fields)
 
 
 def _chunks(path: pathlib.Path) -> Iterator[list[dict[str, Any]]]:

@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
 import pytest
 
 from bert_tf.tables.table import Table
@@ -104,12 +106,27 @@ def test_classes_of_data_sets_have_names():
         ({"b": [1]}, "`input`, row 0: has no 'a'; its keys are 'b'."),
         (DataSet({"a": []}), "`input`: has no rows."),
         ({"a": [object]}, "`input`, row 0: 'a' is <class 'object'>; it must"),
+        ({"a": [b"\xff"]}, "`input`, row 0: 'a' is b'\\xff', which is not UTF"),
+        ({"a": [[b"\xff"]]}, "`input`, row 0: 'a' is b'\\xff', which is not"),
         ({"a": ["x\0"]}, "`input`, row 0: 'a' holds a NUL character; remove"),
         ({"a": ["\ud800"]}, "`input`, row 0: 'a' is '\\ud800', with half of"),
     ],
 )
 def test_data_that_are_no_table(data, message):
     assert error_of(Table(data).read, ["a"]).startswith(message)
+
+
+def test_what_is_not_read_row_by_row_is_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(pa.table({"a": ["x"]}), path)
+    line = error_of(Table(pyarrow.dataset.dataset(path)).read, ["a"])
+    assert line.startswith("`input` is <pyarrow._dataset.FileSystemDataset")
+
+
+def test_the_number_of_rows_may_be_known_before_they_are_read():
+    found = {form for form, data in FORMS.items() if Table(data).num_rows}
+    assert found == {"columns", "rows", "pyarrow", "record batch"}
+    assert all(Table(FORMS[form]).num_rows == 2100 for form in found)
 
 
 def test_all_faults_are_reported_at_once():

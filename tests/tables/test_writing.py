@@ -1,5 +1,7 @@
 """Rows that are written as JSON lines, CSV, TSV and Parquet."""
 
+import json
+
 import pyarrow.parquet
 import pytest
 
@@ -69,6 +71,21 @@ def test_values_that_parquet_cannot_hold_are_json(tmp_path):
         "b": ["{}", "{}", None],
         "c": [2.0, 2.5, None],
     }
+
+
+def test_numbers_of_any_size_are_written(tmp_path):
+    """Also where a fraction follows in another chunk of rows."""
+    path, target = tmp_path / "t.jsonl", tmp_path / "t.parquet"
+    numbers = [2**60 + 1] * 9000 + [0.5]
+    rows = [{"huge": 2**70, "a": n, "b": [[n]], "c": 1.5} for n in numbers]
+    path.write_bytes(to_json(rows))
+    json_to_parquet(path, target)
+    columns = pyarrow.parquet.read_table(target).to_pydict()
+    for name, values in columns.items():
+        found = [json.loads(x) if isinstance(x, str) else x for x in values]
+        assert found == [row[name] for row in rows]
+    assert columns["a"][-1] == "0.5"
+    assert columns["c"][0] == 1.5
 
 
 @pytest.mark.parametrize("text", ["a\tb", "a\nb", "a\rb"])

@@ -199,7 +199,6 @@ class UserQuestionAnsweringTask(QuestionAnsweringTask):
     ) -> "DataFile":
         """Converts questions to a file: also what `read_questions` reads."""
         from bert_tf.families.in_memory import (
-            A_TABLE,
             DataFile,
             json_value,
             stored_table,
@@ -212,7 +211,7 @@ class UserQuestionAnsweringTask(QuestionAnsweringTask):
         if is_json:
             text = json.dumps(json_value(data, name), ensure_ascii=False)
             return DataFile("json", text)
-        return stored_table(data, name, A_TABLE, "a list of questions")
+        return stored_table(data, name, "a list of questions")
 
     def resolve(self, recipe: Any) -> Self:
         """Returns the task of one run, in which a file is read once."""
