@@ -121,6 +121,9 @@ def test_it_resumes_and_refuses_other_data(run, start, tmp_path, capsys):
     assert_same_run(run.folder, before)
 
 
+NAN = float("nan")
+
+
 def rows_of(data, recipe_type=UserTableRecipe, **settings):
     """The rows that data become, and the settings that describe them."""
     file = TASKS[recipe_type].stored(data, "`train`", settings)
@@ -155,6 +158,27 @@ def test_every_form_of_data_is_the_same_file():
     )
 
 
+def test_labels_in_memory():
+    """Whole numbers are floats in a column that lacks one."""
+    found, _ = rows_of((["a", "b", "c"], [1.0, NAN, np.float32(0)]))
+    assert [row["label"] for row in found] == [1, None, 0]
+    several = {"label_kind": "multi_label"}
+    holds = np.array([[0, 1], [1, 1]])
+    for labels in (holds, holds.tolist(), holds.astype(float)):
+        found, _ = rows_of((["a", "b"], labels), **several)
+        assert [row["label"] for row in found] == [[0, 1], [1, 1]]
+    found, settings = rows_of(
+        Frame({"text": ["a", "b"], "u": [0, 1], "v": np.array([1.0, 0.0])}),
+        **several,
+        label_column="u, v",
+    )
+    assert found == [
+        {"text": "a", "u": 0, "v": 1},
+        {"text": "b", "u": 1, "v": 0},
+    ]
+    assert settings["label_column"] == "u, v"
+
+
 def test_questions_in_memory(tmp_path):
     """Columns, rows and what a JSON file has are the same questions."""
     starts = {"text": np.array(["Bo"]), "answer_start": np.array([7])}
@@ -181,9 +205,6 @@ def test_tagged_words_are_read_again(tmp_path):
     assert words.words == ["a", "New York", "b"]
     assert words.tags == ["O", "B-LOC", "O"]
     assert words.sentence_starts.tolist() == [0, 2, 3]
-
-
-NAN = float("nan")
 
 
 class NAType:
@@ -237,6 +258,7 @@ BAD = [
     ((["a", "b"], [0]), TABLE, "`train`: has 2 of text, 1 of label; give"),
     ((["a"], [["x", NAN]]), TABLE, "`train`: labels[0] is ['x', nan]; give a"),
     ((["a"], [0.5]), TABLE, "`train`: labels[0] is 0.5; give a name"),
+    ((["a", "b"], [1.0, 0.5]), TABLE, "`train`: labels[1] is 0.5; give a"),
     ((["a"], [b"x"]), TABLE, "`train`: labels[0] is b'x'; give a text"),
     ((["a"], ["\ud800"]), TABLE, "`train`: labels[0] is '\\ud800', with half"),
     ({"texts": ["a"]}, TABLE, "`train`: has no column 'text'. Did you mean '"),

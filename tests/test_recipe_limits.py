@@ -152,6 +152,7 @@ REQUIRES = {
     "score_test": (True, "test_file", "t.txt"),
     "threshold": (0.3, "label_kind", "multi_label"),
     "label_separator": (";", "label_kind", "multi_label"),
+    "label_names": ("a,b", "label_kind", "multi_label"),
 }
 EXCLUDES = {
     "lora_rank": (2, "freeze_layers", 0),

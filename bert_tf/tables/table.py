@@ -47,6 +47,7 @@ from bert_tf.tables.delimited import (
     without_last_blanks,
 )
 from bert_tf.tables.faults import Faults
+from bert_tf.tables.list_cells import entries_of
 
 E = TypeVar("E")
 # A text per line.
@@ -377,13 +378,13 @@ def texts_of(
         pairs = zip(cells, columns, strict=True)
         return tuple(text_of(cell, column, place) for cell, column in pairs)
     (cell,) = cells
-    if isinstance(cell, tuple) and cell:
-        return cell
+    if entries := entries_of(cell):
+        return entries
     raise Fault(
         "no list of texts",
         f"{place}: {columns[0]!r} is the one column of choices and has no "
-        f"list of them, {excerpt(cell)}; name several columns, or in JSON "
-        "give a list.",
+        f"list of them, {excerpt(cell)}; name several columns, or give a list "
+        "as in JSON.",
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.families.data.examples import LOCATION
+from bert_tf.families.data.examples import LOCATION, names_in
 from bert_tf.progress import log
 from bert_tf.tables.table import files_of
 
@@ -175,7 +175,8 @@ def split_off_dev(
 ) -> tuple[list[E], list[E]]:
     """Splits examples in training and dev, stratified by label.
 
-    Rows of the same text stay in the same part.
+    Rows of the same text stay in the same part, and every label has a row in
+    training.
 
     Args:
       examples: examples with labels: classes, numbers or sets of labels.
@@ -197,6 +198,9 @@ def split_off_dev(
         key = example.text_key
         stratum = text_stratum.setdefault(key, label)
         strata.setdefault(stratum, {}).setdefault(key, []).append(index)
+    left = collections.Counter(
+        name for example in examples for name in names_in(example.label)
+    )
     generator = np.random.default_rng(seed)
     dev: set[int] = set()
     target = 0.0
@@ -208,8 +212,14 @@ def split_off_dev(
         # One text of each label stays for training.
         for index in generator.permutation(len(groups))[:-1]:
             group = groups[index]
-            if len(dev) + len(group) / 2 <= target:
+            names = [n for i in group for n in names_in(examples[i].label)]
+            drawn = collections.Counter(names)
+            # Sets of labels that occur once, and texts with several labels,
+            # may have the last rows of a label.
+            stays = all(left[name] > count for name, count in drawn.items())
+            if stays and len(dev) + len(group) / 2 <= target:
                 dev.update(group)
+                left -= drawn
     if not dev:
         raise UserError(
             f"{examples[0].path}: {len(examples)} rows of {len(strata)} "

@@ -20,6 +20,7 @@ from bert_tf.families.question_answering.task import QuestionAnsweringTask
 from bert_tf.files import unpacked_name
 from bert_tf.progress import log
 from bert_tf.tables.faults import Faults
+from bert_tf.tables.list_cells import entries_of, object_in
 from bert_tf.tables.table import (
     Cell,
     Dialect,
@@ -149,12 +150,18 @@ def _answers(
 ) -> tuple[Answer, ...]:
     """Returns the answers in the cells of answers and starts, if any.
 
-    An empty cell, or an empty answer at -1, is no answer; a list has several.
-    Without starts, the first occurrence in the context is used.
+    An empty cell, or an empty answer at -1, is no answer; a list has several,
+    also as a text, and so may an object of lists text and answer_start. Without
+    starts, the first occurrence in the context is used.
     """
+    if cells and isinstance(cells[0], str):
+        stated = object_in(cells[0]) or {}
+        if "text" in stated:
+            names = ("text", "answer_start")[: 3 - len(cells)]
+            found = [stated[name] for name in names if name in stated]
+            cells = [*found, *cells[1:]]
     texts, *given = [
-        cell if isinstance(cell, tuple) else (cell,) if cell else ()
-        for cell in cells
+        _entries(cell, is_start=number > 0) for number, cell in enumerate(cells)
     ] or [()]
     starts = given[0] if given else None
     if not any(map(str.strip, texts)) and starts and {*starts} == {"-1"}:
@@ -177,6 +184,17 @@ def _answers(
         placed_answer(text, start, context, place)
         for text, start in zip(texts, numbers, strict=True)
     )
+
+
+def _entries(cell: Cell, is_start: bool) -> tuple[str, ...]:
+    """Returns the answers or starts in a cell."""
+    entries = entries_of(cell)
+    if isinstance(cell, str):
+        # An answer may be a number in brackets.
+        is_text = not is_start and entries and not {*"'\""} & {*cell}
+        if entries is None or is_text:
+            return (cell,) if cell else ()
+    return entries or ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

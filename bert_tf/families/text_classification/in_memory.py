@@ -34,31 +34,37 @@ def labelled_texts(
     if not is_pair(data) and not is_table(data):
         raise other_form(data, name, "(texts, labels)", A_TABLE)
     label_column = settings.get("label_column") or "label"
-    given = settings.get("text_columns") or ""
-    names = [each.strip() for each in given.split(",") if each.strip()]
+    kind = settings.get("label_kind")
+    label_columns = [label_column]
+    if kind == "multi_label":
+        label_columns = [each.strip() for each in label_column.split(",")]
+    stated = settings.get("text_columns") or ""
+    names = [each.strip() for each in stated.split(",") if each.strip()]
     if isinstance(data, tuple):
-        texts, labels = data
+        texts, *columns = data
     else:
         rows = list(rows_in_memory(data, name))
         data = {key: [row.get(key) for row in rows] for key in rows[0]}
         names = names or ["text"]
-        parts = [_column(data, each, "text_columns", name) for each in names]
-        texts = [*zip(*parts, strict=True)] if len(parts) > 1 else parts[0]
-        labels = _column(data, label_column, "label_column", name)
+        given = [_column(data, each, "text_columns", name) for each in names]
+        texts = [*zip(*given, strict=True)] if len(given) > 1 else given[0]
+        columns = [
+            _column(data, each, "label_column", name) for each in label_columns
+        ]
     place = f"{name}: texts"
-    columns = text_columns(map(_filled, members(texts, place)), place)
-    names = names or ["text", "text_b"][: len(columns)]
-    if len(names) != len(columns):
+    parts = text_columns(map(_filled, members(texts, place)), place)
+    names = names or ["text", "text_b"][: len(parts)]
+    if len(names) != len(parts):
         raise UserError(
-            f"{name}: has {len(columns)} text(s) a row, and "
-            f"`text_columns`={given} names {len(names)}."
+            f"{name}: has {len(parts)} text(s) a row, and "
+            f"`text_columns`={stated} names {len(names)}."
         )
-    allowed = float if settings.get("label_kind") == "regression" else int
-    labels = [
-        _label(label, f"{name}: labels[{number}]", allowed)
-        for number, label in enumerate(labels)
-    ]
-    table = dict(zip(names, columns, strict=True)) | {label_column: labels}
+    table = dict(zip(names, parts, strict=True))
+    for column, labels in zip(label_columns, columns, strict=True):
+        table[column] = [
+            _label(label, f"{name}: labels[{number}]", kind == "regression")
+            for number, label in enumerate(labels)
+        ]
     found = {"text_columns": ",".join(names), "label_column": label_column}
     return DataFile("jsonl", json_lines(table, name), found)
 
@@ -70,12 +76,20 @@ def _filled(text: Any) -> Any:
     return "" if is_missing(text) else text
 
 
-def _label(label: Any, place: str, allowed: type[int] | type[float]) -> Any:
-    """Converts a label to JSON types; a missing one to None."""
+def _label(label: Any, place: str, is_number: bool) -> Any:
+    """Converts a label to JSON types; a missing one to None.
+
+    Whole numbers become floats in columns in which others are missing.
+    """
     found = json_value(label, place)
-    parts = found if isinstance(found, list) else [found]
-    if found is None or all(isinstance(p, str | int | allowed) for p in parts):
+    if found is None or is_number and isinstance(found, float):
         return found
+    parts = found if isinstance(found, list) else [found]
+    whole = [
+        int(p) if isinstance(p, float) and p.is_integer() else p for p in parts
+    ]
+    if all(isinstance(p, str | int) for p in whole):
+        return whole if isinstance(found, list) else whole[0]
     raise UserError(
         f"{place} is {excerpt(label)}; give a name or a whole number, a list "
         "of them for several labels, or any number with "

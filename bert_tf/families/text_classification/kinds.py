@@ -1,7 +1,8 @@
 """Text classification by kind of label: classes, numbers, several labels."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from bert_tf.families.data.examples import (
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
 from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_classification import metrics
+from bert_tf.families.text_classification.config import MULTI_LABEL
 from bert_tf.families.text_classification.recipe import (
     MultiLabelRecipe,
     SentenceRecipe,
@@ -26,15 +28,24 @@ from bert_tf.families.text_classification.task import (
     TextClassificationTask,
     unknown_label,
 )
+from bert_tf.tables.list_cells import entries_of
 from bert_tf.tables.table import (
     Cell,
     Dialect,
+    MissingColumn,
+    Row,
     Table,
     named_columns,
 )
 
 if TYPE_CHECKING:
     from bert_tf.families.in_memory import DataFile
+
+# Entries of a list or column that say whether a label holds.
+_FLAGS = {
+    **dict.fromkeys(("0", "0.0", "false", "False"), False),
+    **dict.fromkeys(("1", "1.0", "true", "True"), True),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +69,9 @@ class SentenceTask(TextClassificationTask):
 
     def parse_label(self, cell: Cell, place: str) -> str:
         """Parses a cell as a class."""
-        if isinstance(cell, tuple):
+        # [1] may be the name of a class.
+        may_be_list = any(mark in (cell or "") for mark in "'\",")
+        if isinstance(cell, tuple) or (may_be_list and entries_of(cell)):
             raise Fault(
                 "a list for a label",
                 f"{place}: the label is a list, {excerpt(cell)}; pass "
@@ -158,12 +171,27 @@ class MultiLabelTask(TextClassificationTask):
 
     def parse_label(self, cell: Cell, place: str) -> tuple[str, ...]:
         """Parses a cell as sorted labels."""
-        parts = cell or ()
-        if isinstance(parts, str):
-            parts = tuple(parts.split(self.separator))
-        names = dict.fromkeys(part.strip() for part in parts if part.strip())
+        parts = entries_of(cell)
+        if parts is None:
+            text = str(cell or "")
+            parts = tuple(text.split(self.separator))
+            is_cut = text.lstrip()[:1] == "[" and text.count("[") == 1
+            if is_cut and len(parts) > 1:
+                raise Fault(
+                    "a list that cannot be read",
+                    f"{place}: the label {excerpt(cell)} looks like a list "
+                    "and is none; write it as in JSON, or divide names by "
+                    f"{self.separator!r} alone.",
+                )
+        names = [part.strip() for part in parts if part.strip()]
         for name in names:
             _check_label_text(name, place)
+            if names.count(name) > 1:
+                raise Fault(
+                    "a label twice",
+                    f"{place}: names the label {excerpt(name)} twice; name "
+                    "each once, or give lists of 0 and 1 of one length.",
+                )
             if name.lower() == "nan":
                 raise Fault(
                     "nan for a label",
@@ -252,6 +280,7 @@ class UserFileTask(TaskTemplate):
         return kinds[recipe.label_kind](
             name=self.name,
             data=UserTexts(texts),
+            labels=recipe.stated_labels,
             text_columns=recipe.text_columns,
             separator=recipe.label_separator,
             **changes,
@@ -277,14 +306,81 @@ class UserTexts(UserFiles):
         label_needed: bool = True,
     ) -> list[Example]:
         """Reads the rows of a file; see `GlueData.read_file`."""
-        required, optional = [*self._texts], [recipe.label_column]
+        required, optional = [*self._texts], [*recipe.label_columns]
         if label_needed:
             required += named_columns({"label_column": optional}, path)
         if label_needed or not recipe.label_column:
             optional = []
-        dialect = Dialect.of_recipe(recipe)
-        rows = Table(path, dialect).rows(required, optional)
-        return examples_of(path, rows, self._texts, recipe, parse_label)
+        table = Table(path, Dialect.of_recipe(recipe))
+        rows: Iterable[Row] = table.rows(required, optional)
+        if recipe.label_kind == MULTI_LABEL:
+            names = _names_of_flags(table, recipe)
+            rows = _with_names(rows, len(self._texts), names)
+        try:
+            return examples_of(path, rows, self._texts, recipe, parse_label)
+        except MissingColumn as error:
+            if "," not in error.column or error.column in self._texts:
+                raise
+            raise UserError(
+                f"{error} Several columns of 0 and 1 need `label_kind`="
+                f"{MULTI_LABEL}."
+            ) from None
+
+
+def _names_of_flags(table: Table, recipe: UserTableRecipe) -> tuple[str, ...]:
+    """Returns the names of labels that are given by 0 and 1 each.
+
+    They are in columns of their own, or in lists of one length in all rows;
+    then rows with more than two labels have an entry twice, and are no names.
+
+    Raises:
+      UserError: there are more names or fewer than entries.
+    """
+    columns = recipe.label_columns
+    if len(columns) > 1:
+        return columns
+    counts: set[int] = set()
+    rows = table.rows((), columns)
+    with contextlib.closing(rows):
+        for row in rows:
+            if row.fault or row.cells[0] is None:
+                continue
+            flags = entries_of(row.cells[0]) or ()
+            counts.add(len(flags))
+            if len(counts) > 1 or len(flags) < 2 or {*flags} - _FLAGS.keys():
+                return ()
+    (count,) = counts or {0}
+    names = recipe.stated_labels
+    if names and count and len(names) != count:
+        raise UserError(
+            f"`label_names`={recipe.label_names}: are {len(names)}, and rows "
+            f"of {table.name} have {count} labels; name each."
+        )
+    return names or tuple(map(str, range(count)))
+
+
+def _with_names(
+    rows: Iterable[Row], num_texts: int, names: tuple[str, ...]
+) -> Iterator[Row]:
+    """Replaces 0 and 1 of each label by the names of those that hold."""
+    for row in rows:
+        cells = row.cells[num_texts:]
+        if not names or not cells or cells == (None,) * len(cells):
+            yield row
+            continue
+        flags = cells if len(cells) > 1 else entries_of(cells[0]) or ()
+        holds, fault = [], None
+        for name, flag in zip(names, flags, strict=True):
+            if not isinstance(flag, str) or flag not in _FLAGS:
+                fault = Fault(
+                    "a label that is neither 0 nor 1",
+                    f"{row.place}: the label {name!r} is {excerpt(flag)}; it "
+                    "takes 0 or 1.",
+                )
+            elif _FLAGS[flag]:
+                holds.append(name)
+        texts = row.cells[:num_texts]
+        yield row._replace(cells=(*texts, tuple(holds)), fault=fault)
 
 
 def _check_label_text(label: str, place: str) -> None:

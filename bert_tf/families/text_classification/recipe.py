@@ -47,6 +47,11 @@ class SentenceRecipe(TableRecipe):
         "all weights are trained",
         choices=HEAD_STARTS,
     )
+    allow_many_labels: bool = setting(
+        False,
+        "learns labels even if there are more than half as many as rows, which "
+        "are otherwise taken for another column",
+    )
     class_weights: str = setting(
         "",
         "weights of the classes in the loss: balanced, or a number for each "
@@ -122,7 +127,12 @@ class UserTableRecipe(UserFilesRecipe, MultiLabelRecipe):
     text_columns: str = setting(
         "", "column of the text, or two of a pair, comma-separated"
     )
-    label_column: str = setting("", "column of the label")
+    label_column: str = setting(
+        "",
+        "column of the label; several labels a row: also of lists of names, of "
+        "lists of 0 and 1 for each label, or columns of 0 and 1, "
+        "comma-separated",
+    )
     label_kind: str = setting("classes", choices=LABEL_KINDS)
     label_separator: str = setting(
         ",",
@@ -130,3 +140,24 @@ class UserTableRecipe(UserFilesRecipe, MultiLabelRecipe):
         not_empty=True,
         requires="label_kind=multi_label",
     )
+    label_names: str = setting(
+        "",
+        "several labels a row: their names in the order of lists of 0 and 1, "
+        "comma-separated; empty numbers them from 0",
+        requires="label_kind=multi_label",
+    )
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns of the label, several only for several labels a row."""
+        if self.label_kind == "multi_label":
+            return tuple(map(str.strip, self.label_column.split(",")))
+        return (self.label_column,)
+
+    @property
+    def stated_labels(self) -> tuple[str, ...]:
+        """The names of all labels, if settings state them."""
+        if self.label_names:
+            return tuple(map(str.strip, self.label_names.split(",")))
+        columns = self.label_columns
+        return columns if len(columns) > 1 else ()

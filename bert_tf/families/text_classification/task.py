@@ -146,7 +146,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         self, recipe: SentenceRecipe, examples: list[Example]
     ) -> TextClassificationConfig:
         """Returns the config; see `Task`."""
-        labels = self.find_labels(examples)
+        labels = self.find_labels(examples, recipe.allow_many_labels)
         threshold = 0.5
         if self.label_kind == MULTI_LABEL:
             assert isinstance(recipe, MultiLabelRecipe)
@@ -353,7 +353,9 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         is_name = isinstance(prediction, str)
         return prediction if is_name else f"{prediction:.6f}"
 
-    def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
+    def find_labels(
+        self, examples: Sequence[Example], allow_many: bool = False
+    ) -> tuple[str, ...]:
         """Returns the task's labels, or those of the training examples.
 
         Raises:
@@ -370,13 +372,15 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
                 f"{excerpt(self.cell_of(answers[0]))}; at least two different "
                 "ones are needed to learn from. Is `label_column` right?"
             )
-        if len(labels) > max(_FEW_CLASSES, len(examples) // 2):
+        many = len(labels) > max(_FEW_CLASSES, len(examples) // 2)
+        if many and not allow_many:
             raise UserError(
                 f"{place}: {len(labels)} different labels in {len(examples)} "
                 f"rows, for example {excerpt(labels[0])}; name their column "
                 "with `label_column`=..., or pass `label_kind`=regression for "
                 "numbers, or the separator of several labels of a row as "
-                "`label_separator`."
+                "`label_separator`; or `allow_many_labels`=true if they are "
+                "right."
             )
         return labels
 

@@ -103,6 +103,11 @@ def test_lists_of_different_lengths(tmp_path):
     first, second = read_choices(path, LISTS)
     assert (first.choices, first.label) == (("x", "2", "z"), 1)
     assert (second.start, second.choices) == ("", ("no", "yes"))
+    # As the text of a list.
+    path = objects(
+        tmp_path, {"question": "Q", "options": "['x, y' 'z']", "answer": 1}
+    )
+    assert read_choices(path, LISTS)[0].choices == ("x, y", "z")
 
 
 @pytest.mark.parametrize(

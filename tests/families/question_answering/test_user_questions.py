@@ -1,5 +1,6 @@
 """Questions of one's own: the same as SQuAD's, from any of four layouts."""
 
+import csv
 import json
 import re
 
@@ -79,6 +80,43 @@ def test_several_answers_and_none(tmp_path):
         found = read_user_questions(path, recipe, answers_needed=False)
         assert [q.answers for q in found] == [(), (), ()]
         assert not any(q.is_impossible for q in found)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (("['Bo']", None), [("Bo", 0)]),
+        (('["Bo", "and Bo"]', "[7, 3]"), [("Bo", 7), ("and Bo", 3)]),
+        (("['Bo' 'and Bo']", "[7 3]"), [("Bo", 7), ("and Bo", 3)]),
+        (("[]", "[]"), []),
+        (("[1]", "10"), [("[1]", 10)]),
+        (("Bo", "[7]"), [("Bo", 7)]),
+        (("{'text': ['Bo'], 'answer_start': [7]}", None), [("Bo", 7)]),
+        (
+            (
+                "{'text': array(['Bo'], dtype=object), "
+                "'answer_start': array([7], dtype=int32)}",
+                None,
+            ),
+            [("Bo", 7)],
+        ),
+        (("{'text': [], 'answer_start': []}", None), []),
+    ],
+)
+def test_answers_as_the_text_of_lists(tmp_path, cells, expected):
+    """As `to_csv` writes them."""
+    path = tmp_path / "t.csv"
+    row = {"q": "who?", "c": "Bo and Bo [1]", "a": cells[0], "s": cells[1]}
+    if cells[1] is None:
+        del row["s"]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(row))
+        writer.writeheader()
+        writer.writerow(row)
+    start = "s" if "s" in row else ""
+    recipe = recipe_of(with_null=True, answer_start_column=start)
+    (found,) = read_user_questions(str(path), recipe)
+    assert [(a.text, a.start) for a in found.answers] == expected
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,16 @@ import collections
 import dataclasses
 import importlib
 import json
+import re
 
 import numpy as np
 import pytest
 
-from bert_tf.families.data.examples import Example, read_predictions
+from bert_tf.families.data.examples import (
+    Example,
+    names_in,
+    read_predictions,
+)
 from bert_tf.families.data.user_files import split_off_dev
 from bert_tf.families.task import Answered
 from bert_tf.families.text_classification.kinds import (
@@ -145,6 +150,31 @@ def test_the_split_is_stratified():
     assert {e.label for e in dev} >= {("u",), ("u", "v"), (), ("v", "w")}
 
 
+def test_every_label_stays_in_training():
+    """Sets that occur once are one stratum; a text may have two labels."""
+    generator = np.random.default_rng(0)
+    names = np.array(list("abcdefg"))
+    for seed in range(300):
+        holds = generator.random((30, 7)) < np.geomspace(0.5, 0.03, 7)
+        sets = [tuple(names[row]) for row in holds]
+        classes = [f"c{n}" for n in generator.integers(0, 9, 30)]
+        examples = [
+            e._replace(text_a=text)
+            for e, text in zip(
+                labelled(classes),
+                map(str, generator.integers(0, 12, 30)),
+                strict=True,
+            )
+        ]
+        for rows in (labelled(sets), examples):
+            train, dev = split_off_dev(rows, 0.2, seed)
+            assert dev
+            assert sorted(train + dev, key=lambda e: e.row) == rows
+            trained = {n for e in train for n in names_in(e.label)}
+            assert trained == {n for e in rows for n in names_in(e.label)}
+            assert not {e.text_key for e in train} & {e.text_key for e in dev}
+
+
 def test_too_few_rows_to_split():
     line = error_of(split_off_dev, labelled("ab"), 0.1, 0)
     assert line.startswith("f: 2 rows of 2 different labels")
@@ -205,7 +235,7 @@ def test_numbers(tmp_path):
 
 
 def test_several_labels(tmp_path):
-    path = write(tmp_path, "l\tt\nb| a|b\tx\n\ty\nc\tz\n")
+    path = write(tmp_path, "l\tt\nb| a\tx\n\ty\nc\tz\n")
     task, examples = load(path, label_kind="multi_label", label_separator="|")
     assert type(task) is MultiLabelTask
     assert [e.label for e in examples] == [("a", "b"), (), ("c",)]
@@ -253,6 +283,9 @@ def test_several_labels(tmp_path):
         ("regression", "1e39", "1e39; every row needs a finite number"),
         ("multi_label", "nan", "nan; name the labels that hold"),
         ("multi_label", ["a,b"], "'a,b' holds the separator ','; pass ano"),
+        ("multi_label", "['a', 'b'", "\"['a', 'b'\" looks like a list and"),
+        ("classes", "['a']", "a list, \"['a']\"; pass `label_kind`=multi_l"),
+        ("classes", "[0, 1]", "a list, '[0, 1]'; pass `label_kind`=multi_l"),
     ],
 )
 def test_labels_that_cannot_be(tmp_path, kind, label, expected):
@@ -261,6 +294,109 @@ def test_labels_that_cannot_be(tmp_path, kind, label, expected):
     path = write(tmp_path, text, "t.jsonl")
     line = error_of(load, path, label_kind=kind).replace("label is", "label")
     assert line.startswith(f"{path}, row 2: the label {expected}")
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        # Lists of names, in JSON and as their text.
+        ([["u", "v"], [], ["v"]], [("u", "v"), (), ("v",)]),
+        (["['v', 'u']", '["v"]', "[]"], [("u", "v"), ("v",), ()]),
+        (["['u' 'v']", "w, [x]", "[x],[y]"], ["uv", "[x]w", "[x][y]"]),
+        # Lists of 0 and 1, each of one length.
+        ([[0, 1, 1], [1, 0, 0], [0, 0, 0]], ["12", "0", ""]),
+        ([[True, False], [False, True]], ["0", "1"]),
+        ([[1, 0], [0, 1]], ["0", "1"]),
+        ([[0.0, 1.0], [1.0, 0.0]], ["1", "0"]),
+        (["[0, 1, 1]", "[1, 0, 0]"], ["12", "0"]),
+        (["[0 1 1]", "[1 0 0]"], ["12", "0"]),
+        # Lists of numbers that are names.
+        ([[0, 1], [1], [0, 2]], ["01", "1", "02"]),
+        ([["0", "1"], ["0", "2"]], ["01", "02"]),
+    ],
+)
+def test_several_labels_in_lists(tmp_path, cells, expected):
+    rows = [{"t": "x", "l": cell} for cell in cells]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    path = write(tmp_path, text, "t.jsonl")
+    task, examples = load(path, label_kind="multi_label")
+    found = [e.label for e in examples]
+    if isinstance(expected[0], str):
+        expected = [tuple(re.findall(r"\[.\]|.", each)) for each in expected]
+    assert found == expected
+    assert task.find_labels(examples) == tuple(
+        sorted({n for e in found for n in e})
+    )
+
+
+def test_labels_of_0_and_1_have_names(tmp_path):
+    text = "t,sad,odd,new\nx,0,1,0\ny,1.0,0.0,0.0\nz,true,false,false\n"
+    path = write(tmp_path, text, "t.csv")
+    recipe = recipe_of(
+        train_file=path,
+        dev_file=path,
+        label_column="sad, odd,new",
+        label_kind="multi_label",
+    )
+    task = USER_TASK.resolve(recipe)
+    examples = task.load("train", recipe)
+    assert [e.label for e in examples] == [("odd",), ("sad",), ("sad",)]
+    # Also one that no row has, in the order of the columns.
+    assert task.find_labels(examples) == ("sad", "odd", "new")
+    text = '{"t": "x", "l": [0, 1]}\n{"t": "y", "l": [1, 1]}\n'
+    path = write(tmp_path, text, "t.jsonl")
+    task, examples = load(path, label_kind="multi_label", label_names="b, a")
+    assert [e.label for e in examples] == [("a",), ("a", "b")]
+    assert task.find_labels(examples) == ("b", "a")
+    line = error_of(load, path, label_kind="multi_label", label_names="a,b,c")
+    assert line.startswith("`label_names`=a,b,c: are 3, and rows of ")
+    assert "have 2 labels" in line
+    # Test rows need none.
+    text = "t\nx\n"
+    recipe = dataclasses.replace(recipe, test_file=write(tmp_path, text))
+    assert [e.label for e in task.load("test", recipe)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"t": "x", "l": ["a", "b", "a"]}', "names the label 'a' twice"),
+        (
+            '{"t": "x", "l": [0, 1, 1]}\n{"t": "x", "l": [0, 1]}',
+            "names the label '1' twice; name each once, or give lists of 0",
+        ),
+    ],
+)
+def test_a_label_twice(tmp_path, text, expected):
+    path = write(tmp_path, f"{text}\n", "t.jsonl")
+    line = error_of(load, path, label_kind="multi_label")
+    assert line.startswith(f"{path}, row 1: {expected}")
+
+
+def test_columns_of_other_values_than_0_and_1(tmp_path):
+    path = write(tmp_path, "t,u,v\nx,0,1\ny,2,1\nz,0,\n", "t.csv")
+    recipe = recipe_of(train_file=path, dev_file=path, label_column="u,v")
+    task = USER_TASK.resolve(recipe)
+    line = error_of(task.load, "train", recipe)
+    assert line.startswith(f"{path}: has no column 'u,v'. Its columns are ")
+    assert line.endswith("need `label_kind`=multi_label.")
+    recipe = dataclasses.replace(recipe, label_kind="multi_label")
+    line = error_of(USER_TASK.resolve(recipe).load, "train", recipe)
+    assert "2 of 3 rows cannot be used: 3, 4" in line
+    assert "the label 'u' is '2'; it takes 0 or 1" in line
+
+
+def test_many_labels_are_learned_if_they_are_right(tmp_path):
+    body = "".join(f"label {n // 2}\ttext\n" for n in range(60))
+    path = write(tmp_path, "l\tt\n" + body)
+    task, examples = load(path)
+    assert len(task.configure(recipe_of(), examples).labels) == 30
+    task, examples = load(write(tmp_path, "l\tt\n" + body + "more\tx\n"))
+    line = error_of(task.configure, recipe_of(), examples)
+    assert "31 different labels in 61 rows" in line
+    assert "`allow_many_labels`=true" in line
+    config = task.configure(recipe_of(allow_many_labels=True), examples)
+    assert len(config.labels) == 31
 
 
 @pytest.mark.parametrize(
