@@ -164,7 +164,10 @@ class ArrowTable:
             numbers = batch.column(column).to_pylist()
             cells = [class_name(number, names) for number in numbers]
             index = batch.schema.get_field_index(column)
-            texts = pa.array(cells, pa.string())
+            kind = batch.schema.field(index).type
+            texts = pa.array(
+                cells, pa.list_(pa.string()) if _is_list(kind) else pa.string()
+            )
             batch = batch.set_column(index, column, texts)
         return batch
 
@@ -208,9 +211,11 @@ def _classes_of(schema: Any) -> dict[str, list[str]]:
     try:
         features = json.loads(written).get("info", {}).get("features", {})
         return {
-            column: list(map(str, feature["names"]))
+            column: list(map(str, element["names"]))
             for column, feature in features.items()
-            if feature.get("_type") == "ClassLabel"
+            # That of a list has the feature of its elements.
+            for element in (feature, feature.get("feature", {}))
+            if element.get("_type") == "ClassLabel"
         }
     # Metadata of another program; the numbers are read.
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -105,9 +105,11 @@ def _with_names_of_classes(data: Any) -> Iterator[Mapping[str, Any]]:
     """Yields the rows of a data set with classes by name."""
     features = getattr(data, "features", None) or {}
     names = {
-        column: feature.names
+        column: element.names
         for column, feature in features.items()
-        if isinstance(getattr(feature, "names", None), list)
+        # That of a list has the feature of its elements.
+        for element in (feature, getattr(feature, "feature", feature))
+        if isinstance(getattr(element, "names", None), list)
     }
     for columns in data.iter(_ROWS):
         for column in names.keys() & columns.keys():
@@ -118,8 +120,10 @@ def _with_names_of_classes(data: Any) -> Iterator[Mapping[str, Any]]:
             yield dict(zip(columns, row, strict=True))
 
 
-def class_name(number: Any, names: Sequence[str]) -> str | None:
-    """The name of a class; None of -1, which stands for no label."""
+def class_name(number: Any, names: Sequence[str]) -> Any:
+    """The name of a class, or of each in a list; None of -1, no label."""
+    if is_list(number):
+        return [class_name(each, names) for each in number]
     if number is None or not 0 <= int(number) < len(names):
         return None
     return names[int(number)]

@@ -108,6 +108,7 @@ class Dialect:
       bad_rows: the handling of rows with a fault; see `Faults`.
       chosen: whether the user chose these values, so that errors may advise to
         change them.
+      blank_rows: whether a blank line is a row of empty cells, and no fault.
     """
 
     format: str = ""
@@ -115,6 +116,7 @@ class Dialect:
     encoding_errors: str = "strict"
     bad_rows: str = "error"
     chosen: bool = False
+    blank_rows: bool = False
 
     @classmethod
     def of_recipe(cls, recipe: Any) -> Self:
@@ -591,6 +593,8 @@ def _read_delimited(
         for index, name in enumerate(columns if whole else ())
     ]
     for number, cells in raw:
+        if dialect.blank_rows and cells == [""]:
+            cells = [""] * width
         if isinstance(cells, Fault):
             yield number, cells
         elif len(cells) == width:

@@ -148,13 +148,10 @@ def read_conll(
                 rows.append(row)
             else:
                 skipped.append(row)
-    wrong = wrong_tags(set(tags)) if tagged else {}
     num_wrong = 0
-    for row, tag in zip(rows, tags, strict=True):
-        if tag in wrong:
-            advice = f"{wrong[tag]}, or choose another `tag_column`"
-            faults.add(row, _wrong_tag(path, row, tag, advice))
-            num_wrong += 1
+    if tagged:
+        places = [(row, path) for row in rows]
+        num_wrong = add_wrong_tags(tags, places, faults)
     faults.settle(len(words) - num_wrong)
     if columns is None or not words:
         raise UserError(f"{path}: has no words.")
@@ -186,6 +183,26 @@ def read_conll(
         separator="\t" if columns.tabs else " ",
         marks=marks,
     )
+
+
+def add_wrong_tags(
+    tags: Sequence[str], places: Sequence[tuple[int, str]], faults: Faults
+) -> int:
+    """Adds the tags that cannot be read to the faults; returns their number.
+
+    Args:
+      tags: all tags of a file or table.
+      places: row and file of each.
+      faults: the faults of that file.
+    """
+    wrong = wrong_tags(set(tags))
+    count = 0
+    for (row, path), tag in zip(places if wrong else (), tags, strict=False):
+        if tag in wrong:
+            advice = f"{wrong[tag]}, or choose another column of tags"
+            faults.add(row, _wrong_tag(path, row, tag, advice), path)
+            count += 1
+    return count
 
 
 def _close(starts: list[int], end: int) -> None:
@@ -381,24 +398,23 @@ def read_tag_predictions(
 
 
 def score_tag_file(
-    references: str, predictions: str, recipe: TagRecipe = _WORD_FIRST_TAG_LAST
+    gold: TaggedWords, predictions: str, encoding_errors: str = "strict"
 ) -> EntityScores:
-    """Scores a prediction file against a file with the gold tags.
+    """Scores a prediction file against words with their gold tags.
 
-    The recipe describes the references; predictions have the same words in the
-    first column and predicted tags in the last one. Tags are compared
+    Predictions have the same words in the first column and predicted tags in
+    the last one. Tags are compared
     unconverted, which makes no difference to entities; files of different
     schemes are reported in a notice.
 
     Raises:
-      UserError: a file is broken, or their words or sentences differ.
+      UserError: the file is broken, or its words or sentences are others.
     """
-    gold = read_conll(references, recipe)
-    found = read_tag_predictions(predictions, gold, recipe.encoding_errors)
+    found = read_tag_predictions(predictions, gold, encoding_errors)
     scheme = scheme_of(found, gold.sentence_starts)
     if scheme != gold.scheme and set(found) != {OUTSIDE}:
         log(
-            f"{predictions}: has tags in {scheme} and {references} in "
+            f"{predictions}: has tags in {scheme} and {gold.path} in "
             f"{gold.scheme}; accuracy compares them as they are, like "
             "conlleval, so put them in one scheme. Other scores are the same."
         )

@@ -3,19 +3,27 @@
 from typing import Any
 
 from bert_tf.errors import UserError, excerpt
-from bert_tf.families.in_memory import DataFile, is_pair, other_form
-from bert_tf.tables.memory import is_list
+from bert_tf.families.in_memory import (
+    A_TABLE,
+    DataFile,
+    is_pair,
+    other_form,
+    stored_table,
+)
+from bert_tf.tables.memory import is_list, is_table
 from bert_tf.text.given_texts import text_parts
 
 
 def tagged_words(data: Any, name: str) -> DataFile:
-    """Converts (sentences, tags) to the format of CoNLL, one word per line.
+    """Converts (sentences, tags), or a table of them, to a file.
 
     Raises:
       UserError: data of another form; `name` is that of the argument.
     """
+    if is_table(data):
+        return stored_table(data, name)
     if not is_pair(data):
-        raise other_form(data, name, "(sentences, tags)")
+        raise other_form(data, name, "(sentences, tags)", A_TABLE)
     sentences, tags = data
     if not len(sentences) == len(tags) > 0:
         raise UserError(

@@ -8,6 +8,7 @@ from bert_tf.families.recipe import (
     FinetuningRecipe,
 )
 from bert_tf.recipe import like, setting
+from bert_tf.tables.table import FORMATS
 
 # The context of a tagged sentence, and what a document is without marks.
 CONTEXTS = ("document", "sentence")
@@ -73,8 +74,29 @@ class UserTagRecipe(DevSplitRecipe, TagRecipe):
     train_file: str = like(
         FilesRecipe,
         "train_file",
-        help_text="file to train on, a word and its tag per line, also as .gz, "
-        ".bz2 or .zst",
+        help_text="file to train on: a word and its tag per line, or a table "
+        f"(.{', .'.join(FORMATS)}) of a word or a sentence in lists per row; "
+        "text also as .gz, .bz2 or .zst",
+    )
+    text_columns: str = setting(
+        "",
+        "tables: column of the words, or of lists of them; empty is one called "
+        "tokens, words, token or word",
+    )
+    label_column: str = setting(
+        "",
+        "tables: column of the tags, likewise; empty is one called ner_tags, "
+        "tags, tag, ner, labels or label",
+    )
+    sentence_column: str = setting(
+        "",
+        "tables of a word per row: column that names the sentence; empty is "
+        "one called Sentence #, sentence_id, sentence or sent_id, and else "
+        "blank rows end sentences",
+    )
+    label_names: str = setting(
+        "",
+        "tables: names of tags that are numbers, from 0, comma-separated",
     )
     test_file: str = like(
         FilesRecipe,

@@ -349,7 +349,8 @@ class TokenClassificationTask(
           type its f1, precision and recall and its numbers of gold (wanted),
           predicted (found) and correct (right) entities.
         """
-        scores = score_tag_file(references, predictions, recipe)
+        gold = self.read_file(references, recipe)
+        scores = score_tag_file(gold, predictions, recipe.encoding_errors)
         by_type = {
             kind: counts.scores()
             | {
@@ -391,11 +392,25 @@ class UserTokenClassificationTask(TokenClassificationTask):
     def stored(
         self, data: Any, name: str, settings: Mapping[str, Any]
     ) -> "DataFile":
-        """Converts tagged words to a file; see `tagged_words`."""
+        """Converts tagged words, or a table of them, to a file."""
         from bert_tf.families.token_classification.in_memory import tagged_words
 
         del settings
         return tagged_words(data, name)
+
+    def read_file(
+        self, path: str, recipe: Any, labelled: bool = True
+    ) -> TaggedWords:
+        """Reads a table, or lines of a word and its tag each."""
+        from bert_tf.families.token_classification.tag_tables import (
+            is_tag_table,
+            read_tag_table,
+        )
+
+        if is_tag_table(path, recipe):
+            tagged = labelled or recipe.score_test
+            return read_tag_table(path, recipe, tagged)
+        return super().read_file(path, recipe, labelled)
 
     def resolve(self, recipe: Any) -> Self:
         """Returns the task of one run, in which a file is read once."""

@@ -187,7 +187,7 @@ def test_a_written_file_reads_and_scores(tmp_path, capsys):
             "Peter I-PER I-PER\nBlackburn I-PER I-PER\n\n"
         )
     assert read_tag_predictions(path, data) == PREDICTED
-    scores = score_tag_file(references, path).scores()
+    scores = score_tag_file(data, path).scores()
     assert scores == {
         "f1": 2 * 2 / (2 + 3),
         "precision": 1.0,
@@ -212,7 +212,7 @@ def test_a_file_of_another_system(tmp_path):
         "-DOCSTART-\tX\tO\n\nPeter\tX\tI-PER\nBlackburn\tX\tB-PER",
         encoding="utf-8",
     )
-    scores = score_tag_file(gold(tmp_path), str(path))
+    scores = score_tag_file(read_conll(gold(tmp_path)), str(path))
     assert scores.overall == EntityCounts(3, 4, 2)
 
 
@@ -243,7 +243,8 @@ def test_accuracy_is_of_the_tags_as_given(
     gold_tags, found_tags, num_same, num_correct, tmp_path, capsys
 ):
     """Worked by hand: `$correctTag eq $guessed and $guessedType eq ...`."""
-    scores = score_tag_file(*pasted(tmp_path, (gold_tags, found_tags)))
+    references, path = pasted(tmp_path, (gold_tags, found_tags))
+    scores = score_tag_file(read_conll(references), path)
     assert scores.accuracy == num_same / 3
     assert scores.overall.num_correct == num_correct
     logged = "found.txt: has tags in IOB2 and" in capsys.readouterr().err
@@ -276,7 +277,8 @@ def test_accuracy_is_of_the_tags_as_given(
 def test_files_that_do_not_fit(tmp_path, text, expected):
     references = gold(tmp_path)
     path = written(tmp_path, text, "other.txt")
-    line = user_errors.error_of(score_tag_file, references, path)
+    words = read_conll(references)
+    line = user_errors.error_of(score_tag_file, words, path)
     assert line.removeprefix(f"{tmp_path}/").startswith(
         expected.format(gold=references)
     )
