@@ -65,6 +65,11 @@ class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
         "column of the answer's offset in its context, in characters; empty "
         "takes the first occurrence",
     )
+    exact_answers: bool = setting(
+        False,
+        "refuses answers without a start that their contexts have only with "
+        "other blanks or in another case",
+    )
     with_null: bool = setting(
         False, "a question may have no answer, as in SQuAD 2.0"
     )

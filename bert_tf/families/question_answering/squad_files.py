@@ -447,6 +447,18 @@ def placed_answer(
     return Answer(text, start, len(overlapping.findall(context)))
 
 
+def as_in_context(text: str, context: str) -> str:
+    """Returns an answer as its context spells it, with other blanks or case.
+
+    An answer that does not occur is returned unchanged.
+    """
+    if text in context:
+        return text
+    words = map(re.escape, text.split())
+    found = re.search(r"\s+".join(words), context, re.IGNORECASE)
+    return found[0] if found else text
+
+
 def split_off_questions(
     questions: Sequence[Question], share: float, seed: int
 ) -> tuple[list[Question], list[Question]]:

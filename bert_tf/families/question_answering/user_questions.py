@@ -5,12 +5,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from bert_tf.errors import Fault, UserError, excerpt
+from bert_tf.errors import Fault, UserError, excerpt, first_few
 from bert_tf.families.data.user_files import UserFiles
 from bert_tf.families.question_answering.recipe import UserQuestionRecipe
 from bert_tf.families.question_answering.squad_files import (
     Answer,
     Question,
+    as_in_context,
     placed_answer,
     read_questions,
     split_off_questions,
@@ -97,6 +98,8 @@ def read_user_questions(
             nested = [key, f"{key}.text", f"{key}.answer_start"]
             columns.remove(key)
 
+        respelled: list[str] | None = None if recipe.exact_answers else []
+
         def make(row: Row) -> Question:
             place = row.place
             question, context = (
@@ -116,7 +119,7 @@ def read_user_questions(
                 if texts is not None and not starts:
                     starts = [] if nested_starts is None else [nested_starts]
                 cells = [answer if texts is None else texts, *starts]
-            answers = _answers(cells, context, place)
+            answers = _answers(cells, context, place, respelled)
             found = Question(
                 identifier=str(row.position),
                 title="",
@@ -131,6 +134,13 @@ def read_user_questions(
         questions = collect(
             table.rows(columns, nested), make, Faults(path, recipe.bad_rows)
         )
+        if respelled:
+            log(
+                f"{path}: {len(respelled)} answers have other blanks or "
+                "another case than their contexts, whose spelling is taken: "
+                f"{first_few([*map(excerpt, respelled)])}; pass `exact_answers`=true to refuse "
+                "them."
+            )
     if recipe.empty_text != "drop":
         return questions
     kept = [q for q in questions if q.question.strip() and q.context.strip()]
@@ -146,20 +156,22 @@ def read_user_questions(
 
 
 def _answers(
-    cells: Sequence[Cell], context: str, place: str
+    cells: Sequence[Cell], context: str, place: str, respelled: list[str] | None
 ) -> tuple[Answer, ...]:
     """Returns the answers in the cells of answers and starts, if any.
 
     An empty cell, or an empty answer at -1, is no answer; a list has several,
     also as a text, and so may an object of lists text and answer_start. Without
-    starts, the first occurrence in the context is used.
+    starts, the first occurrence in the context is used, whose spelling may have
+    other blanks and another case; then the answer is added to `respelled`,
+    unless that is None.
     """
     if cells and isinstance(cells[0], str):
         stated = object_in(cells[0]) or {}
         if "text" in stated:
             names = ("text", "answer_start")[: 3 - len(cells)]
-            found = [stated[name] for name in names if name in stated]
-            cells = [*found, *cells[1:]]
+            lists = [stated[name] for name in names if name in stated]
+            cells = [*lists, *cells[1:]]
     texts, *given = [
         _entries(cell, is_start=number > 0) for number, cell in enumerate(cells)
     ] or [()]
@@ -180,10 +192,14 @@ def _answers(
             f"{place}: the start is {excerpt(', '.join(starts or ()))}; it "
             "counts the characters of the context before the answer.",
         ) from None
-    return tuple(
-        placed_answer(text, start, context, place)
-        for text, start in zip(texts, numbers, strict=True)
-    )
+    found = []
+    for text, start in zip(texts, numbers, strict=True):
+        spelled = text
+        if start is None and respelled is not None:
+            spelled = as_in_context(text, context)
+            respelled += [text] * (spelled != text)
+        found.append(placed_answer(spelled, start, context, place))
+    return tuple(found)
 
 
 def _entries(cell: Cell, is_start: bool) -> tuple[str, ...]:

@@ -119,6 +119,23 @@ def test_answers_as_the_text_of_lists(tmp_path, cells, expected):
     assert [(a.text, a.start) for a in found.answers] == expected
 
 
+def test_answers_with_other_blanks_or_another_case(tmp_path, capsys):
+    rows = [
+        {"q": "who?", "c": "Ann and\n Bo (3) Bo", "a": answer}
+        for answer in ("Bo", " ann  AND bo (3) ", "bo")
+    ]
+    path = written(tmp_path, "\n".join(map(json.dumps, rows)), "t.jsonl")
+    found = read_user_questions(path, recipe_of())
+    spelled = [(a.text, a.start) for q in found for a in q.answers]
+    assert spelled == [("Bo", 9), ("Ann and\n Bo (3)", 0), ("Bo", 9)]
+    logged = capsys.readouterr().err
+    assert "2 answers have other blanks or another case" in logged
+    assert "' ann  AND bo (3) ', 'bo'; pass" in logged
+    line = error_of(read_user_questions, path, recipe_of(exact_answers=True))
+    assert line.startswith(f"{path}, row 2: the answer ' ann  AND bo (3) ' is")
+    assert "2 of 3 rows cannot be used: 2, 3" in line
+
+
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
@@ -145,7 +162,7 @@ def test_answers_as_the_data_sets_of_the_hub_have_them(
 def test_all_faults_of_questions_are_told_at_once(tmp_path, capsys):
     good = {"q": "who?", "c": "Bo and Ann", "a": "Ann", "s": 7}
     faults = {
-        "not in its context": {"a": "ann"},
+        "not in its context": {"a": "Anna"},
         "no answer": {"a": ""},
         "an empty answer": {"a": ["Ann", " "]},
         "an empty text": {"q": " "},
