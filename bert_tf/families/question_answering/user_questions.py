@@ -138,8 +138,8 @@ def read_user_questions(
             log(
                 f"{path}: {len(respelled)} answers have other blanks or "
                 "another case than their contexts, whose spelling is taken: "
-                f"{first_few([*map(excerpt, respelled)])}; pass `exact_answers`=true to refuse "
-                "them."
+                f"{first_few([*map(excerpt, respelled)])}; pass "
+                "`exact_answers`=true to refuse them."
             )
     if recipe.empty_text != "drop":
         return questions
