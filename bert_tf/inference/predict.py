@@ -46,6 +46,7 @@ from bert_tf.tables.writing import (
     refuse_tabs,
     to_cells,
     to_json,
+    without_formula,
 )
 
 # At most this many rows and characters are sorted by length, computed and
@@ -75,7 +76,7 @@ def predict_file(
       A summary line.
     """
     settings = settings or PredictSettings()
-    writer = _writer_of(output, input)
+    writer = _writer_of(output, input, settings)
     return _answer_rows(model, input, writer, settings, options)
 
 
@@ -138,7 +139,7 @@ def predict(
                     "give it to bert_tf.load."
                 )
     chosen = PredictSettings.from_dict(given, "the settings of predict")
-    writer = _writer_of(output, input)
+    writer = _writer_of(output, input, chosen)
     summary = _answer_rows(model, input, writer, chosen)
     if isinstance(writer, _Collected):
         return writer.rows
@@ -242,7 +243,9 @@ def _answer_rows(
     return f"{writer.place}: {counts}; {speed:,.1f} rows/s."
 
 
-def _writer_of(output: str | os.PathLike | None, source: Any) -> "_Writer":
+def _writer_of(
+    output: str | os.PathLike | None, source: Any, settings: PredictSettings
+) -> "_Writer":
     """Returns the writer; raises `UserError` for invalid file names."""
     paths: tuple[str, ...] = ()
     if isinstance(source, str | os.PathLike):
@@ -258,7 +261,7 @@ def _writer_of(output: str | os.PathLike | None, source: Any) -> "_Writer":
     if str(output) == STANDARD_STREAM:
         return _StandardOutput()
     check_output(output, ENDINGS, paths)
-    return _PartialFile(pathlib.Path(output))
+    return _PartialFile(pathlib.Path(output), settings.escape_formulas)
 
 
 def _refuse_other_answers(
@@ -289,8 +292,11 @@ def _refuse_other_answers(
                     raise ValueError
                 for name, value in row.inputs.items():
                     cell: Any = value if isinstance(value, str) else [*value]
-                    if output.suffix in (CSV, TSV) and cell != value:
+                    is_text = output.suffix in (CSV, TSV)
+                    if is_text and cell != value:
                         cell = json.dumps(cell, ensure_ascii=False)
+                    if is_text and settings.escape_formulas:
+                        cell = without_formula(cell)
                     if line[name] != cell:
                         raise ValueError
             if number < 0:
@@ -488,8 +494,9 @@ class _StandardOutput(_Writer):
 class _PartialFile(_Writer):
     """Writes answers to OUTPUT.partial until the output is complete."""
 
-    def __init__(self, output: pathlib.Path):
+    def __init__(self, output: pathlib.Path, escape_formulas: bool = False):
         super().__init__(str(output), str(_errors_file(output)))
+        self._escape_formulas = escape_formulas
         self._output = output
         self._folder = output.with_name(f"{output.name}.partial")
         self._files: dict[str, IO[bytes]] = {}
@@ -564,7 +571,8 @@ class _PartialFile(_Writer):
             lines, refused = _without_tabs(lines)
             errors = sorted(errors + refused, key=lambda row: row["index"])
         if ending in (CSV, TSV):
-            text = to_cells(lines, ending, header=not self.num_answered)
+            header = not self.num_answered
+            text = to_cells(lines, ending, header, self._escape_formulas)
         else:
             text = to_json(lines)
         super().add(lines, errors)

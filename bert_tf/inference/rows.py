@@ -84,6 +84,11 @@ class PredictSettings(Settings):
     )
     header: bool = like(UserFilesRecipe, "header")
     encoding_errors: str = like(UserFilesRecipe, "encoding_errors")
+    escape_formulas: bool = setting(
+        False,
+        "CSV and TSV: writes ' before texts that begin with =, +, - or @, "
+        "which spreadsheets would compute",
+    )
     batch_size: int = setting(32, "rows per batch", at_least=1)
     precision: str = setting(AUTO, PRECISION_HELP, choices=(AUTO, *PRECISIONS))
     runtime: str = setting(AUTO, RUNTIME_HELP)

@@ -12,6 +12,7 @@ from bert_tf.errors import Fault
 
 JSONL, CSV, TSV, PARQUET = ".jsonl", ".csv", ".tsv", ".parquet"
 ENDINGS = (JSONL, CSV, TSV, PARQUET)
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 # In place of a type: the values are written as JSON.
 _JSON = "json"
 # What pyarrow raises for values that have no type in common.
@@ -46,11 +47,28 @@ def _as_text(value: Any) -> Any:
     return _as_json(value) if isinstance(value, list | tuple | dict) else value
 
 
-def to_cells(rows: Sequence[Values], ending: str, header: bool) -> bytes:
+def without_formula(value: Any) -> Any:
+    """Puts ' before a text that spreadsheets would take for a formula.
+
+    OWASP, "CSV Injection".
+    """
+    is_formula = isinstance(value, str) and value.startswith(_FORMULAS)
+    return f"'{value}" if is_formula else value
+
+
+def to_cells(
+    rows: Sequence[Values], ending: str, header: bool, escape_formulas: bool
+) -> bytes:
     """Formats rows, which have the same columns, as CSV or TSV.
 
     A label's probability is a column, and lists are JSON. Cells of TSV are not
     quoted; see `refuse_tabs`.
+
+    Args:
+      rows: the rows.
+      ending: ".csv" or ".tsv".
+      header: whether to write the names of the columns first.
+      escape_formulas: whether to apply `without_formula` to each cell.
     """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
@@ -59,7 +77,11 @@ def to_cells(rows: Sequence[Values], ending: str, header: bool) -> bytes:
     cells = [_flat(row) for row in rows]
     if header:
         table.writerows([*cells[:1]])
-    table.writerows(map(_as_text, row.values()) for row in cells)
+    for row in cells:
+        texts = map(_as_text, row.values())
+        table.writerow(
+            map(without_formula, texts) if escape_formulas else texts
+        )
     return text.getvalue().encode()
 
 

@@ -408,6 +408,28 @@ def test_tables_and_files_of_tables_have_the_answers_of_one(tmp_path, ending):
     assert "is there already and has other lines than answers to" in line
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_texts_that_a_spreadsheet_would_compute(ending, tmp_path):
+    """Numbers of the answers are no texts."""
+    texts = ["=1+2", "+1", "-1", "@x", "a=b", "'a"]
+    source = write(tmp_path / "in.csv", [{"text": each} for each in texts])
+    output, model = tmp_path / f"out.{ending}", tmp_path / "regression"
+    settings = PredictSettings(escape_formulas=True)
+    predict_file(model, source, output, settings)
+    before = output.read_bytes()
+    rows = list(read_written(output))
+    marked = 0 if ending == "jsonl" else 4
+    expected = [f"'{each}" for each in texts[:marked]] + texts[marked:]
+    assert [row["text"] for row in rows] == expected
+    assert all(np.isfinite(float(row["score"])) for row in rows)
+    # The same answers to the same rows.
+    predict_file(model, source, output, settings)
+    assert output.read_bytes() == before
+    if marked:
+        line = error_of(predict_file, model, source, output)
+        assert "is there already and has other lines than answers" in line
+
+
 def test_a_row_that_tsv_cannot_hold_is_an_error_line(tmp_path):
     rows = [{"text": "the ferry"}, {"text": "the\tferry"}, {"text": "is good"}]
     source, output = write(tmp_path / "in.csv", rows), tmp_path / "out.tsv"

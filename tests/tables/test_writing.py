@@ -34,7 +34,7 @@ FLAT = ["probability of no", "probability of yes"]
 def test_cells_are_read_again(tmp_path, ending):
     path = tmp_path / f"t{ending}"
     path.write_bytes(
-        b"".join(to_cells(p, ending, p is PARTS[0]) for p in PARTS)
+        b"".join(to_cells(p, ending, p is PARTS[0], False) for p in PARTS)
     )
     names = ["row", "text", "none", "labels", *FLAT]
     found = [row.cells for row in Table(path).read(names)]
