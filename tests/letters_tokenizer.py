@@ -112,6 +112,7 @@ class LettersTokenizer(tf.Module):
 
     lower_case = False
     stand_alone = frozenset(map(ord, string.punctuation))
+    added_ids = ()
 
     def __init__(self, data, split_special_tokens):
         super().__init__()

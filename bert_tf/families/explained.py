@@ -157,7 +157,7 @@ class TokenizedTexts:
         ids, begins, ends = served.tokenizer.tokenize_with_offsets(strings)
         codes = tf.strings.unicode_decode(strings, "UTF-8")
         words = WordFinder(served.tokenizer)(codes)
-        row, word_begin, word_end = (each.numpy() for each in words)
+        row, word_begin, word_end, _ = (each.numpy() for each in words)
         token_row = ids.value_rowids().numpy()
         flat_begins = begins.flat_values.numpy()
         flat_ends = ends.flat_values.numpy()

@@ -72,6 +72,9 @@ class AddedTokens(tf.Module):
         for none.
       nul: the replacement of U+0000 in the text between them.
 
+    Attributes:
+      ids: the ids of the added tokens.
+
     Raises:
       UserError: a token is not in the vocabulary, or empty when normalized.
     """
@@ -93,6 +96,7 @@ class AddedTokens(tf.Module):
         self._find_in_normalized = self._finder(
             [t for t in tokens if t.normalized]
         )
+        self.ids = tuple(vocabulary.ids[token.content] for token in tokens)
 
     def _finder(
         self, tokens: list[AddedToken]

@@ -79,6 +79,11 @@ class SubwordTokenizer(GraphTokenizer):
         """The code points that always are separate words."""
         return unicode_tables.stand_alone()
 
+    @property
+    def added_ids(self) -> tuple[int, ...]:
+        """The ids of tokens that are recognized in text before it is split."""
+        return self._added_tokens.ids
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.data):,} tokens)"
 

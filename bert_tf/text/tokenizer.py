@@ -354,6 +354,11 @@ class BertTokenizer(GraphTokenizer):
         """The code points that always are separate words."""
         return unicode_tables.stand_alone(self.config.tokenize_chinese_chars)
 
+    @property
+    def added_ids(self) -> tuple[int, ...]:
+        """The ids of tokens that are recognized in text before it is split."""
+        return self._added_tokens.ids if self._added_tokens else ()
+
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
         """Normalizes texts, string [B], as before splitting."""
         return self._letters.normalize(texts)

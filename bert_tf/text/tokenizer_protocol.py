@@ -63,6 +63,10 @@ class Tokenizer(Protocol):
     def stand_alone(self) -> frozenset[int]:
         """The code points that always are separate words."""
 
+    @property
+    def added_ids(self) -> tuple[int, ...]:
+        """The ids of tokens that are recognized in text before it is split."""
+
     def tokenize(self, texts: Any) -> "tf.RaggedTensor":
         """Splits string [B] into ids, int32, ragged [B, tokens]."""
 

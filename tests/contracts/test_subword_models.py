@@ -62,7 +62,7 @@ def test_a_text_is_tagged_as_the_words_of_a_file(name, tmp_path):
     """Tokens, rows and offsets are those of the words, one by one."""
     served = served_model(write_model(tmp_path / "model", name, "tags"))
     tokens = served.tokens(tf.constant([TEXT, "", " . "]))
-    row, begin, end = (each.numpy().tolist() for each in tokens.words)
+    row, begin, end, _ = (each.numpy().tolist() for each in tokens.words)
     places = list(zip(row, begin, end, strict=True))
     found = [TEXT[b:e] for r, b, e in places if r == 0]
     assert found == WORDS

@@ -39,7 +39,12 @@ from bert_tf.families.token_classification.entities import (
     continues,
     tag_table,
 )
-from bert_tf.families.words import WordFinder, Words, tokenize_words
+from bert_tf.families.words import (
+    WordFinder,
+    Words,
+    first_tokens,
+    tokenize_words,
+)
 from bert_tf.text.layout import (
     HOST,
     TokenIds,
@@ -246,7 +251,9 @@ class TagModel(TextModel):
         """Finds and tokenizes the words of texts, string [B]."""
         codes = tf.strings.unicode_decode(text, "UTF-8")
         words = self._find_words(codes)
-        tokens = tokenize_words(self.tokenizer, words.texts(codes))
+        tokens = tokenize_words(
+            self.tokenizer, words.texts(codes), words.after_blank
+        )
         # Tokenizers may remove all characters of a word.
         has_tokens = tokens[0].row_lengths() > 0
         words = Words(*(tf.boolean_mask(each, has_tokens) for each in words))
@@ -258,7 +265,7 @@ class TagModel(TextModel):
             tf.gather(begins.flat_values, ids.row_starts()),
             tf.gather(ends.flat_values, ids.row_limits() - 1),
         )
-        words = Words(words.row, firsts, lasts)
+        words = words._replace(begin=firsts, end=lasts)
         return TextTokens(codes, words, ids, begins, ends)
 
     def rows(self, tokens: TextTokens) -> WordWindows:
@@ -272,7 +279,11 @@ class TagModel(TextModel):
         begins = tf.cumsum(counts, exclusive=True)
         return word_windows(
             TokenIds(tokens.ids.flat_values, begins, counts),
-            tf.cast(tokens.ids.row_starts(), tf.int32),
+            first_tokens(
+                self.tokenizer,
+                tokens.ids,
+                tokens.ends - tokens.words.begin[:, None],
+            ),
             row,
             self.max_seq_length - self.tokenizer.packing.num_special(1),
             self._doc_stride,

@@ -86,7 +86,7 @@ def _split_rows(
     )
     unit = "runs of a tag" if words.scheme == IO else "entities"
     capitals = sum(word != word.lower() for word in words.words)
-    tokens = word_tokens(words.words, tokenizer)
+    tokens, _ = word_tokens(words.words, tokenizer)
     is_unknown = tf.reduce_any(tokens == tokenizer.vocabulary.unk_id, 1).numpy()
     unknown = int(is_unknown.sum())
     unknown_words = collections.Counter(

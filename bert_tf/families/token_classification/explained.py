@@ -82,7 +82,7 @@ def subject_of(
 
 def _tokenized(text: str, tokens: TextTokens) -> TokenizedTexts:
     """The tokens and words of a single text."""
-    _, begin, end = (each.numpy().tolist() for each in tokens.words)
+    _, begin, end, _ = (each.numpy().tolist() for each in tokens.words)
     ids = tokens.ids.flat_values
     return TokenizedTexts(
         {"text": text},

@@ -22,7 +22,7 @@ from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
 from bert_tf.families.token_classification.entities import sentence_of_words
-from bert_tf.families.words import tokenize_words
+from bert_tf.families.words import first_tokens, tokenize_words
 from bert_tf.features import INPUT_MASK
 from bert_tf.text.layout import TokenIds, pack_rows, ragged_range
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -121,11 +121,11 @@ def encode_words(
     The config has the length, context and stride of the windows; for `tags`,
     see `WordRows`.
     """
-    tokens = word_tokens(data.words, tokenizer)
+    tokens, first = word_tokens(data.words, tokenizer)
     room = config.max_seq_length - tokenizer.packing.num_special(1)
     windows = word_windows(
         sentences_in_context(data, tokens, config.context, room),
-        tf.cast(tokens.row_starts(), tf.int32),
+        first,
         sentence_of_words(data.sentence_starts),
         room,
         config.doc_stride,
@@ -139,20 +139,26 @@ def encode_words(
     )
 
 
-def word_tokens(words: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
-    """Returns the sub-tokens of W words, int32 [W, tokens].
+def word_tokens(
+    words: list[str], tokenizer: Tokenizer
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Returns the sub-tokens of W words, and `first_tokens` of them.
 
     A word that normalisation removes, such as a control character, is [UNK], or
     [MASK] if the tokenizer has no [UNK].
     """
     distinct, number = tf.unique(tf.constant(words))
-    ids, *_ = tokenize_words(tokenizer, distinct)
+    ids, _, ends = tokenize_words(tokenizer, distinct)
+    shift = first_tokens(tokenizer, ids, ends)
+    shift -= tf.cast(ids.row_starts(), tf.int32)
     is_empty = tf.cast(ids.row_lengths() == 0, tf.int64)
     vocabulary = tokenizer.vocabulary
     unk_id = (vocabulary.unk_id, vocabulary.blank_id)[vocabulary.unk_id < 0]
     unknown = tf.fill([tf.reduce_sum(is_empty)], unk_id)
     unknown = tf.RaggedTensor.from_row_lengths(unknown, is_empty)
-    return tf.gather(tf.concat([ids, unknown], 1), number)
+    found = tf.gather(tf.concat([ids, unknown], 1), number)
+    first = tf.cast(found.row_starts(), tf.int32) + tf.gather(shift, number)
+    return found, first
 
 
 def sentences_in_context(

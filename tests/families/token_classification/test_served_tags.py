@@ -11,9 +11,12 @@ import bert_tf
 from bert_tf.families.token_classification.answers import tagged_entities
 from bert_tf.families.token_classification.conll_files import read_conll
 from bert_tf.families.token_classification.entities import entities, tag_table
-from bert_tf.families.words import WordFinder
+from bert_tf.families.words import WordFinder, first_tokens, tokenize_words
+from bert_tf.text.byte_bpe import ByteLevelBpe
+from bert_tf.text.tokenizer_files import AddedToken
 from tests.as_numpy import as_numpy
 from tests.inference import serving_models as models
+from tests.subword_models import tokenizer_of
 
 
 def words_of(texts, tokenizer):
@@ -55,6 +58,64 @@ def test_words_of_several_texts():
     texts = ["a-", "b", "", "-c", "'", "s", "x.", "y"]
     found = words_of(texts, models.tokenizer())
     assert [len(words) for words in found] == [2, 1, 0, 2, 1, 1, 2, 1]
+
+
+ADDED = ("<user>", "[E1]", "covid-19")
+
+
+def with_added_tokens(name):
+    """A tokenizer with added tokens, of a BERT or another architecture."""
+    added = [AddedToken(each, normalized=False) for each in ADDED]
+    if name == "bert":
+        tokens = [*models.tokenizer().vocabulary.tokens, *ADDED]
+        return bert_tf.BertTokenizer(tokens, True, added_tokens=added)
+    data = tokenizer_of(name)
+    assert isinstance(data, ByteLevelBpe)
+    return ByteLevelBpe(
+        [*data.tokens, *ADDED],
+        data.merges,
+        data.special,
+        added_tokens=added,
+        packing=data.packing,
+    ).tokenizer()
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<user> has [E1]bob in covid-19", "<user>|has|[E1]|bob|in|covid-19"),
+        ("bob<user>.[E1][E1]", "bob|<user>|.|[E1]|[E1]"),
+        ("[E1]'s in-<user>-rome", "[E1]|'s|in|-|<user>|-|rome"),
+        ("<users> [E2] covid-1", "<|users|>|[|E2|]|covid-1"),
+        (" <user>\n[E1] ", "<user>|[E1]"),
+    ],
+)
+def test_added_tokens_are_words(name, text, words):
+    tokenizer = with_added_tokens(name)
+    (found,) = words_of([text], tokenizer)
+    assert "|".join(text[begin:end] for begin, end in found) == words
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_words_have_the_tokens_of_their_text(name):
+    """The ids are the tokenizer's, and an added token represents itself."""
+    tokenizer = with_added_tokens(name)
+    texts = ["a <user> [E1]b a[E1] b covid-19", "[E1]<user> a", "a b", ""]
+    codes = tf.strings.unicode_decode(texts, "UTF-8")
+    words = WordFinder(tokenizer)(codes)
+    spelled = words.texts(codes)
+    ids, _, ends = tokenize_words(tokenizer, spelled, words.after_blank)
+    # A text begins like a word after a blank, unless with an added token.
+    expected = tokenizer.tokenize([f" {texts[0]}", texts[1], " a b", ""])
+    assert ids.flat_values.numpy().tolist() == (
+        expected.flat_values.numpy().tolist()
+    )
+    first = tf.gather(ids.flat_values, first_tokens(tokenizer, ids, ends))
+    own = {text.encode(): tokenizer.vocabulary.ids[text] for text in ADDED}
+    for word, token in zip(spelled.numpy(), first.numpy(), strict=True):
+        assert token == own.get(word, token)
+        assert token in own.values() or word not in own
 
 
 def served_entities(served, texts):
