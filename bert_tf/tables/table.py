@@ -198,7 +198,8 @@ class Table:
           UserError: see `rows`; or rows are malformed.
         """
         faults = Faults(self.name, self.dialect.bad_rows)
-        return collect(self.rows(required, optional), lambda row: row, faults)
+        rows = self.rows(required, optional)
+        return list(convert_rows(rows, lambda row: row, faults))
 
     def rows(
         self,
@@ -343,20 +344,26 @@ def only_file(paths: str, content: str) -> str:
     return files[0]
 
 
-def collect(
+def convert_rows(
     rows: Iterable[Row], make: Callable[[Row], E], faults: Faults
-) -> list[E]:
-    """Converts rows by `make`, which may raise `Fault`, and reports faults."""
-    made: list[E] = []
+) -> Iterator[E]:
+    """Converts rows by `make`, which may raise `Fault`, and reports faults.
+
+    Raises:
+      UserError: rows are malformed, after the last row.
+    """
+    num_good = 0
     for row in rows:
         try:
             if row.fault:
                 raise row.fault
-            made.append(make(row))
+            made = make(row)
         except Fault as fault:
             faults.add(row.number, fault, row.path)
-    faults.settle(len(made))
-    return made
+        else:
+            num_good += 1
+            yield made
+    faults.settle(num_good)
 
 
 def text_of(cell: Cell, column: str, place: str) -> str:

@@ -1,7 +1,7 @@
 """Text classification by kind of label: classes, numbers, several labels."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -275,7 +275,7 @@ class UserTexts(UserFiles):
         recipe: UserTableRecipe,
         parse_label: ParseLabel,
         label_needed: bool = True,
-    ) -> list[Example]:
+    ) -> Iterator[Example]:
         """Reads the rows of a file; see `GlueData.read_file`."""
         required, optional = [*self._texts], [recipe.label_column]
         if label_needed:
