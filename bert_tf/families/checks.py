@@ -54,7 +54,7 @@ class Row(NamedTuple):
     @property
     def key(self) -> tuple[str, ...]:
         """What duplicates have in common."""
-        return tuple(text.strip() for text in self.texts)
+        return tuple([text.strip() for text in self.texts])
 
 
 class Fact(NamedTuple):
@@ -73,12 +73,15 @@ class Fact(NamedTuple):
     rows: Sequence[int] = ()
 
 
-# Most data sets have few labels.
-_label_digest = functools.lru_cache(typed=True)(lambda label: digest((label,)))
+# Most data sets have few labels. Labels are compared of equal texts only, so
+# half of the digest will do.
+_label_digest = functools.lru_cache(typed=True)(
+    lambda label: digest((label,))[:8]
+)
 
 
 class ComparedRows:
-    """The rows of a split without their texts: 40 bytes of each.
+    """The rows of a split without their texts: 32 bytes of each.
 
     Args:
       rows: rows to `record`.
@@ -120,8 +123,8 @@ class ComparedRows:
 
     @property
     def labels(self) -> np.ndarray:
-        """A digest of the label of each row, uint64 [2, N]."""
-        return columns_of(self._labels)
+        """A digest of the label of each row, uint64 [N]."""
+        return np.frombuffer(self._labels, np.uint64)
 
 
 class SplitRows(NamedTuple):
@@ -271,48 +274,51 @@ def _add_repeated(
     of each other split, with `conflict` and the rows of training and the split.
     """
     train, *others = splits
-    rows = splits[train].rows
-    first = first_equal(*rows.keys)
-    again = np.flatnonzero(first != np.arange(len(rows)))
-    pair = None
-    if len(again) and (number := int(rows.numbers[again[0]])):
-        pair = [int(rows.numbers[first[again[0]]]), number]
-    share = len(again) / max(len(rows), 1)
-    shown = counted(len(again), unit)
-    if len(again):
-        shown += f", {percent(share)}"
-    if pair:
-        shown += f" (rows {pair[0]} and {pair[1]})"
-    text = f"{unit}s that occur again in {train}: {shown}"
-    found.add(REPEATED, train, text, pair or ())
-    repeated = {f"{unit}s": len(again), "share": share, "first": pair}
-    found.numbers |= {"repeated": repeated, "in_train": {}}
-    for name in others:
-        other = splits[name].rows
-        # The rows of the split follow those of training.
-        keys = np.concatenate([rows.keys, other.keys], axis=1)
-        first = first_equal(*keys)
-        seen = np.flatnonzero(first[len(rows) :] < len(rows))
-        share = len(seen) / max(len(other), 1)
-        both = None
-        if len(seen) and (number := int(other.numbers[seen[0]])):
-            both = [int(rows.numbers[first[len(rows) + seen[0]]]), number]
-        numbers = {f"{unit}s": len(seen), "share": share, "first": both}
+    # The rows of training come first.
+    parts = [split.rows for split in splits.values()]
+    ends = np.cumsum([*map(len, parts)])
+    first = first_equal(*np.concatenate([p.keys for p in parts], axis=1))
+    first_pair = first
+    if conflict and others:
+        labels = np.concatenate([part.labels for part in parts])
+        first_pair = first_equal(first, labels)
+    numbers = parts[0].numbers
+
+    def count(part: int, is_seen: np.ndarray) -> tuple[dict[str, Any], str]:
+        """Returns the number, share and first pair of rows, also in words."""
+        seen = np.flatnonzero(is_seen)
+        share = len(seen) / max(len(is_seen), 1)
         shown = counted(len(seen), unit)
         if len(seen):
             shown += f", {percent(share)}"
+        pair = None
+        # Rows without lines have the number 0.
+        if len(seen) and parts[part].numbers[seen[0]]:
+            earlier = first[ends[part] - len(is_seen) + seen[0]]
+            pair = [int(numbers[earlier]), int(parts[part].numbers[seen[0]])]
+        return {f"{unit}s": len(seen), "share": share, "first": pair}, shown
+
+    size = len(parts[0])
+    repeated, shown = count(0, first[:size] != np.arange(size))
+    if pair := repeated["first"]:
+        shown += f" (rows {pair[0]} and {pair[1]})"
+    text = f"{unit}s that occur again in {train}: {shown}"
+    found.add(REPEATED, train, text, pair or ())
+    found.numbers |= {"repeated": repeated, "in_train": {}}
+    for part, name in enumerate(others, start=1):
+        own = slice(ends[part - 1], ends[part])
+        is_seen = first[own] < size
+        shared, shown = count(part, is_seen)
         if conflict:
-            labels = np.concatenate([rows.labels, other.labels], axis=1)
-            same = first_equal(first, *labels)[len(rows) :][seen] < len(rows)
-            conflicts = int(np.sum(~same))
-            numbers[conflict] = conflicts
-            if len(seen):
-                shown += f", {conflicts:,} {conflict.replace('_', ' ')}"
-        if both:
-            shown += f" (row {both[0]} of {train}, row {both[1]} of {name})"
+            # No row of training has the same texts and label.
+            shared[conflict] = int(np.sum(first_pair[own][is_seen] >= size))
+            if is_seen.any():
+                shown += f", {shared[conflict]:,} {conflict.replace('_', ' ')}"
+        if pair := shared["first"]:
+            shown += f" (row {pair[0]} of {train}, row {pair[1]} of {name})"
         text = f"{unit}s of {name} that are in {train}: {shown}"
-        found.add(IN_TRAIN, name, text, (both or ())[1:])
-        found.numbers["in_train"][name] = numbers
+        found.add(IN_TRAIN, name, text, (pair or ())[1:])
+        found.numbers["in_train"][name] = shared
 
 
 def add_input_remarks(found: Examination) -> None:

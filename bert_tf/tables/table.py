@@ -594,14 +594,15 @@ def _read_delimited(
     # Columns without a unique name are called by their number.
     names = [
         str(index) if not name or name in columns[:index] else name
-        for index, name in enumerate(columns if whole else ())
+        for index, name in enumerate(columns)
     ]
     for number, cells in raw:
         if isinstance(cells, Fault):
             yield number, cells
         elif len(cells) == width:
-            chosen = (None if i is None else cells[i] for i in indices)
-            yield number, (tuple(chosen), dict(zip(names, cells, strict=False)))
+            chosen = tuple([None if i is None else cells[i] for i in indices])
+            pairs = zip(names, cells, strict=False) if whole else ()
+            yield number, (chosen, dict(pairs))
         else:
             yield (
                 number,

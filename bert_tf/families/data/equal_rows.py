@@ -11,10 +11,13 @@ def digest(content: tuple[Hashable, ...]) -> bytes:
 
     Two of a billion rows that differ have the same with a chance of 1e-21.
     """
-    # -0.0 equals 0.0.
-    plain = tuple(v + 0.0 if isinstance(v, float) else v for v in content)
-    # The representation of a tuple of texts tells where each of them ends.
-    return hashlib.blake2b(repr(plain).encode(), digest_size=16).digest()
+    # It tells where each of several texts ends.
+    plain = repr(content)
+    if "-0.0" in plain:
+        # -0.0 equals 0.0.
+        numbers = (v + 0.0 if isinstance(v, float) else v for v in content)
+        plain = repr(tuple(numbers))
+    return hashlib.blake2b(plain.encode(), digest_size=16).digest()
 
 
 def columns_of(digests: bytearray) -> np.ndarray:

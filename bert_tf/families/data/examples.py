@@ -134,9 +134,10 @@ class ExampleStream(Sequence[Example]):
 
     def chosen(self, is_chosen: np.ndarray) -> "ExampleStream":
         """Returns some of the examples, bool [N], to be read again."""
-        flags = is_chosen.tobytes()
+        # The columns of this stream may be freed.
+        read, flags = self._read, is_chosen.tobytes()
         return ExampleStream(
-            lambda: itertools.compress(silently(self._read()), flags),
+            lambda: itertools.compress(silently(read()), flags),
             int(is_chosen.sum()),
         )
 
@@ -176,19 +177,21 @@ def examples_of(
         `parse_label` raises it.
     """
 
-    # Rows share the values of equal labels, but for -0.0, which equals 0.0.
-    shared: dict[Label, Label] = {}
+    # Rows share the label of equal cells; numbers may all differ.
+    parsed: dict[Cell, Label] = {}
 
     def make(row: Row) -> Example:
-        place = row.place
         texts = [
-            text_of(cell, column, place)
+            cell if isinstance(cell, str) else text_of(cell, column, row.place)
             for cell, column in zip(row.cells, columns, strict=False)
         ]
         labels = row.cells[len(columns) :]
-        label = parse_label(labels[0] if labels else None, place)
-        if not isinstance(label, float):
-            label = shared.setdefault(label, label)
+        cell = labels[0] if labels else None
+        label = parsed.get(cell)
+        if label is None:
+            label = parse_label(cell, row.place)
+            if not isinstance(label, float):
+                parsed[cell] = label
         return Example(
             text_a=texts[0],
             text_b=texts[1] if len(texts) == 2 else None,

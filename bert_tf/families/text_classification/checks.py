@@ -126,7 +126,7 @@ def _label_counts(
 def _add_contradictions(found: Examination, rows: checks.ComparedRows) -> None:
     """Counts the texts of training that occur with several labels."""
     text = first_equal(*rows.keys)
-    is_new_pair = first_equal(text, *rows.labels) == np.arange(len(rows))
+    is_new_pair = first_equal(text, rows.labels) == np.arange(len(rows))
     # Texts of a later row with another label than those of earlier rows.
     texts = np.unique(text[is_new_pair & (text != np.arange(len(rows)))])
     count = len(texts)
