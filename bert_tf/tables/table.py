@@ -259,7 +259,9 @@ class Table:
             file: Any = sys.stdin.buffer
             if path != STANDARD_STREAM:
                 file = stack.enter_context(open_bytes(path))
-                self._disk = getattr(file, "disk", file)
+                disk = getattr(file, "disk", file)
+                # A pipe has no position.
+                self._disk = disk if disk.seekable() else None
             whole_lines = name in ("jsonl", TXT)
             lines = read_faulty_lines(path, errors, file, whole_lines)
             stack.enter_context(contextlib.closing(lines))

@@ -379,6 +379,6 @@ def test_real_files(shared_data, name):
 def test_other_real_files(shared_data, file, count):
     task = task_of("mnli")
     path = shared_data / "glue" / "MNLI" / file
-    examples = task.data.read_file(str(path), recipe_of(task), task.parse_label)
+    examples = task.read_file(str(path), recipe_of(task))
     assert len(examples) == count
     assert len(collections.Counter(e.label for e in examples)) == 3

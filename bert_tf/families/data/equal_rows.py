@@ -41,8 +41,10 @@ def first_equal(*columns: np.ndarray) -> np.ndarray:
     for column in columns:
         column = column[order]
         is_first[1:] |= column[1:] != column[:-1]
-    starts = np.flatnonzero(is_first)
-    sizes = np.diff(starts, append=len(order))
+    # The place in the order at which the equal rows of each begin.
+    begins = np.arange(len(order))
+    begins[~is_first] = 0
+    np.maximum.accumulate(begins, out=begins)
     first = np.empty_like(order)
-    first[order] = np.repeat(order[starts], sizes)
+    first[order] = order[begins]
     return first

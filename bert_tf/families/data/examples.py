@@ -77,12 +77,19 @@ class ExampleStream(Sequence[Example]):
 
     Args:
       read: reads the file, once more for each of `choose`.
-      size: the number of examples, if it is known before they are read.
+      size: the number of examples, if they have been read before.
+      path: then their file, for errors.
     """
 
-    def __init__(self, read: Callable[[], Iterator[Example]], size: int = 0):
+    def __init__(
+        self,
+        read: Callable[[], Iterator[Example]],
+        size: int = 0,
+        path: str = "",
+    ):
         self._read = read
         self._size = size
+        self._path = path
         self._is_read = False
         self._is_pair = False
         self._labels: list[Label] = []
@@ -124,10 +131,10 @@ class ExampleStream(Sequence[Example]):
             self._rows.append(example.row)
             self._paths.append(example.path)
             yield example
-        if self._size not in (0, len(self._labels)):
+        if self._path and self._size != len(self._labels):
             raise UserError(
-                f"{self._paths[-1]}: has changed while it was read; try again "
-                "once it is complete."
+                f"{self._path}: has changed while it was read; try again once "
+                "it is complete."
             )
         self._size = len(self._labels)
         self._is_read = True
@@ -139,6 +146,7 @@ class ExampleStream(Sequence[Example]):
         return ExampleStream(
             lambda: itertools.compress(silently(read()), flags),
             int(is_chosen.sum()),
+            self._paths[0],
         )
 
 

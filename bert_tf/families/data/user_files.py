@@ -197,10 +197,11 @@ def split_off_dev(
         labels.append(example.label)
     # Rows of the same text are a group with the label of their first row.
     first = first_equal(*columns_of(digests))
+    del digests
     sizes = np.bincount(first)
     row_strata = _strata_of(labels)
     strata: dict[Hashable, array.array] = {}
-    for index in np.flatnonzero(sizes).tolist():
+    for index in memoryview(np.flatnonzero(sizes)):
         group = strata.setdefault(row_strata[index], array.array("q"))
         group.append(index)
     generator = np.random.default_rng(seed)
@@ -258,7 +259,7 @@ def draw_groups(
     return [index for group in taken for index in groups[group]]
 
 
-def _strata_of(labels: Sequence) -> list[Hashable]:
+def _strata_of(labels: Sequence) -> Sequence[Hashable]:
     """Returns the stratum of each row."""
     if isinstance(labels[0], float):
         edges = np.quantile(labels, np.arange(1, _BINS) / _BINS)
@@ -267,4 +268,4 @@ def _strata_of(labels: Sequence) -> list[Hashable]:
         # Each set of labels is a stratum; those that occur once share one.
         counts = collections.Counter(labels)
         return [label if counts[label] > 1 else () for label in labels]
-    return list(labels)
+    return labels

@@ -309,9 +309,9 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         self, path: str, recipe: SentenceRecipe, labelled: bool = True
     ) -> Sequence[Example]:
         """Reads the rows of a file; rows to predict may have no label."""
-        return list(self._rows(path, recipe, labelled))
+        return list(self._read_examples(path, recipe, labelled))
 
-    def _rows(
+    def _read_examples(
         self, path: str, recipe: SentenceRecipe, labelled: bool
     ) -> Iterator[Example]:
 
@@ -330,7 +330,9 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
             # A pipe cannot be read again.
             if not all(map(os.path.isfile, files_of(path, "input"))):
                 return self.read_file(path, recipe, labelled)
-            return ExampleStream(lambda: self._rows(path, recipe, labelled))
+            return ExampleStream(
+                lambda: self._read_examples(path, recipe, labelled)
+            )
 
         return self.data.read(split, recipe, read_rows)
 
