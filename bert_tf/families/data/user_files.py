@@ -201,7 +201,7 @@ def split_off_dev(
     sizes = np.bincount(first)
     row_strata = _strata_of(labels)
     strata: dict[Hashable, array.array] = {}
-    for index in memoryview(np.flatnonzero(sizes)):
+    for index in np.flatnonzero(sizes).data:
         group = strata.setdefault(row_strata[index], array.array("q"))
         group.append(index)
     generator = np.random.default_rng(seed)
