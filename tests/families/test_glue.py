@@ -278,6 +278,8 @@ def test_labels_of_data_sets_are_those_of_the_files(data_sets, monkeypatch):
         ("third", "z", order[1], "11", 12),
     ]
     assert rows[0].path == "glue/mnli, split validation_matched"
+    # For a check too, although its name is not that of a file.
+    assert task.load_once("dev_matched", recipe_of(task)) == rows
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class ExampleStream(Sequence[Example]):
     rows and paths, with empty texts and identifiers.
 
     Args:
-      read: reads the file, once more for each of `choose`.
+      read: reads the file, once more for each stream that `chosen` returns.
       size: the number of examples, if they have been read before.
       path: then their file, for errors.
     """

@@ -25,6 +25,7 @@ from bert_tf.families.data.examples import (
     names_in,
     sorted_labels,
 )
+from bert_tf.families.data.user_files import UserFiles
 from bert_tf.families.row_task import PREDICTION, RowAnswers, RowTask
 from bert_tf.families.rows import TextRows
 from bert_tf.families.text_classification.checks import examine_texts
@@ -324,7 +325,9 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     def load_once(
         self, split: str, recipe: SentenceRecipe
     ) -> Sequence[Example]:
-        """Returns a stream of the examples in files; see `Task`."""
+        """Returns a stream of the examples in a user's files; see `Task`."""
+        if not isinstance(self.data, UserFiles):
+            return self.load(split, recipe)
 
         def read_rows(path: str, labelled: bool) -> Sequence[Example]:
             # A pipe cannot be read again.
