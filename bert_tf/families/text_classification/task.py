@@ -322,9 +322,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         parse = self.parse_label if labelled else parse_label_if_any
         return self.data.read_file(path, recipe, parse, labelled)
 
-    def load_once(
-        self, split: str, recipe: SentenceRecipe
-    ) -> Sequence[Example]:
+    def load_once(self, split: str, recipe: Any) -> Sequence[Example]:
         """Returns a stream of the examples in a user's files; see `Task`."""
         if not isinstance(self.data, UserFiles):
             return self.load(split, recipe)
