@@ -2,12 +2,13 @@
 
 import contextlib
 import functools
+import itertools
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Self, TextIO, TypeVar
 
 import tqdm
 
@@ -15,7 +16,9 @@ _SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BEFORE_SHOWN = 5.0
 
 
+T = TypeVar("T")
 _reworded: Callable[[str], str] = str
+_is_silent = False
 
 
 def reword(how: Callable[[str], str]) -> None:
@@ -34,7 +37,23 @@ def log(line: str, stream: TextIO | None = None) -> None:
       line: the text, with names of arguments in backticks.
       stream: the output; None for standard error.
     """
-    print(_reworded(line), file=stream or sys.stderr, flush=True)
+    if not _is_silent:
+        print(_reworded(line), file=stream or sys.stderr, flush=True)
+
+
+def silently(items: Iterator[T]) -> Iterator[T]:
+    """Yields items of a file that is read again, without the lines of `log`."""
+    global _is_silent
+    more = True
+    while more:
+        _is_silent = True
+        try:
+            # At most one, so that the caller may log between two items.
+            found = [*itertools.islice(items, 1)]
+        finally:
+            _is_silent = False
+        yield from found
+        more = bool(found)
 
 
 # For files that a command reads several times.

@@ -50,6 +50,9 @@ def main() -> None:
     """Resolves the recipe and runs it."""
     command_line.name_arguments({"modes": "--mode"})
     task, recipe = task_and_recipe(_FLAGS.assignments(), _FLAGS.recipe_file)
+    # Names of columns that are left out are reported before TensorFlow is
+    # imported, which takes seconds.
+    task.resolve(recipe)
 
     from bert_tf.finetuning.run import run_finetuning
     from bert_tf.side_by_side import one_core_a_batch

@@ -6,8 +6,10 @@ truncation, unknown words and characters that hint at an accident. A family
 adds what only its rows have.
 """
 
+import array
 import collections
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from bert_tf.errors import excerpt, first_few
+from bert_tf.families.data.equal_rows import columns_of, digest, first_equal
 from bert_tf.files import unpacked_name
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -51,7 +54,7 @@ class Row(NamedTuple):
     @property
     def key(self) -> tuple[str, ...]:
         """What duplicates have in common."""
-        return tuple(text.strip() for text in self.texts)
+        return tuple([text.strip() for text in self.texts])
 
 
 class Fact(NamedTuple):
@@ -70,6 +73,60 @@ class Fact(NamedTuple):
     rows: Sequence[int] = ()
 
 
+# Most data sets have few labels. Labels are compared of equal texts only, so
+# half of the digest will do.
+_label_digest = functools.lru_cache(typed=True)(
+    lambda label: digest((label,))[:8]
+)
+
+
+class ComparedRows:
+    """The rows of a split without their texts: 32 bytes of each.
+
+    Args:
+      rows: rows to `record`.
+
+    Attributes:
+      num_empty: the number of rows with an empty text.
+    """
+
+    def __init__(self, rows: Iterable[Row] = ()):
+        self._numbers = array.array("q")
+        self._keys = bytearray()
+        self._labels = bytearray()
+        self.num_empty = 0
+        for _ in self.record(rows):
+            pass
+
+    def record(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Adds rows while they are iterated."""
+        for row in rows:
+            key = row.key
+            self._numbers.append(row.number)
+            self._keys += digest(key)
+            self._labels += _label_digest(row.label)
+            self.num_empty += not all(key)
+            yield row
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The number of each row, int64 [N]."""
+        return np.frombuffer(self._numbers, np.int64)
+
+    @property
+    def keys(self) -> np.ndarray:
+        """A digest of the key of each row, uint64 [2, N]."""
+        return columns_of(self._keys)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """A digest of the label of each row, uint64 [N]."""
+        return np.frombuffer(self._labels, np.uint64)
+
+
 class SplitRows(NamedTuple):
     """The rows of a split, and what only its family counts.
 
@@ -77,24 +134,30 @@ class SplitRows(NamedTuple):
       file: the file of the split.
       rows: its rows.
       title: the number of rows and the like, in words.
-      inputs: what the model reads: a row for each sequence of the tokenizer,
-        or none if the family counts tokens itself.
-      facts: what the family counts.
+      facts: what the family counts, and `InputCounts.facts`.
     """
 
     file: str
-    rows: Sequence[Row]
+    rows: ComparedRows
     title: str
-    inputs: Sequence[Row] = ()
     facts: Sequence[Fact] = ()
 
     @classmethod
-    def of_examples(cls, examples: Sequence[Any]) -> Self:
-        """The rows of examples with `texts`, each an input of the model."""
-        rows = [Row(e.row, e.texts, e.label) for e in examples]
-        pairs = ", pairs" * (len(rows[0].texts) == 2)
+    def of_examples(
+        cls,
+        examples: Sequence[Any],
+        tokenizer: Tokenizer,
+        max_seq_length: int,
+    ) -> Self:
+        """Reads examples with `texts`, each an input of the model, once."""
+        rows = ComparedRows()
+        given = (Row(e.row, e.texts, e.label) for e in examples)
+        inputs = InputCounts(rows.record(given), tokenizer, max_seq_length)
+        # Examples of a stream have paths once they are read.
         files = first_few(list(dict.fromkeys(e.path for e in examples)))
-        return cls(files, rows, f"{counted(len(rows))}{pairs}", rows)
+        pairs = ", pairs" * (len(examples[0].texts) == 2)
+        title = f"{counted(len(rows))}{pairs}"
+        return cls(files, rows, title, inputs.facts(files))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,10 +222,8 @@ def counted(count: int, unit: str = "row") -> str:
 def examine(
     task: str,
     splits: Mapping[str, SplitRows],
-    tokenizer: Tokenizer,
     max_seq_length: int,
     unit: str = "row",
-    input_unit: str = "row",
     conflict: str = "",
 ) -> Examination:
     """Examines the rows of a task.
@@ -170,19 +231,13 @@ def examine(
     Args:
       task: the name of the task.
       splits: split to its rows, the one to train on first.
-      tokenizer: the tokenizer of the model that will be trained.
       max_seq_length: the longest input in tokens.
       unit: what a row is called in the singular.
-      input_unit: what a sequence of tokens is called.
       conflict: the key of how many rows have a label that the same row in
         training does not have; empty to leave them uncounted.
     """
     facts = {
-        name: [
-            Fact(f"{unit}s", len(split.rows)),
-            *split.facts,
-            *_input_facts(split, max_seq_length, input_unit, tokenizer),
-        ]
+        name: [Fact(f"{unit}s", len(split.rows)), *split.facts]
         for name, split in splits.items()
     }
     found = Examination(
@@ -219,44 +274,51 @@ def _add_repeated(
     of each other split, with `conflict` and the rows of training and the split.
     """
     train, *others = splits
-    first: dict[Hashable, int] = {}
-    labels = collections.defaultdict(set)
-    count, pair = 0, None
-    for row in splits[train].rows:
-        if row.key in first:
-            count += 1
-            if row.number:
-                pair = pair or [first[row.key], row.number]
-        first.setdefault(row.key, row.number)
-        labels[row.key].add(row.label)
-    share = count / max(len(splits[train].rows), 1)
-    shown = counted(count, unit)
-    if count:
-        shown += f", {percent(share)}"
-    if pair:
+    # The rows of training come first.
+    parts = [split.rows for split in splits.values()]
+    ends = np.cumsum([*map(len, parts)])
+    first = first_equal(*np.concatenate([p.keys for p in parts], axis=1))
+    first_pair = first
+    if conflict and others:
+        labels = np.concatenate([part.labels for part in parts])
+        first_pair = first_equal(first, labels)
+    numbers = parts[0].numbers
+
+    def count(part: int, is_seen: np.ndarray) -> tuple[dict[str, Any], str]:
+        """Returns the number, share and first pair of rows, also in words."""
+        seen = np.flatnonzero(is_seen)
+        share = len(seen) / max(len(is_seen), 1)
+        shown = counted(len(seen), unit)
+        if len(seen):
+            shown += f", {percent(share)}"
+        pair = None
+        # Rows without lines have the number 0.
+        if len(seen) and parts[part].numbers[seen[0]]:
+            earlier = first[ends[part] - len(is_seen) + seen[0]]
+            pair = [int(numbers[earlier]), int(parts[part].numbers[seen[0]])]
+        return {f"{unit}s": len(seen), "share": share, "first": pair}, shown
+
+    size = len(parts[0])
+    repeated, shown = count(0, first[:size] != np.arange(size))
+    if pair := repeated["first"]:
         shown += f" (rows {pair[0]} and {pair[1]})"
     text = f"{unit}s that occur again in {train}: {shown}"
     found.add(REPEATED, train, text, pair or ())
-    repeated = {f"{unit}s": count, "share": share, "first": pair}
     found.numbers |= {"repeated": repeated, "in_train": {}}
-    for name in others:
-        seen = [row for row in splits[name].rows if row.key in first]
-        share = len(seen) / max(len(splits[name].rows), 1)
-        both = next(([first[x.key], x.number] for x in seen if x.number), None)
-        numbers = {f"{unit}s": len(seen), "share": share, "first": both}
-        shown = counted(len(seen), unit)
-        if seen:
-            shown += f", {percent(share)}"
+    for part, name in enumerate(others, start=1):
+        own = slice(ends[part - 1], ends[part])
+        is_seen = first[own] < size
+        shared, shown = count(part, is_seen)
         if conflict:
-            conflicts = sum(x.label not in labels[x.key] for x in seen)
-            numbers[conflict] = conflicts
-            if seen:
-                shown += f", {conflicts:,} {conflict.replace('_', ' ')}"
-        if both:
-            shown += f" (row {both[0]} of {train}, row {both[1]} of {name})"
+            # No row of training has the same texts and label.
+            shared[conflict] = int(np.sum(first_pair[own][is_seen] >= size))
+            if is_seen.any():
+                shown += f", {shared[conflict]:,} {conflict.replace('_', ' ')}"
+        if pair := shared["first"]:
+            shown += f" (row {pair[0]} of {train}, row {pair[1]} of {name})"
         text = f"{unit}s of {name} that are in {train}: {shown}"
-        found.add(IN_TRAIN, name, text, (both or ())[1:])
-        found.numbers["in_train"][name] = numbers
+        found.add(IN_TRAIN, name, text, (pair or ())[1:])
+        found.numbers["in_train"][name] = shared
 
 
 def add_input_remarks(found: Examination) -> None:
@@ -326,72 +388,121 @@ def lengths_shown(lengths: Mapping[str, int]) -> str:
     )
 
 
-def _input_facts(
-    split: SplitRows, max_seq_length: int, unit: str, tokenizer: Tokenizer
-) -> Iterator[Fact]:
-    """Counts tokens, suspicious characters and quoted cells of the inputs."""
-    inputs = split.inputs
-    if not inputs:
-        return
-    tokens = _count_tokens(inputs, max_seq_length, tokenizer)
-    cut = f"{counted(tokens['cut'], unit)}, {percent(tokens['cut_share'])}"
-    texts = [
-        f"tokens: {lengths_shown(tokens['percentiles'])}",
-        f"cut at {max_seq_length} tokens: {cut}",
-    ]
-    # A byte-level vocabulary spells every word.
-    if tokenizer.vocabulary.special.unk is not None:
-        shown = (
-            f"{percent(tokens['unknown_word_share'])} of words, in "
-            f"{counted(tokens['rows_with_unknown'], unit)}"
-        )
-        texts.append(unknown_text(shown, tokens["unknown_words"]))
-    yield Fact("tokens", tokens, texts)
-    kinds = (
-        (suspicious(row.texts[-1]) | suspicious(row.texts[0]), row.number)
-        for row in inputs
-    )
-    yield suspicious_fact(kinds, "rows", unit)
-    yield Fact("quoted", _num_quoted(split))
+class InputCounts:
+    """Counts tokens, suspicious characters and quoted cells of inputs.
 
+    Args:
+      inputs: a row for each sequence of the tokenizer, read once.
+      tokenizer: the tokenizer of the model that will be trained.
+      max_seq_length: the longest input in tokens.
+      unit: what an input is called in the singular.
+    """
 
-def _count_tokens(
-    inputs: Sequence[Row], max_seq_length: int, tokenizer: Tokenizer
-) -> dict[str, Any]:
-    """Counts lengths in tokens, truncated inputs and unknown words."""
-    vocabulary = tokenizer.vocabulary
-    num_texts = len(inputs[0].texts)
-    pieces = np.zeros(len(inputs), np.int64)
-    has_unknown = np.zeros(len(inputs), bool)
-    num_words = num_unknown = 0
-    unknown_words: collections.Counter[str] = collections.Counter()
-    begins = range(0, len(inputs), _TEXTS_AT_A_TIME)
-    for begin, column in itertools.product(begins, range(num_texts)):
-        block = inputs[begin : begin + _TEXTS_AT_A_TIME]
-        texts = [row.texts[column] for row in block]
-        ids = tokenizer.tokenize(texts)
-        flat, counts = ids.values.numpy(), np.diff(ids.row_splits.numpy())
-        is_unknown = flat == vocabulary.unk_id
-        pieces[begin : begin + len(texts)] += counts
-        num_words += int(np.sum(vocabulary.starts_word[flat]))
-        num_unknown += int(np.sum(is_unknown))
-        rows = np.unique(np.repeat(np.arange(len(texts)), counts)[is_unknown])
-        has_unknown[begin + rows] = True
-        if len(rows):
-            some = [texts[row] for row in rows]
-            unknown_words.update(_unknown_words(some, tokenizer))
-    lengths = pieces + tokenizer.packing.num_special(num_texts)
-    truncated = int(np.sum(lengths > max_seq_length))
-    return {
-        "percentiles": percentiles(lengths),
-        "mean": float(lengths.mean()),
-        "cut": truncated,
-        "cut_share": truncated / len(lengths),
-        "unknown_piece_share": num_unknown / max(int(pieces.sum()), 1),
-        "unknown_word_share": num_unknown / max(num_words, 1),
-        "rows_with_unknown": int(np.sum(has_unknown)),
-        "unknown_words": dict(unknown_words.most_common(UNKNOWN_WORDS)),
-    }
+    def __init__(
+        self,
+        inputs: Iterable[Row],
+        tokenizer: Tokenizer,
+        max_seq_length: int,
+        unit: str = "row",
+    ):
+        self._tokenizer = tokenizer
+        self._max_seq_length = max_seq_length
+        self._unit = unit
+        # The lengths in tokens of each block of inputs.
+        self._lengths: list[np.ndarray] = []
+        self._num_pieces = self._num_words = self._num_unknown = 0
+        self._rows_with_unknown = 0
+        self._unknown_words: collections.Counter[str] = collections.Counter()
+        self._num_marked, self._all_quoted = 0, True
+        kinds = self._count(iter(inputs))
+        self._suspicious = suspicious_fact(kinds, "rows", unit)
+
+    def _count(
+        self, inputs: Iterator[Row]
+    ) -> Iterator[tuple[dict[str, str], int]]:
+        """Counts a block at a time; yields what `suspicious_fact` takes."""
+        while block := list(itertools.islice(inputs, _TEXTS_AT_A_TIME)):
+            self._count_tokens(block)
+            for row in block:
+                kinds = suspicious(row.texts[-1])
+                if len(row.texts) > 1:
+                    kinds |= suspicious(row.texts[0])
+                for text in row.texts:
+                    if '"' in text:
+                        self._num_marked += 1
+                        is_cell = _QUOTED_CELL.fullmatch(text) is not None
+                        self._all_quoted &= is_cell
+                yield kinds, row.number
+
+    def _count_tokens(self, block: Sequence[Row]) -> None:
+        """Counts lengths in tokens and unknown words."""
+        vocabulary = self._tokenizer.vocabulary
+        num_texts = len(block[0].texts)
+        special = self._tokenizer.packing.num_special(num_texts)
+        lengths = np.full(len(block), special, np.int32)
+        has_unknown = np.zeros(len(block), bool)
+        for column in range(num_texts):
+            texts = [row.texts[column] for row in block]
+            ids = self._tokenizer.tokenize(texts)
+            flat, counts = ids.values.numpy(), np.diff(ids.row_splits.numpy())
+            is_unknown = flat == vocabulary.unk_id
+            lengths += counts
+            self._num_words += int(np.sum(vocabulary.starts_word[flat]))
+            self._num_unknown += int(np.sum(is_unknown))
+            numbers = np.repeat(np.arange(len(texts)), counts)
+            rows = np.unique(numbers[is_unknown])
+            has_unknown[rows] = True
+            if len(rows):
+                some = [texts[row] for row in rows]
+                self._unknown_words.update(
+                    _unknown_words(some, self._tokenizer)
+                )
+        self._num_pieces += int(np.sum(lengths)) - special * len(block)
+        self._lengths.append(lengths)
+        self._rows_with_unknown += int(np.sum(has_unknown))
+
+    def facts(self, file: str) -> list[Fact]:
+        """Returns the facts "tokens", "suspicious" and "quoted".
+
+        Args:
+          file: the file of the split.
+        """
+        longest = self._max_seq_length
+        lengths = np.concatenate(self._lengths)
+        truncated = int(np.sum(lengths > longest))
+        common = self._unknown_words.most_common(UNKNOWN_WORDS)
+        tokens: dict[str, Any] = {
+            "percentiles": percentiles(lengths),
+            "mean": float(lengths.mean()),
+            "cut": truncated,
+            "cut_share": truncated / len(lengths),
+            "unknown_piece_share": self._num_unknown / max(self._num_pieces, 1),
+            "unknown_word_share": self._num_unknown / max(self._num_words, 1),
+            "rows_with_unknown": self._rows_with_unknown,
+            "unknown_words": dict(common),
+        }
+        cut = f"{counted(truncated, self._unit)}, "
+        cut += percent(tokens["cut_share"])
+        texts = [
+            f"tokens: {lengths_shown(tokens['percentiles'])}",
+            f"cut at {longest} tokens: {cut}",
+        ]
+        # A byte-level vocabulary spells every word.
+        if self._tokenizer.vocabulary.special.unk is not None:
+            shown = (
+                f"{percent(tokens['unknown_word_share'])} of words, in "
+                f"{counted(self._rows_with_unknown, self._unit)}"
+            )
+            texts.append(unknown_text(shown, tokens["unknown_words"]))
+        # In TSV, as in GLUE's files, quotation marks are ordinary characters,
+        # and those in other places do not look like CSV.
+        is_tsv = unpacked_name(file).endswith(".tsv")
+        quoted = self._num_marked if is_tsv and self._all_quoted else 0
+        return [
+            Fact("tokens", tokens, texts),
+            self._suspicious,
+            Fact("quoted", quoted),
+        ]
 
 
 def _unknown_words(texts: list[str], tokenizer: Tokenizer) -> Iterator[str]:
@@ -407,19 +518,6 @@ def _unknown_words(texts: list[str], tokenizer: Tokenizer) -> Iterator[str]:
 _QUOTED_CELL = re.compile(r'\s*"(?:[^"]|"")*"\s*')
 # A single text in quotes may be meant that way.
 _MANY_QUOTED = 2
-
-
-def _num_quoted(split: SplitRows) -> int:
-    """Counts texts of a TSV file that are quoted like cells of CSV.
-
-    In TSV, as in GLUE's files, quotation marks are ordinary characters. It is 0
-    if they occur in another place.
-    """
-    if not unpacked_name(split.file).endswith(".tsv"):
-        return 0
-    texts = [text for row in split.inputs for text in row.texts]
-    marked = [text for text in texts if '"' in text]
-    return len(marked) if all(map(_QUOTED_CELL.fullmatch, marked)) else 0
 
 
 # Kinds of characters that hint at an accident, and what they are called.

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 Example = TypeVar("Example", bound=Any)
 # The key of the predictions in the form of labels, see `RowTask.answers`.
 PREDICTION = "prediction"
-RowAnswers = Answered[list[Example], dict[str, Any], Config]
+RowAnswers = Answered[Sequence[Example], dict[str, Any], Config]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowTask(
-    Task[list[Example], Config, dict[str, Any]], Generic[Example, Config]
+    Task[Sequence[Example], Config, dict[str, Any]], Generic[Example, Config]
 ):
     """A task whose rows have one label each, predicted from the row's logits.
 
@@ -60,29 +60,32 @@ class RowTask(
         self,
         recipe: Any,
         tokenizer: Tokenizer,
-        splits: Mapping[str, list[Example]],
+        splits: Mapping[str, Sequence[Example]],
     ) -> Examination:
         """Examines rows that have `texts`; see `Task`."""
         found = examine(
             self.name,
             {
-                name: SplitRows.of_examples(examples)
+                name: SplitRows.of_examples(
+                    examples, tokenizer, recipe.max_seq_length
+                )
                 for name, examples in splits.items()
             },
-            tokenizer,
             recipe.max_seq_length,
         )
         add_input_remarks(found)
         return found
 
-    def estimated_tokens(self, examples: list[Example], recipe: Any) -> float:
+    def estimated_tokens(
+        self, examples: Sequence[Example], recipe: Any
+    ) -> float:
         """Estimates the tokens of rows of `texts`; see `Task`."""
         texts = ("".join(example.texts) for example in examples)
         return tokens_of_rows(texts, recipe.max_seq_length)
 
     @abc.abstractmethod
     def rows(
-        self, examples: list[Example], tokenizer: Tokenizer, config: Config
+        self, examples: Sequence[Example], tokenizer: Tokenizer, config: Config
     ) -> Any:
         """Encodes examples as `ExampleRows` with the `example` of each row."""
 
@@ -133,7 +136,7 @@ class RowTask(
 
     def encode(
         self,
-        examples: list[Example],
+        examples: Sequence[Example],
         tokenizer: Tokenizer,
         config: Config,
         labelled: bool = False,
@@ -205,7 +208,7 @@ class RowTask(
         return [known_label(example) for example in examples]
 
     def baseline(
-        self, train: list[Example], examples: list[Example]
+        self, train: Sequence[Example], examples: Sequence[Example]
     ) -> dict[str, float]:
         """Scores the `guess` of the training labels; see `Task`."""
         references = self.references(examples)

@@ -239,6 +239,13 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
 
         return self.data.read(split, recipe, read_rows)
 
+    def load_once(self, split: str, recipe: Any) -> Examples:
+        """Returns examples to examine, which may be read while this is done.
+
+        Their texts may be iterated once. See `load`.
+        """
+        return self.load(split, recipe)
+
     @abc.abstractmethod
     def read_file(
         self, path: str, recipe: Any, labelled: bool = True

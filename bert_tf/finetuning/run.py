@@ -143,7 +143,12 @@ def _run(
         write_reports(output_dir, run, data, type(recipe))
     elif "check" in modes:
         _, tokenizer = open_initial(recipe)
-        done["check"] = load_and_check(prepared, recipe, tokenizer).numbers
+        # Evaluation reads the examples of a split file again from memory.
+        is_alone = set(modes) == {"check"}
+        read = prepared.load_once if is_alone else prepared.load
+        done["check"] = load_and_check(
+            prepared, recipe, tokenizer, read
+        ).numbers
     if "eval" in modes or "predict" in modes:
         devs = load(prepared.dev_splits, "eval")
         scores, answers = _use_finished(

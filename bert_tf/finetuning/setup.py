@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -118,11 +118,21 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, Tokenizer]:
 
 
 def load_and_check(
-    task: Task, recipe: FinetuningRecipe, tokenizer: Tokenizer
+    task: Task,
+    recipe: FinetuningRecipe,
+    tokenizer: Tokenizer,
+    load: Callable[[str, Any], Any],
 ) -> ExaminedData:
-    """Reads the training and dev examples, and prints the data check."""
+    """Reads the training and dev examples, and prints the data check.
+
+    Args:
+      task: the task.
+      recipe: the settings.
+      tokenizer: the tokenizer of the initial model.
+      load: `task.load`, or `task.load_once` for the check alone.
+    """
     dev = task.splits(task.dev_splits, recipe)
-    examples = {k: task.load(k, recipe) for k in (task.train_split, *dev)}
+    examples = {k: load(k, recipe) for k in (task.train_split, *dev)}
     found = task.examine(recipe, tokenizer, examples)
     print(*found.lines, sep="\n", flush=True)
     config = task.configure(recipe, examples[task.train_split])
@@ -140,7 +150,9 @@ def prepare_training(
     output_dir: pathlib.Path,
 ) -> TrainingData:
     """Reads and encodes the training and dev rows."""
-    by_split, config, numbers = load_and_check(task, recipe, tokenizer)
+    by_split, config, numbers = load_and_check(
+        task, recipe, tokenizer, task.load
+    )
     source = f"`init_from`={recipe.init_from}"
     packing = tokenizer.packing
     check_segments(source, initial.config, packing, config.texts_per_row)

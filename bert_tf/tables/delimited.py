@@ -174,8 +174,8 @@ def read_csv(path: str, lines: Iterator[TextLine], delimiter: str) -> Cells:
         if lost:
             yield fault_until(number)
             lost = None
-        fault = next((line.fault for line in row if line.fault), None)
-        yield number, fault or cells
+        faults = [line.fault for line in row if line.fault]
+        yield number, faults[0] if faults else cells
     if lost:
         yield fault_until(last + 1)
 

@@ -201,7 +201,8 @@ class Table:
           UserError: see `rows`; or rows are malformed.
         """
         faults = Faults(self.name, self.dialect.bad_rows)
-        return collect(self.rows(required, optional), lambda row: row, faults)
+        rows = self.rows(required, optional)
+        return list(convert_rows(rows, lambda row: row, faults))
 
     def rows(
         self,
@@ -261,7 +262,9 @@ class Table:
             file: Any = sys.stdin.buffer
             if path != STANDARD_STREAM:
                 file = stack.enter_context(open_bytes(path))
-                self._disk = getattr(file, "disk", file)
+                disk = getattr(file, "disk", file)
+                # A pipe has no position.
+                self._disk = disk if disk.seekable() else None
             whole_lines = name in ("jsonl", TXT)
             lines = read_faulty_lines(path, errors, file, whole_lines)
             stack.enter_context(contextlib.closing(lines))
@@ -346,20 +349,26 @@ def only_file(paths: str, content: str) -> str:
     return files[0]
 
 
-def collect(
+def convert_rows(
     rows: Iterable[Row], make: Callable[[Row], E], faults: Faults
-) -> list[E]:
-    """Converts rows by `make`, which may raise `Fault`, and reports faults."""
-    made: list[E] = []
+) -> Iterator[E]:
+    """Converts rows by `make`, which may raise `Fault`, and reports faults.
+
+    Raises:
+      UserError: rows are malformed, after the last row.
+    """
+    num_good = 0
     for row in rows:
         try:
             if row.fault:
                 raise row.fault
-            made.append(make(row))
+            made = make(row)
         except Fault as fault:
             faults.add(row.number, fault, row.path)
-    faults.settle(len(made))
-    return made
+        else:
+            num_good += 1
+            yield made
+    faults.settle(num_good)
 
 
 def text_of(cell: Cell, column: str, place: str) -> str:
@@ -590,7 +599,7 @@ def _read_delimited(
     # Columns without a unique name are called by their number.
     names = [
         str(index) if not name or name in columns[:index] else name
-        for index, name in enumerate(columns if whole else ())
+        for index, name in enumerate(columns)
     ]
     for number, cells in raw:
         if dialect.blank_rows and cells == [""]:
@@ -598,8 +607,9 @@ def _read_delimited(
         if isinstance(cells, Fault):
             yield number, cells
         elif len(cells) == width:
-            chosen = (None if i is None else cells[i] for i in indices)
-            yield number, (tuple(chosen), dict(zip(names, cells, strict=False)))
+            chosen = tuple([None if i is None else cells[i] for i in indices])
+            pairs = zip(names, cells, strict=False) if whole else ()
+            yield number, (chosen, dict(pairs))
         else:
             yield (
                 number,

@@ -278,6 +278,8 @@ def test_labels_of_data_sets_are_those_of_the_files(data_sets, monkeypatch):
         ("third", "z", order[1], "11", 12),
     ]
     assert rows[0].path == "glue/mnli, split validation_matched"
+    # For a check too, although its name is not that of a file.
+    assert task.load_once("dev_matched", recipe_of(task)) == rows
 
 
 @pytest.mark.parametrize(
@@ -379,6 +381,6 @@ def test_real_files(shared_data, name):
 def test_other_real_files(shared_data, file, count):
     task = task_of("mnli")
     path = shared_data / "glue" / "MNLI" / file
-    examples = task.data.read_file(str(path), recipe_of(task), task.parse_label)
+    examples = task.read_file(str(path), recipe_of(task))
     assert len(examples) == count
     assert len(collections.Counter(e.label for e in examples)) == 3

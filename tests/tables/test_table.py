@@ -335,9 +335,10 @@ def test_delimiters_that_are_not_recognised(write, capsys):
 def test_a_list_is_no_text(write):
     path = write("t.jsonl", '{"a": ["x"], "b": "y", "l": 1}\n')
     rows = Table(path).rows(["a", "b", "l"])
-    line = user_errors.error_of(
-        examples_of, path, rows, ("a", "b"), TableRecipe(), lambda cell, _: cell
+    examples = examples_of(
+        path, rows, ("a", "b"), TableRecipe(), lambda cell, _: cell
     )
+    line = user_errors.error_of(list, examples)
     assert line.startswith(f"{path}, row 1: 'a' is a list, ('x',); it must be")
 
 

@@ -1,8 +1,10 @@
 """The command: flags, tasks' own defaults, kill -9 and resume, predict."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -132,6 +134,34 @@ def test_recipe_repeats_a_run_below_the_flags(whole, flags, tmp_path):
     theirs = json.loads((whole[0] / "recipe.json").read_text())
     different = {name for name in mine if mine[name] != theirs[name]}
     assert different == {"num_train_epochs"}
+
+
+WITHOUT_TENSORFLOW = """
+import runpy, sys
+sys.modules["tensorflow"] = None
+runpy.run_module("tools.run_finetuning", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("task", "setting"), [("sentence", "text"), ("choice", "context")]
+)
+def test_columns_are_missed_before_tensorflow_is_imported(task, setting):
+    words = [sys.executable, "-c", WITHOUT_TENSORFLOW, f"--task={task}"]
+    words += ["--train_file=t.csv", "--model=m", "--output_dir=o"]
+    done = subprocess.run(
+        words,
+        cwd=commands.ROOT,
+        # Otherwise the command restarts itself.
+        env={**os.environ, "GLIBC_TUNABLES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    line = f"error: --{setting}_column"
+    assert done.stderr.startswith(line), done.stderr
+    assert done.stderr.endswith("=...: name the column(s).\n")
 
 
 def test_help_groups_the_settings_by_kind():

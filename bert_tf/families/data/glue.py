@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bert_tf.errors import UserError
@@ -121,7 +121,7 @@ class GlueData(FolderFiles):
         recipe: "TableRecipe",
         parse_label: ParseLabel,
         label_needed: bool = True,
-    ) -> list[Example]:
+    ) -> Iterator[Example]:
         """Reads the rows of a file.
 
         Args:

@@ -3,6 +3,7 @@
 The task reads a file and splits its examples.
 """
 
+import array
 import collections
 import pathlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.families.data.examples import LOCATION, names_in
+from bert_tf.families.data.equal_rows import columns_of, digest, first_equal
+from bert_tf.families.data.examples import LOCATION, choose, names_in
 from bert_tf.progress import log
 from bert_tf.tables.table import files_of
 
@@ -107,18 +109,19 @@ class UserFiles:
         # Recipes of tagged words lack the setting.
         if split != "train" or not getattr(recipe, "drop_duplicates", False):
             return rows
-        distinct: dict[Hashable, Any] = {}
+        digests = bytearray()
         for row in rows:
             # Duplicates differ only in their location.
             values = row._asdict().items()
-            content = tuple(v for name, v in values if name not in LOCATION)
-            distinct.setdefault(content, row)
+            digests += digest(tuple(v for k, v in values if k not in LOCATION))
+        first = first_equal(*columns_of(digests))
+        is_distinct = first == np.arange(len(first))
         log(
-            f"{self.path(split, recipe)}: {len(rows) - len(distinct)} of "
+            f"{self.path(split, recipe)}: {np.sum(~is_distinct)} of "
             f"{len(rows)} {self._unit} are the same as an earlier one and are "
             "dropped (drop_duplicates=True)."
         )
-        return list(distinct.values())
+        return choose(rows, is_distinct)
 
     def path(self, split: str, recipe: "FilesRecipe") -> str:
         """Returns the path of a split's file."""
@@ -172,7 +175,7 @@ def _no_file(split: str) -> UserError:
 
 def split_off_dev(
     examples: Sequence[E], share: float, seed: int
-) -> tuple[list[E], list[E]]:
+) -> tuple[Sequence[E], Sequence[E]]:
     """Splits examples in training and dev, stratified by label.
 
     Rows of the same text stay in the same part, and every label has a row in
@@ -189,46 +192,54 @@ def split_off_dev(
     Raises:
       UserError: too few rows for both parts.
     """
-    strata: dict[Hashable, dict[Hashable, list[int]]] = {}
-    text_stratum: dict[Hashable, Hashable] = {}
-    labels = _strata_of([example.label for example in examples])
-    for index, (example, label) in enumerate(
-        zip(examples, labels, strict=True)
-    ):
-        key = example.text_key
-        stratum = text_stratum.setdefault(key, label)
-        strata.setdefault(stratum, {}).setdefault(key, []).append(index)
-    left = collections.Counter(
-        name for example in examples for name in names_in(example.label)
-    )
+    digests, labels = bytearray(), []
+    for example in examples:
+        digests += digest((example.text_key,))
+        labels.append(example.label)
+    # Rows of the same text are a group with the label of their first row.
+    first = first_equal(*columns_of(digests))
+    del digests
+    sizes = np.bincount(first)
+    row_strata = _strata_of(labels)
+    strata: dict[Hashable, array.array] = {}
+    for index in np.flatnonzero(sizes).data:
+        group = strata.setdefault(row_strata[index], array.array("q"))
+        group.append(index)
+    # The rows of each group are adjacent in this order.
+    order_of_rows = np.argsort(first, kind="stable")
+    ends = np.cumsum(sizes)
+    left = collections.Counter(n for label in labels for n in names_in(label))
     generator = np.random.default_rng(seed)
-    dev: set[int] = set()
-    target = 0.0
+    is_dev = np.zeros(len(sizes), bool)
+    num_dev, target = 0, 0.0
     # Rare labels first; frequent labels make up for what these cannot give.
     order = sorted(strata, key=lambda label: (len(strata[label]), str(label)))
     for stratum in order:
-        groups = list(strata[stratum].values())
-        target += share * sum(map(len, groups))
+        groups = np.array(strata[stratum])
+        target += share * int(sizes[groups].sum())
         # One text of each label stays for training.
-        for index in generator.permutation(len(groups))[:-1]:
-            group = groups[index]
-            names = [n for i in group for n in names_in(examples[i].label)]
-            drawn = collections.Counter(names)
+        drawn = groups[generator.permutation(len(groups))[:-1]]
+        for index, size in zip(drawn, sizes[drawn].tolist(), strict=True):
+            rows = order_of_rows[ends[index] - size : ends[index]].tolist()
+            names = collections.Counter(
+                name for row in rows for name in names_in(labels[row])
+            )
             # Sets of labels that occur once, and texts with several labels,
             # may have the last rows of a label.
-            stays = all(left[name] > count for name, count in drawn.items())
-            if stays and len(dev) + len(group) / 2 <= target:
-                dev.update(group)
-                left -= drawn
-    if not dev:
+            stays = all(left[name] > count for name, count in names.items())
+            if stays and num_dev + size / 2 <= target:
+                is_dev[index] = True
+                num_dev += size
+                left.subtract(names)
+    if not num_dev:
         raise UserError(
             f"{examples[0].path}: {len(examples)} rows of {len(strata)} "
             f"different labels leave none for dev at dev_share={share}, since "
             "a text of each label stays for training; is label_column right? "
             "If so, pass `dev_file`=... or a larger `dev_share`."
         )
-    train = [e for i, e in enumerate(examples) if i not in dev]
-    return train, [e for i, e in enumerate(examples) if i in dev]
+    is_dev = is_dev[first]
+    return choose(examples, ~is_dev), choose(examples, is_dev)
 
 
 def draw_groups(
@@ -261,7 +272,7 @@ def draw_groups(
     return [index for group in taken for index in groups[group]]
 
 
-def _strata_of(labels: Sequence) -> list[Hashable]:
+def _strata_of(labels: Sequence) -> Sequence[Hashable]:
     """Returns the stratum of each row."""
     if isinstance(labels[0], float):
         edges = np.quantile(labels, np.arange(1, _BINS) / _BINS)
@@ -270,4 +281,4 @@ def _strata_of(labels: Sequence) -> list[Hashable]:
         # Each set of labels is a stratum; those that occur once share one.
         counts = collections.Counter(labels)
         return [label if counts[label] > 1 else () for label in labels]
-    return list(labels)
+    return labels

@@ -24,10 +24,11 @@ def examine_choices(
     """
     found = checks.examine(
         task,
-        {name: _split_rows(examples) for name, examples in splits.items()},
-        tokenizer,
+        {
+            name: _split_rows(examples, tokenizer, max_seq_length)
+            for name, examples in splits.items()
+        },
         max_seq_length,
-        input_unit="choice",
     )
     train = found.numbers["train_split"]
     contexts = {example.context.strip() for example in splits[train]}
@@ -48,8 +49,11 @@ def examine_choices(
     return found
 
 
-def _split_rows(examples: Sequence[ChoiceExample]) -> checks.SplitRows:
+def _split_rows(
+    examples: Sequence[ChoiceExample], tokenizer: Tokenizer, max_seq_length: int
+) -> checks.SplitRows:
     """Returns the rows of a split with counts and positions of choices."""
+    path = examples[0].path
     sizes = collections.Counter(len(e.choices) for e in examples)
     right = collections.Counter(e.label for e in examples)
     # Counts by chance: only rows with many choices have the last positions.
@@ -58,16 +62,17 @@ def _split_rows(examples: Sequence[ChoiceExample]) -> checks.SplitRows:
         for position in range(size):
             even[position] += count / size
     # A row is the same in any order of its choices.
-    rows = [
+    rows = checks.ComparedRows(
         checks.Row(e.row, (e.context, e.start, *sorted(_stripped(e))))
         for e in examples
-    ]
+    )
     # The model reads a pair for each choice.
-    inputs = [
+    inputs = (
         checks.Row(e.row, (e.context, f"{e.start} {choice}".lstrip()))
         for e in examples
         for choice in e.choices
-    ]
+    )
+    tokens = checks.InputCounts(inputs, tokenizer, max_seq_length, "choice")
     twice = sum(len(set(_stripped(e))) < len(e.choices) for e in examples)
     choices = ", ".join(
         f"{size} in {counted(sizes[size])}" for size in sorted(sizes)
@@ -76,7 +81,7 @@ def _split_rows(examples: Sequence[ChoiceExample]) -> checks.SplitRows:
         f"{n} {right[n]:,} ({percent(right[n] / len(rows))})" for n in even
     )
     facts = [
-        Fact("inputs", len(inputs)),
+        Fact("inputs", sum(len(e.choices) for e in examples)),
         Fact(
             "choices",
             {str(size): sizes[size] for size in sorted(sizes)},
@@ -93,9 +98,9 @@ def _split_rows(examples: Sequence[ChoiceExample]) -> checks.SplitRows:
             twice,
             [f"one choice twice: {counted(twice)}"] if twice else (),
         ),
+        *tokens.facts(path),
     ]
-    title = counted(len(rows))
-    return checks.SplitRows(examples[0].path, rows, title, inputs, facts)
+    return checks.SplitRows(path, rows, counted(len(rows)), facts)
 
 
 def _stripped(example: ChoiceExample) -> list[str]:

@@ -25,7 +25,7 @@ from bert_tf.tables.table import (
     Dialect,
     Row,
     Table,
-    collect,
+    convert_rows,
     handle_empty_texts,
     named_columns,
     text_of,
@@ -204,7 +204,8 @@ def read_choices(
         (columns.context,),
         recipe.empty_text,
     )
-    return collect(rows, make, Faults(path, dialect.bad_rows))
+    faults = Faults(path, dialect.bad_rows)
+    return list(convert_rows(rows, make, faults))
 
 
 def _check_choices(

@@ -124,7 +124,7 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
 
     def read_file(
         self, path: str, recipe: ChoiceRecipe, labelled: bool = True
-    ) -> list[ChoiceExample]:
+    ) -> Sequence[ChoiceExample]:
         """Reads a table of choices; see `read_choices`."""
         return read_choices(path, self.data.columns, recipe, labelled)
 
@@ -132,14 +132,14 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         self,
         recipe: ChoiceRecipe,
         tokenizer: Tokenizer,
-        splits: Mapping[str, list[ChoiceExample]],
+        splits: Mapping[str, Sequence[ChoiceExample]],
     ) -> Examination:
         """Runs the data doctor; see `examine_choices`."""
         length = recipe.max_seq_length
         return examine_choices(self.name, length, tokenizer, splits)
 
     def estimated_tokens(
-        self, examples: list[ChoiceExample], recipe: ChoiceRecipe
+        self, examples: Sequence[ChoiceExample], recipe: ChoiceRecipe
     ) -> float:
         """Estimates the tokens of a row for every choice."""
         texts = (
@@ -150,7 +150,7 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         return tokens_of_rows(texts, recipe.max_seq_length)
 
     def configure(
-        self, recipe: ChoiceRecipe, examples: list[ChoiceExample]
+        self, recipe: ChoiceRecipe, examples: Sequence[ChoiceExample]
     ) -> MultipleChoiceConfig:
         """Returns the config of a model trained with this recipe."""
         length = recipe.max_seq_length
@@ -163,7 +163,7 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
 
     def rows(
         self,
-        examples: list[ChoiceExample],
+        examples: Sequence[ChoiceExample],
         tokenizer: Tokenizer,
         config: MultipleChoiceConfig,
     ) -> EncodedChoices:

@@ -25,7 +25,6 @@ def examine_questions(
             split: _split_rows(questions, recipe, tokenizer)
             for split, questions in splits.items()
         },
-        tokenizer,
         recipe.max_seq_length,
         unit="question",
     )
@@ -64,7 +63,9 @@ def _split_rows(
     return checks.SplitRows(
         file="",
         # Questions have identifiers instead of rows.
-        rows=[checks.Row(0, (q.question, q.context)) for q in questions],
+        rows=checks.ComparedRows(
+            checks.Row(0, (q.question, q.context)) for q in questions
+        ),
         title=(
             f"{len(questions):,} questions on {num_contexts:,} contexts of "
             f"{articles:,} articles, {without:,} without an answer"

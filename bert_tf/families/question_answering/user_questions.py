@@ -27,7 +27,7 @@ from bert_tf.tables.table import (
     Dialect,
     Row,
     Table,
-    collect,
+    convert_rows,
     format_of,
     named_columns,
     text_of,
@@ -131,9 +131,9 @@ def read_user_questions(
             check(found, place)
             return found
 
-        questions = collect(
-            table.rows(columns, nested), make, Faults(path, recipe.bad_rows)
-        )
+        faults = Faults(path, recipe.bad_rows)
+        rows = table.rows(columns, nested)
+        questions = list(convert_rows(rows, make, faults))
         if respelled:
             log(
                 f"{path}: {len(respelled)} answers have other blanks or "

@@ -13,6 +13,7 @@ import numpy as np
 from bert_tf.errors import excerpt, first_few
 from bert_tf.families import checks
 from bert_tf.families.checks import Examination, Fact, counted, percent
+from bert_tf.families.data.equal_rows import first_equal
 from bert_tf.families.data.examples import Example, names_in, sorted_labels
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -37,12 +38,12 @@ def examine_texts(
     splits: Mapping[str, Sequence[Example]],
 ) -> Examination:
     """Examines rows of a text or a pair; see `Task.examine`."""
+    split_rows = {
+        name: _split_rows(task.labels, examples, tokenizer, max_seq_length)
+        for name, examples in splits.items()
+    }
     found = checks.examine(
-        task.name,
-        {name: _split_rows(task.labels, e) for name, e in splits.items()},
-        tokenizer,
-        max_seq_length,
-        conflict="with_another_label",
+        task.name, split_rows, max_seq_length, conflict="with_another_label"
     )
     numbers, train = found.numbers, found.numbers["train_split"]
     numbers["label_kind"] = task.label_kind
@@ -52,7 +53,7 @@ def examine_texts(
     }
     numbers["labels_not_in_train"] = checks.not_in_train(counts)
     checks.add_input_remarks(found)
-    _add_contradictions(found, splits[train])
+    _add_contradictions(found, split_rows[train].rows)
     for split, names in numbers["labels_not_in_train"].items():
         for name, count in names.items():
             shown = f"label {excerpt(name)} of {split} ({counted(count)})"
@@ -72,13 +73,16 @@ def examine_texts(
 
 
 def _split_rows(
-    labels: Sequence[str], examples: Sequence[Example]
+    labels: Sequence[str],
+    examples: Sequence[Example],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
 ) -> checks.SplitRows:
     """The rows of a split, with the counts of their labels."""
-    split = checks.SplitRows.of_examples(examples)
+    split = checks.SplitRows.of_examples(examples, tokenizer, max_seq_length)
     counts = _label_counts(labels, examples)
     shown = _labels_shown(counts, len(examples))
-    empty = sum(not all(row.key) for row in split.rows)
+    empty = split.rows.num_empty
     facts = [
         Fact("texts_per_row", len(examples[0].texts)),
         Fact("labels", counts, [f"labels: {shown}"]),
@@ -88,7 +92,7 @@ def _split_rows(
             [f"empty texts: {counted(empty)}"] if empty else (),
         ),
     ]
-    return split._replace(facts=facts)
+    return split._replace(facts=[*facts, *split.facts])
 
 
 def _label_counts(
@@ -104,38 +108,37 @@ def _label_counts(
             "highest": max(labels),
             "mean": math.fsum(labels) / len(labels),
             "deviation": float(np.std(labels)),
-            "different": len(set(labels)),
+            "different": len(np.unique(labels)),
         }
-    names = [name for label in labels for name in names_in(label)]
-    counts = collections.Counter(names)
+    counts = collections.Counter(
+        name for label in labels for name in names_in(label)
+    )
     order = order or sorted_labels(counts)
     result: dict[str, Any] = {"counts": {n: counts[n] for n in order}}
     if isinstance(labels[0], tuple):
-        result["labels_per_row"] = len(names) / len(labels)
+        result["labels_per_row"] = counts.total() / len(labels)
         result["rows_without"] = sum(not label for label in labels)
     else:
         result["majority_share"] = max(counts.values()) / len(labels)
     return result
 
 
-def _add_contradictions(
-    found: Examination, examples: Sequence[Example]
-) -> None:
+def _add_contradictions(found: Examination, rows: checks.ComparedRows) -> None:
     """Counts the texts of training that occur with several labels."""
-    labels = collections.defaultdict(set)
-    for example in examples:
-        labels[example.text_key].add(example.label)
-    rows = [e for e in examples if len(labels[e.text_key]) > 1]
-    count = len({example.text_key for example in rows})
-    first = rows[0].row if rows else None
+    text = first_equal(*rows.keys)
+    is_new_pair = first_equal(text, rows.labels) == np.arange(len(rows))
+    # Texts of a later row with another label than those of earlier rows.
+    texts = np.unique(text[is_new_pair & (text != np.arange(len(rows)))])
+    count = len(texts)
+    first = int(rows.numbers[texts[0]]) if count else None
     found.numbers["repeated"] |= {
         "contradicting_texts": count,
         "first_contradicting_row": first,
     }
     if first is not None:
-        text = f"{count} texts have two labels; the first is row {first}."
+        shown = f"{count} texts have two labels; the first is row {first}."
         train = found.numbers["train_split"]
-        found.add(checks.REMARK, train, text, (first,))
+        found.add(checks.REMARK, train, shown, (first,))
 
 
 def _labels_shown(labels: Mapping[str, Any], num_rows: int) -> str:

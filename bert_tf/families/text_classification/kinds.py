@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -304,7 +305,7 @@ class UserTexts(UserFiles):
         recipe: UserTableRecipe,
         parse_label: ParseLabel,
         label_needed: bool = True,
-    ) -> list[Example]:
+    ) -> Iterator[Example]:
         """Reads the rows of a file; see `GlueData.read_file`."""
         required, optional = [*self._texts], [*recipe.label_columns]
         if label_needed:
@@ -317,7 +318,7 @@ class UserTexts(UserFiles):
             names = _names_of_flags(table, recipe)
             rows = _with_names(rows, len(self._texts), names)
         try:
-            return examples_of(path, rows, self._texts, recipe, parse_label)
+            yield from examples_of(path, rows, self._texts, recipe, parse_label)
         except MissingColumn as error:
             if "," not in error.column or error.column in self._texts:
                 raise
@@ -340,6 +341,9 @@ def _names_of_flags(table: Table, recipe: UserTableRecipe) -> tuple[str, ...]:
     if len(columns) > 1:
         return columns
     counts: set[int] = set()
+    # A pipe is read once.
+    if not all(map(os.path.isfile, table.files)):
+        return ()
     rows = table.rows((), columns)
     with contextlib.closing(rows):
         for row in rows:

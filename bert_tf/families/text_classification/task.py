@@ -6,8 +6,9 @@ Its subclasses (kinds.py) parse labels, and convert them to arrays for metrics.
 import abc
 import dataclasses
 import math
+import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,11 +19,13 @@ from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.examples import (
     Example,
+    ExampleStream,
     Label,
     known_label,
     names_in,
     sorted_labels,
 )
+from bert_tf.families.data.user_files import UserFiles
 from bert_tf.families.row_task import PREDICTION, RowAnswers, RowTask
 from bert_tf.families.rows import TextRows
 from bert_tf.families.text_classification.checks import examine_texts
@@ -41,6 +44,7 @@ from bert_tf.families.text_classification.recipe import (
 )
 from bert_tf.files import write_text
 from bert_tf.tables.delimited import Cell, listed
+from bert_tf.tables.table import files_of
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -137,13 +141,13 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         self,
         recipe: SentenceRecipe,
         tokenizer: Tokenizer,
-        splits: Mapping[str, list[Example]],
+        splits: Mapping[str, Sequence[Example]],
     ) -> Examination:
         """See `examine_texts`."""
         return examine_texts(self, recipe.max_seq_length, tokenizer, splits)
 
     def configure(
-        self, recipe: SentenceRecipe, examples: list[Example]
+        self, recipe: SentenceRecipe, examples: Sequence[Example]
     ) -> TextClassificationConfig:
         """Returns the config; see `Task`."""
         labels = self.find_labels(examples, recipe.allow_many_labels)
@@ -166,7 +170,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         )
 
     def check(
-        self, examples: list[Example], config: TextClassificationConfig
+        self, examples: Sequence[Example], config: TextClassificationConfig
     ) -> None:
         """Raises `UserError` on another number of texts or unknown labels."""
         count = len(examples[0].texts)
@@ -177,12 +181,13 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
                 f"(text_columns={config.text_columns}); name that number of "
                 "columns in text_columns."
             )
-        labelled = [e for e in examples if e.label is not None]
-        self.targets(labelled, config.labels)
+        _refuse_unknown(
+            (e for e in examples if e.label is not None), config.labels
+        )
 
     def rows(
         self,
-        examples: list[Example],
+        examples: Sequence[Example],
         tokenizer: Tokenizer,
         config: TextClassificationConfig,
     ) -> TextRows:
@@ -214,7 +219,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     def complete(
         self,
         recipe: SentenceRecipe,
-        examples: list[Example],
+        examples: Sequence[Example],
         config: TextClassificationConfig,
         initial: Checkpoint,
         new_head: bool,
@@ -226,7 +231,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     def loss(
         self,
         recipe: SentenceRecipe,
-        examples: list[Example],
+        examples: Sequence[Example],
         config: TextClassificationConfig,
     ) -> Any:
         """Returns the objective, with class weights if there are any.
@@ -303,14 +308,34 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
 
     def read_file(
         self, path: str, recipe: SentenceRecipe, labelled: bool = True
-    ) -> list[Example]:
+    ) -> Sequence[Example]:
         """Reads the rows of a file; rows to predict may have no label."""
+        return list(self._read_examples(path, recipe, labelled))
+
+    def _read_examples(
+        self, path: str, recipe: SentenceRecipe, labelled: bool
+    ) -> Iterator[Example]:
 
         def parse_label_if_any(cell: Cell, place: str) -> Label:
             return self.parse_label(cell, place) if cell else None
 
         parse = self.parse_label if labelled else parse_label_if_any
         return self.data.read_file(path, recipe, parse, labelled)
+
+    def load_once(self, split: str, recipe: Any) -> Sequence[Example]:
+        """Returns a stream of the examples in a user's files; see `Task`."""
+        if not isinstance(self.data, UserFiles):
+            return self.load(split, recipe)
+
+        def read_rows(path: str, labelled: bool) -> Sequence[Example]:
+            # A pipe cannot be read again.
+            if not all(map(os.path.isfile, files_of(path, "input"))):
+                return self.read_file(path, recipe, labelled)
+            return ExampleStream(
+                lambda: self._read_examples(path, recipe, labelled)
+            )
+
+        return self.data.read(split, recipe, read_rows)
 
     def guess(self, labels: Sequence[Label]) -> Label:
         """Returns the most frequent label, or the mean of numbers."""
@@ -366,7 +391,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         if self.labels and self.label_kind == CLASSES:
             return labels
         place = examples[0].path
-        if len(set(answers)) < 2:
+        if all(answer == answers[0] for answer in answers):
             raise UserError(
                 f"{place}: every row has the label "
                 f"{excerpt(self.cell_of(answers[0]))}; at least two different "
@@ -398,16 +423,21 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         Raises:
           UserError: an example has no label or one that is not in `labels`.
         """
-        known = set(labels)
-        for example in examples:
-            for name in names_in(known_label(example)):
-                if name not in known:
-                    place = f"{example.path}, row {example.row}"
-                    raise unknown_label(name, labels, place)
+        _refuse_unknown(examples, labels)
         values = [example.label for example in examples]
         array = self.label_array(values, labels)
         dtype = "int32" if self.label_kind == CLASSES else "float32"
         return array.astype(dtype)
+
+
+def _refuse_unknown(examples: Iterable[Example], labels: Sequence[str]) -> None:
+    """Raises `UserError` for a label that is missing or not in `labels`."""
+    known = set(labels)
+    for example in examples:
+        for name in names_in(known_label(example)):
+            if name not in known:
+                place = f"{example.path}, row {example.row}"
+                raise unknown_label(name, labels, place)
 
 
 def unknown_label(label: str, labels: Sequence[str], place: str) -> Fault:

@@ -52,7 +52,6 @@ def examine_words(
             )
             for split, words in splits.items()
         },
-        tokenizer,
         recipe.max_seq_length,
         unit="sentence",
         conflict="with_other_tags",
@@ -132,14 +131,14 @@ def _split_rows(
             zip(odd_words, words.rows.tolist(), strict=True), "words", "word"
         ),
     ]
-    rows = [
+    rows = checks.ComparedRows(
         checks.Row(
             int(words.rows[part.start]),
             tuple(words.words[part]),
             tuple(words.learned_tags[part]),
         )
         for part in words.sentences()
-    ]
+    )
     title = (
         f"{len(words):,} sentences, {num_words:,} words, "
         f"{documents:,} documents{marked}"

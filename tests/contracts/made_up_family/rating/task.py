@@ -53,7 +53,7 @@ class RatingTask(RowTask[Example, RatingConfig]):
         """The rows of a file with the columns text and rating."""
         table = Table(path, Dialect.of_recipe(recipe))
         rows = table.rows(["text"], ["rating"])
-        return examples_of(path, rows, ("text",), recipe, self._rating)
+        return list(examples_of(path, rows, ("text",), recipe, self._rating))
 
     def _rating(self, cell: Any, place: str) -> int | None:
         if cell in (None, ""):
