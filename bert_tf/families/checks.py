@@ -207,6 +207,19 @@ def examine(
     return found
 
 
+def examine_rows(
+    task: str,
+    recipe: Any,
+    tokenizer: Tokenizer,
+    splits: Mapping[str, Sequence[Any]],
+) -> Examination:
+    """Examines rows that have `texts`; see `Task.examine`."""
+    rows = {name: SplitRows.of_examples(part) for name, part in splits.items()}
+    found = examine(task, rows, tokenizer, recipe.max_seq_length)
+    add_input_remarks(found)
+    return found
+
+
 def _add_repeated(
     found: Examination,
     splits: Mapping[str, SplitRows],

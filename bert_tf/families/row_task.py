@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from bert_tf.families.checks import (
-    Examination,
-    SplitRows,
-    add_input_remarks,
-    examine,
-)
 from bert_tf.families.data.examples import (
     LOCATION,
-    commonest,
-    known_label,
     read_predictions,
     write_predictions,
 )
 from bert_tf.families.rows import LabelledRows, Outputs, Rows
-from bert_tf.families.task import Answered, Config, RunSplit, Score, Split, Task
-from bert_tf.families.token_estimates import tokens_of_rows
+from bert_tf.families.task import (
+    PREDICTION,
+    Answered,
+    Config,
+    RunSplit,
+    Split,
+    Task,
+)
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from bert_tf.families.task_model import LogitsObjective
 
 Example = TypeVar("Example", bound=Any)
-# The key of the predictions in the form of labels, see `RowTask.answers`.
-PREDICTION = "prediction"
 RowAnswers = Answered[list[Example], dict[str, Any], Config]
 
 
@@ -56,30 +52,6 @@ class RowTask(
     def objective(self) -> "LogitsObjective":
         """Returns the objective."""
 
-    def examine(
-        self,
-        recipe: Any,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, list[Example]],
-    ) -> Examination:
-        """Examines rows that have `texts`; see `Task`."""
-        found = examine(
-            self.name,
-            {
-                name: SplitRows.of_examples(examples)
-                for name, examples in splits.items()
-            },
-            tokenizer,
-            recipe.max_seq_length,
-        )
-        add_input_remarks(found)
-        return found
-
-    def estimated_tokens(self, examples: list[Example], recipe: Any) -> float:
-        """Estimates the tokens of rows of `texts`; see `Task`."""
-        texts = ("".join(example.texts) for example in examples)
-        return tokens_of_rows(texts, recipe.max_seq_length)
-
     @abc.abstractmethod
     def rows(
         self, examples: list[Example], tokenizer: Tokenizer, config: Config
@@ -96,18 +68,6 @@ class RowTask(
         """
 
     @abc.abstractmethod
-    def metrics(
-        self,
-        references: Sequence[Any],
-        predictions: Sequence[Any],
-        labels: Sequence[str] = (),
-    ) -> dict[str, float]:
-        """Computes the official scores of N labels and N predictions by name.
-
-        `labels` are the names of the model's outputs, if a model is scored.
-        """
-
-    @abc.abstractmethod
     def parse(self, cell: str, example: Example, place: str) -> Any:
         """Parses what `cell_of` wrote; errors name the file and row `place`.
 
@@ -120,12 +80,8 @@ class RowTask(
         del example
         return str(prediction)
 
-    def guess(self, labels: Sequence[Any]) -> Any:
-        """Predicts without a model: the most frequent of these labels."""
-        return commonest(labels)
-
     def targets(
-        self, examples: Sequence[Example], labels: Sequence[str]
+        self, examples: list[Example], labels: Sequence[str]
     ) -> np.ndarray:
         """Returns the labels of N examples as an array [N, ...]."""
         del labels
@@ -164,16 +120,11 @@ class RowTask(
             for name, value in found.items()
         }
 
-    def score(self, answered: RowAnswers[Example, Config]) -> Score:
-        """Computes the official scores, and the mean loss of an example."""
+    def mean_loss(self, answered: RowAnswers[Example, Config]) -> float:
+        """Computes the mean loss of an example."""
         examples, predictions, config = answered
-        labels = config.labels
-        values = self.metrics(
-            self.references(examples), predictions[PREDICTION], labels
-        )
-        targets = self.targets(examples, labels)
-        loss = self.objective().mean_loss(predictions["logits"], targets)
-        return Score(values, loss)
+        targets = self.targets(examples, config.labels)
+        return self.objective().mean_loss(predictions["logits"], targets)
 
     def prediction_lines(
         self, answered: RowAnswers[Example, Config]
@@ -200,18 +151,6 @@ class RowTask(
                 line["probabilities"] = shares[number][is_choice].tolist()
             yield line
 
-    def references(self, examples: Sequence[Example]) -> Any:
-        """Returns the labels of the examples."""
-        return [known_label(example) for example in examples]
-
-    def baseline(
-        self, train: list[Example], examples: list[Example]
-    ) -> dict[str, float]:
-        """Scores the `guess` of the training labels; see `Task`."""
-        references = self.references(examples)
-        guess = self.guess(self.references(train))
-        return self.metrics(references, [guess] * len(references))
-
     def write_predictions(
         self,
         folder: pathlib.Path,
@@ -231,15 +170,16 @@ class RowTask(
         write_predictions(path, cells)
         return path
 
-    def file_scores(
-        self, recipe: Any, references: str, predictions: str, null_odds: str
-    ) -> dict[str, Any]:
-        """Scores a file that `write_predictions` wrote; see `score_file`."""
-        examples = self.read_file(references, recipe)
-        values = [
+    def read_predictions(
+        self,
+        path: str,
+        examples: list[Example],
+        recipe: Any,
+        null_odds: str = "",
+    ) -> list[Any]:
+        """Parses what `write_predictions` wrote; see `Task`."""
+        del recipe, null_odds
+        return [
             self.parse(cell, example, place)
-            for example, cell, place in read_predictions(
-                predictions, examples, references
-            )
+            for example, cell, place in read_predictions(path, examples)
         ]
-        return self.metrics(self.references(examples), values)

@@ -185,9 +185,9 @@ class Scorer:
         started = time.monotonic()
         answered = self.predict(split)
         seconds = time.monotonic() - started
-        scores = self.task.score(answered)
+        scores, loss = self.task.score(answered), self.task.mean_loss(answered)
         speed = len(split.examples) / seconds
-        return Scored(answered, scores.values, scores.loss, speed)
+        return Scored(answered, scores, loss, speed)
 
     def tuned(self, answered: Answered) -> "Scorer":
         """Returns a scorer whose config is tuned on predictions on dev."""
@@ -197,8 +197,8 @@ class Scorer:
     def rescored(self, scored: Scored) -> Scored:
         """Scores existing predictions under this scorer's config."""
         answered = scored.answered._replace(config=self.config)
-        values = self.task.score(answered).values
-        return dataclasses.replace(scored, answered=answered, scores=values)
+        scores = self.task.score(answered)
+        return dataclasses.replace(scored, answered=answered, scores=scores)
 
 
 def write_scores(

@@ -80,7 +80,7 @@ class DevSplit:
         scores = self._task.score(
             Answered(self._split.examples, predictions, self._config)
         )
-        return scores.values[self._task.main_metric]
+        return scores[self._task.main_metric]
 
     def compare(self, float32: Run, int8: Run) -> Comparison:
         """Scores and times two files, the timings interleaved."""

@@ -21,9 +21,9 @@ from bert_tf.families.multiple_choice.recipe import (
     ChoiceRecipe,
     UserChoiceRecipe,
 )
-from bert_tf.families.row_task import PREDICTION, RowTask
+from bert_tf.families.row_task import RowTask
 from bert_tf.families.rows import CHOICE_MASK, Outputs
-from bert_tf.families.task import TaskTemplate
+from bert_tf.families.task import PREDICTION, TaskTemplate
 from bert_tf.families.token_estimates import tokens_of_rows
 from bert_tf.tables.table import named_columns
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -210,12 +210,13 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
 
     def metrics(
         self,
-        references: Sequence[int],
+        examples: list[ChoiceExample],
         predictions: Sequence[int],
         labels: Sequence[str] = (),
     ) -> dict[str, float]:
         """Computes the accuracy."""
-        correct = np.array(references) == np.array(predictions)
+        gold = self.references(examples)
+        correct = np.array(gold) == np.array(predictions)
         return {"accuracy": float(correct.mean())}
 
     def parse(self, cell: str, example: ChoiceExample, place: str) -> int:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.question_answering.prediction_files import (
     PREDICTIONS_FILE,
     Answers,
+    FileAnswers,
     read_null_odds,
     read_predictions,
     write_answers,
@@ -34,7 +35,7 @@ from bert_tf.families.rows import LabelledRows, Outputs
 from bert_tf.families.task import (
     Answered,
     RunSplit,
-    Score,
+    Scores,
     Split,
     Task,
     TaskConfig,
@@ -73,6 +74,7 @@ class QuestionAnsweringTask(
     recipe_type: ClassVar[type[SpanRecipe]] = SpanRecipe
     config_type: ClassVar[type[TaskConfig]] = QuestionAnsweringConfig
     data_folder: ClassVar[str] = "squad"
+    scale: ClassVar[float] = 100.0
 
     @property
     def tune(self) -> Any:
@@ -210,7 +212,18 @@ class QuestionAnsweringTask(
             config.max_answer_length,
         )
 
-    def score(self, answered: QuestionsAnswered) -> Score:
+    def metrics(
+        self,
+        examples: list[Question],
+        predictions: FileAnswers,
+        labels: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Computes the scores of the official script, from 0 to 100."""
+        if not self.with_null:
+            return squad_metrics.score_squad_v1(examples, predictions.texts)
+        return squad_metrics.score_squad_v2(examples, *predictions)
+
+    def score(self, answered: QuestionsAnswered) -> Scores:
         """Computes the official scores, from 0 to 1.
 
         SQuAD 2.0 has scores at the model's threshold, and best_ scores at the
@@ -221,19 +234,15 @@ class QuestionAnsweringTask(
         texts = _by_identifier(examples, answers)
         if predictions.null_odds is None:
             scores = squad_metrics.score_squad_v1(examples, texts)
-            return Score(_shares(scores, ("f1", "exact_match")))
+            return self._shares({n: scores[n] for n in ("f1", "exact_match")})
         scores = squad_metrics.score_squad_v2(examples, texts)
         best = squad_metrics.score_squad_v2(
             examples,
             _by_identifier(examples, predictions.best),
             _by_identifier(examples, predictions.null_odds.tolist()),
         )
-        parts = [name for name in scores if "Ans_" in name]
-        return Score(
-            _shares(scores, ("f1", "exact"))
-            | _shares(best, ("best_f1", "best_exact"))
-            | _shares(scores, parts)
-        )
+        order = ("f1", "exact", "best_f1", "best_exact", *scores)
+        return self._shares({n: (best | scores)[n] for n in order})
 
     def _with_threshold(
         self, answered: QuestionsAnswered
@@ -259,17 +268,20 @@ class QuestionAnsweringTask(
             threshold += 1.0
         return dataclasses.replace(config, null_threshold=threshold)
 
+    def guess(
+        self, train: list[Question], examples: list[Question]
+    ) -> FileAnswers:
+        """Returns no answer to each question."""
+        return FileAnswers({question.identifier: "" for question in examples})
+
     def baseline(
         self, train: list[Question], examples: list[Question]
-    ) -> dict[str, float]:
+    ) -> Scores:
         """Scores no answers; NaN if every question has an answer."""
-        del train
         if not self.with_null:
             return {"f1": math.nan, "exact_match": math.nan}
-        nothing = {question.identifier: "" for question in examples}
-        scores = squad_metrics.score_squad_v2(examples, nothing)
-        best = {f"best_{name}": scores[name] for name in ("f1", "exact")}
-        return _shares(scores | best, [*scores, *best])
+        scores = super().baseline(train, examples)
+        return scores | {f"best_{n}": scores[n] for n in ("f1", "exact")}
 
     def references(self, examples: list[Question]) -> list[Any]:
         """Returns the identifier and gold answers of each question."""
@@ -326,22 +338,20 @@ class QuestionAnsweringTask(
                 ],
             }
 
-    def file_scores(
+    def read_predictions(
         self,
+        path: str,
+        examples: list[Question],
         recipe: SpanRecipe,
-        references: str,
-        predictions: str,
-        null_odds: str,
-    ) -> dict[str, Any]:
-        """Computes the scores of the official script, from 0 to 100."""
-        questions = self.read_file(references, recipe)
-        found = read_predictions(predictions)
-        for line in squad_metrics.coverage_lines(questions, found, predictions):
+        null_odds: str = "",
+    ) -> FileAnswers:
+        """Reads the files for the official script; logs what is missing."""
+        texts = read_predictions(path)
+        for line in squad_metrics.coverage_lines(examples, texts, path):
             log(line)
-        if not self.with_null:
-            return squad_metrics.score_squad_v1(questions, found)
-        odds = read_null_odds(null_odds) if null_odds else None
-        return squad_metrics.score_squad_v2(questions, found, odds)
+        return FileAnswers(
+            texts, read_null_odds(null_odds) if null_odds else None
+        )
 
 
 def _by_identifier(
@@ -350,10 +360,3 @@ def _by_identifier(
     """Maps the identifiers of N questions to values."""
     names = (question.identifier for question in questions)
     return dict(zip(names, values, strict=True))
-
-
-def _shares(
-    scores: Mapping[str, float], names: Iterable[str]
-) -> dict[str, float]:
-    """Scales scores to at most 1; leaves totals out."""
-    return {k: scores[k] / 100 for k in names if not k.endswith("total")}

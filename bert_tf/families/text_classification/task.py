@@ -23,8 +23,9 @@ from bert_tf.families.data.examples import (
     names_in,
     sorted_labels,
 )
-from bert_tf.families.row_task import PREDICTION, RowAnswers, RowTask
+from bert_tf.families.row_task import RowAnswers, RowTask
 from bert_tf.families.rows import TextRows
+from bert_tf.families.task import PREDICTION
 from bert_tf.families.text_classification.checks import examine_texts
 from bert_tf.families.text_classification.config import (
     CLASSES,
@@ -275,15 +276,16 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
 
     def metrics(
         self,
-        references: Sequence[Label],
+        examples: list[Example],
         predictions: Sequence[Label],
         labels: Sequence[str] = (),
     ) -> dict[str, float]:
-        """Computes the scores of the task.
+        """Computes the scores of the task; see `Task`.
 
         Labels are numbered in the order of the model's outputs, of the task or
         of the labels that occur.
         """
+        references = self.references(examples)
         labels = labels or self.all_labels([*references, *predictions])
         gold = self.label_array(references, labels)
         predicted = self.label_array(predictions, labels)
@@ -311,12 +313,6 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
 
         parse = self.parse_label if labelled else parse_label_if_any
         return self.data.read_file(path, recipe, parse, labelled)
-
-    def guess(self, labels: Sequence[Label]) -> Label:
-        """Returns the most frequent label, or the mean of numbers."""
-        if self.label_kind == REGRESSION:
-            return math.fsum(labels) / len(labels)
-        return super().guess(labels)
 
     @abc.abstractmethod
     def parse_label(self, cell: Cell, place: str) -> Label:
@@ -387,7 +383,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         )
 
     def targets(
-        self, examples: Sequence[Example], labels: Sequence[str]
+        self, examples: list[Example], labels: Sequence[str]
     ) -> np.ndarray:
         """Returns the labels as an array: int32 [N], or float32 [N, ...].
 

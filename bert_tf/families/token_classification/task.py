@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from bert_tf.families.data.user_files import ReadRows, UserFiles
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs
 from bert_tf.families.task import (
+    PREDICTION,
     Answered,
     RunSplit,
-    Score,
     Split,
     Task,
     TaskConfig,
@@ -30,7 +30,7 @@ from bert_tf.families.token_classification.conll_files import (
     DOCUMENT_MARK,
     TaggedWords,
     read_conll,
-    score_tag_file,
+    read_tag_predictions,
     split_off_documents,
     write_tag_predictions,
 )
@@ -99,24 +99,12 @@ class ConllFolder(FolderFiles):
         return read_rows(self.path(split, recipe), split != "test")
 
 
-class TagPredictions(NamedTuple):
-    """Predictions of a tagger.
-
-    Attributes:
-      logits: float32 [W, C], of every word.
-      tags: W tags, in the scheme of the file of the words.
-    """
-
-    logits: np.ndarray
-    tags: list[str]
-
-
-WordsAnswered = Answered[TaggedWords, TagPredictions, TokenClassificationConfig]
+WordsAnswered = Answered[TaggedWords, dict[str, Any], TokenClassificationConfig]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenClassificationTask(
-    Task[TaggedWords, TokenClassificationConfig, TagPredictions]
+    Task[TaggedWords, TokenClassificationConfig, dict[str, Any]]
 ):
     """A task that predicts a tag for every word.
 
@@ -256,15 +244,16 @@ class TokenClassificationTask(
         split: Split,
         tokenizer: Tokenizer,
         config: TokenClassificationConfig,
-    ) -> TagPredictions:
-        """Returns the most probable tags in the scheme of the file."""
+    ) -> dict[str, Any]:
+        """Returns logits and most probable tags in the scheme of the file."""
         from bert_tf.families.token_classification.answers import (
             tagged_entities,
         )
 
-        logits, words = outputs["logits"], split.examples
-        starts, labels = words.sentence_starts, config.labels
-        found = tagged_entities(logits, sentence_of_words(starts), labels)
+        words, labels = split.examples, config.labels
+        starts = words.sentence_starts
+        sentence = sentence_of_words(starts)
+        found = tagged_entities(outputs["logits"], sentence, labels)
         kinds = tag_table(labels).kinds
         columns = (x.numpy().tolist() for x in found[:3])
         predicted = (
@@ -272,13 +261,36 @@ class TokenClassificationTask(
             for kind, first, last in zip(*columns, strict=True)
         )
         scheme = words.scheme if words.tags else _scheme_of(config)
-        return TagPredictions(logits, tags_of(predicted, starts, scheme))
+        return outputs | {PREDICTION: tags_of(predicted, starts, scheme)}
 
-    def score(self, answered: WordsAnswered) -> Score:
-        """Computes the scores of conlleval, from 0 to 1, and the mean loss.
+    def metrics(
+        self,
+        examples: TaggedWords,
+        predictions: Sequence[str],
+        labels: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Computes the scores of conlleval.
 
-        Words with tags that the model lacks have no loss.
+        Returns:
+          f1, precision, recall and accuracy, from 0 to 1, and by_type: for each
+          type its f1, precision and recall and its numbers of gold (wanted),
+          predicted (found) and correct (right) entities.
         """
+        starts = examples.sentence_starts
+        scores = score_entities(examples.tags, predictions, starts)
+        by_type = {
+            kind: counts.scores()
+            | {
+                "wanted": counts.num_gold,
+                "found": counts.num_predicted,
+                "right": counts.num_correct,
+            }
+            for kind, counts in scores.by_type.items()
+        }
+        return scores.scores() | {"by_type": by_type}
+
+    def mean_loss(self, answered: WordsAnswered) -> float | None:
+        """Computes the mean loss of the words whose tags the model knows."""
         from bert_tf.families.token_classification.windows import (
             TAG_IDS,
             TAG_WEIGHTS,
@@ -286,25 +298,21 @@ class TokenClassificationTask(
         )
 
         examples, predictions, config = answered
-        values = _scores(examples, predictions.tags)
         tags = tag_numbers(_gold_tags(examples, config), config.labels)
         if (tags < 0).all():
-            return Score(values)
+            return None
         objective = TagObjective()
         weights = (tags >= 0).astype(np.float32)
         batch = {TAG_IDS: np.maximum(tags, 0), TAG_WEIGHTS: weights}
-        losses, _ = objective({"logits": predictions.logits}, batch)
+        losses, _ = objective(predictions, batch)
         means = objective.normalise(losses, objective.loss_weights(batch))
-        return Score(values, float(means["loss"]))
+        return float(means["loss"])
 
-    def baseline(
-        self, train: TaggedWords, examples: TaggedWords
-    ) -> dict[str, float]:
-        """Scores the most frequent tag of the training words."""
+    def guess(self, train: TaggedWords, examples: TaggedWords) -> list[str]:
+        """Returns the most frequent tag of the training words."""
         ((tag, _),) = collections.Counter(train.learned_tags).most_common(1)
         starts = examples.sentence_starts
-        tags = in_scheme([tag] * len(examples.tags), starts, examples.scheme)
-        return _scores(examples, tags)
+        return in_scheme([tag] * len(examples.tags), starts, examples.scheme)
 
     def references(self, examples: TaggedWords) -> list[str]:
         """Returns the tags in the scheme of training."""
@@ -318,7 +326,7 @@ class TokenClassificationTask(
     ) -> pathlib.Path:
         """Writes a file for conlleval; see `write_tag_predictions`."""
         path = folder / f"predictions_{split}.txt"
-        tags = answered.predictions.tags
+        tags = answered.predictions[PREDICTION]
         write_tag_predictions(str(path), answered.examples, tags)
         return path
 
@@ -332,34 +340,19 @@ class TokenClassificationTask(
                 "row": int(examples.rows[part.start]),
                 "words": examples.words[part],
                 "tags": examples.tags[part],
-                "predictions": predictions.tags[part],
+                "predictions": predictions[PREDICTION][part],
             }
 
-    def file_scores(
+    def read_predictions(
         self,
+        path: str,
+        examples: TaggedWords,
         recipe: TagRecipe,
-        references: str,
-        predictions: str,
-        null_odds: str,
-    ) -> dict[str, Any]:
-        """Scores a file of words whose last column is the predicted tag.
-
-        Returns:
-          f1, precision, recall and accuracy, from 0 to 1, and by_type: for each
-          type its f1, precision and recall and its numbers of gold (wanted),
-          predicted (found) and correct (right) entities.
-        """
-        scores = score_tag_file(references, predictions, recipe)
-        by_type = {
-            kind: counts.scores()
-            | {
-                "wanted": counts.num_gold,
-                "found": counts.num_predicted,
-                "right": counts.num_correct,
-            }
-            for kind, counts in scores.by_type.items()
-        }
-        return scores.scores() | {"by_type": by_type}
+        null_odds: str = "",
+    ) -> list[str]:
+        """Reads the last column of a file; see `read_tag_predictions`."""
+        del null_odds
+        return read_tag_predictions(path, examples, recipe.encoding_errors)
 
 
 def _gold_tags(
@@ -371,10 +364,6 @@ def _gold_tags(
 
 def _scheme_of(config: TokenClassificationConfig) -> str:
     return IOB2 if has_scheme(config.labels) else IO
-
-
-def _scores(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:
-    return score_entities(words.tags, tags, words.sentence_starts).scores()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
