@@ -44,6 +44,16 @@ class TaskConfig(abc.ABC):
     tasks: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
+    def of_recipe(cls, recipe: Any, **values: Any) -> Self:
+        """Returns the config of a model that is trained with a recipe.
+
+        Its fields are the settings of the same names, and `values`.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        settings = {k: v for k, v in vars(recipe).items() if k in names}
+        return cls(**settings | values)
+
+    @classmethod
     @abc.abstractmethod
     def of_head(cls, head: "HeadInFolder") -> Self:
         """Derives the config of a folder that has a head and no task.json.

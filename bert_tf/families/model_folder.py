@@ -163,8 +163,8 @@ def load_model(
     """
     config = read_config(folder, task)
     checkpoint = load_checkpoint(folder)
-    if task.head in LABELLED_HEADS and set(labels) == set(config.labels):
-        checkpoint = place_labels(checkpoint, task.head, labels) or checkpoint
+    if config.head in LABELLED_HEADS and set(labels) == set(config.labels):
+        checkpoint = place_labels(checkpoint, config.head, labels) or checkpoint
         config = dataclasses.replace(config, labels=labels)
     with assigned_later():
         encoder = encoder_class(checkpoint.config)(

@@ -182,11 +182,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     bucket_by_length: ClassVar[bool] = False
 
     @property
-    def head(self) -> str:
-        """Name of the task's head in checkpoints; empty if there is none."""
-        return self.config_type.head
-
-    @property
     def fixed_config(self) -> dict[str, Any]:
         """Fields of task.json that are the same for all its models."""
         return {}
@@ -275,18 +270,18 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         del recipe
         return config
 
-    def fits_head(self, recipe: Any) -> bool:
-        """Whether the head is first fitted with a frozen encoder."""
-        del recipe
-        return False
-
-    @abc.abstractmethod
     def configure(self, recipe: Any, examples: Examples) -> Config:
         """Returns the config of a model that is trained on these examples.
+
+        By default, the model has no labels.
 
         Raises:
           UserError: nothing can be learned from them.
         """
+        del examples
+        values = {"task": self.name, "labels": (), **self.fixed_config}
+        config: Any = self.config_type.of_recipe(recipe, **values)
+        return config
 
     def check(self, examples: Examples, config: Config) -> None:
         """Raises `UserError` if examples do not fit a model's config."""

@@ -330,9 +330,10 @@ class TextModel(abc.ABC):
     # Whether its answers can be explained; see explained.py of its family.
     explains: bool = True
 
-    @abc.abstractmethod
     def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """Answers rows of the encoder's inputs."""
+        """Answers rows of the encoder's inputs, by default with the logits."""
+        found = self.forward(inputs)
+        return dict(found) if isinstance(found, Mapping) else {LOGITS: found}
 
     def tokens_signature(self) -> Callable[..., Tensors]:
         """The signature that takes token ids."""

@@ -416,7 +416,7 @@ def write_card(
     card = ModelCard(
         summary=f"{architecture.title}, fine-tuned for {task.name}",
         pipeline_tag=data.config.pipeline_tag,
-        question=data.config.sample() if task.head else {},
+        question=data.config.sample() if data.config.head else {},
         init_from=numbers["model"],
         data_set=data_set_of(task, run.results["recipe"]),
         num_rows=numbers["examples"],

@@ -94,10 +94,10 @@ def train_once(
         )
         model.restore(data.initial, data.fresh)
     with strategy.scope():
-        if task.fits_head(recipe):
+        if recipe.fits_head:
             fit_head(
                 model,
-                task.head,
+                data.config.head,
                 data.train.rows,
                 data.objective,
                 recipe.eval_batch_size,

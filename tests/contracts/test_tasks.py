@@ -206,7 +206,7 @@ def test_its_card(finished: Finished, eagerly) -> None:
         assert label in card.text
     assert str(folder.parent) not in card.text
     assert str(finished.recipe.init_from) not in card.text
-    if finished.task.resolve(finished.recipe).head:
+    if finished.task.resolve(finished.recipe).config_type.head:
         columns = tuple(ask(folder))
         assert sorted(columns) == sorted(bert_tf.load(folder).served.columns)
 

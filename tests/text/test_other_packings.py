@@ -15,6 +15,7 @@ from bert_tf.families.data.examples import Example
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import ChoiceExample, SwagFiles
 from bert_tf.families.multiple_choice.task import MultipleChoiceTask
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.question_answering.squad_files import Answer, Question
 from bert_tf.families.question_answering.windows import (
     answer_positions,
@@ -112,7 +113,8 @@ def test_answers_are_where_they_stand():
     answers = (Answer("a lake", 24 + 1),)
     asked = Question("1", "", "who ran where", context, answers, False)
     assert context[25:31] == "a lake"
-    windows = make_windows([asked], TOKENIZER, 15, 3)
+    config = QuestionAnsweringConfig("q", (), 15, 3, 64, 30, 20, False)
+    windows = make_windows([asked], TOKENIZER, config)
     positions = answer_positions(windows, [asked], TOKENIZER)
     found = set()
     rows = zip(rows_of(windows.rows), positions.tolist(), strict=True)

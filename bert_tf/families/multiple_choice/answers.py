@@ -261,13 +261,6 @@ class ChoiceModel(TextModel):
             )
         ]
 
-    def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """Computes the outputs of tokens; see the class."""
-        return {"logits": self.forward(inputs)}
 
-
-def text_model(
-    config: MultipleChoiceConfig, model: keras.Model, tokenizer: Tokenizer
-) -> ChoiceModel:
-    """Wraps what `config.build` returned as a model that takes text."""
-    return ChoiceModel(model, tokenizer, config)
+# The model of the family, by which a folder is used.
+MODEL = ChoiceModel

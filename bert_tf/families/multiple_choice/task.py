@@ -149,13 +149,6 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         )
         return tokens_of_rows(texts, recipe.max_seq_length)
 
-    def configure(
-        self, recipe: ChoiceRecipe, examples: list[ChoiceExample]
-    ) -> MultipleChoiceConfig:
-        """Returns the config of a model trained with this recipe."""
-        length = recipe.max_seq_length
-        return MultipleChoiceConfig(self.name, (), length, **self.fixed_config)
-
     @property
     def fixed_config(self) -> dict[str, Any]:
         """Whether the choices have a common start."""

@@ -42,9 +42,7 @@ def _split_rows(
 ) -> checks.SplitRows:
     """Returns the questions of a split with counts of their windows."""
     longest, most = recipe.max_seq_length, recipe.max_query_length
-    windows = make_windows(
-        questions, tokenizer, longest, recipe.doc_stride, most
-    )
+    windows = make_windows(questions, tokenizer, recipe)
     per_question = np.bincount(windows.rows.example, minlength=len(questions))
     several = int(np.sum(per_question > 1))
     contexts = windows.contexts.tokens[0]

@@ -39,8 +39,9 @@ class QuestionAnsweringConfig(TaskConfig):
     max_answer_length: int
     n_best_size: int
     with_null: bool
-    # Models of different thresholds can be averaged.
-    null_threshold: float = dataclasses.field(compare=False)
+    # Models of different thresholds can be averaged. The default is that of
+    # run_squad.py, `--null_score_diff_threshold`.
+    null_threshold: float = dataclasses.field(default=0.0, compare=False)
 
     pipeline_tag: ClassVar[str] = "question-answering"
     head: ClassVar[str] = SPAN

@@ -145,17 +145,9 @@ class QuestionAnsweringTask(
         self, recipe: SpanRecipe, examples: list[Question]
     ) -> QuestionAnsweringConfig:
         """Returns the config of a model with the recipe's lengths."""
-        return QuestionAnsweringConfig(
-            task=self.name,
-            labels=(),
-            max_seq_length=recipe.max_seq_length,
-            doc_stride=recipe.doc_stride,
-            max_query_length=recipe.max_query_length,
-            max_answer_length=recipe.max_answer_length,
-            n_best_size=recipe.n_best_size,
-            with_null=self.with_null,
-            null_threshold=squad_metrics.NULL_THRESHOLD,
-        )
+        del examples
+        values = {"task": self.name, "labels": (), "with_null": self.with_null}
+        return QuestionAnsweringConfig.of_recipe(recipe, **values)
 
     def encode(
         self,
@@ -172,13 +164,7 @@ class QuestionAnsweringTask(
         )
         from bert_tf.families.task_model import END_POSITIONS, START_POSITIONS
 
-        windows = make_windows(
-            examples,
-            tokenizer,
-            config.max_seq_length,
-            config.doc_stride,
-            config.max_query_length,
-        )
+        windows = make_windows(examples, tokenizer, config)
         if not labelled:
             return windows
         starts, ends = answer_positions(windows, examples, tokenizer).T
@@ -202,15 +188,7 @@ class QuestionAnsweringTask(
         """Decodes the best answers; see `decode_answers`."""
         from bert_tf.families.question_answering.windows import decode_answers
 
-        return decode_answers(
-            split.rows,
-            tokenizer,
-            outputs["start_logits"],
-            outputs["end_logits"],
-            config.with_null,
-            config.n_best_size,
-            config.max_answer_length,
-        )
+        return decode_answers(split.rows, tokenizer, outputs, config)
 
     def metrics(
         self,

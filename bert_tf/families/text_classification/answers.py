@@ -329,8 +329,5 @@ class SentenceModel(TextModel):
         return with_labels(answers, self.labels) if self.labels else answers
 
 
-def text_model(
-    config: TextClassificationConfig, model: keras.Model, tokenizer: Tokenizer
-) -> SentenceModel:
-    """Wraps the return value of `config.build` as a model of texts."""
-    return SentenceModel(model, tokenizer, config)
+# The model of the family, by which a folder is used.
+MODEL = SentenceModel

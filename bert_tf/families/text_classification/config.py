@@ -46,7 +46,7 @@ class TextClassificationConfig(TaskConfig):
     label_separator: str
     long_inputs: str
     doc_stride: int
-    threshold: float
+    threshold: float = 0.5
 
     pipeline_tag: ClassVar[str] = "text-classification"
     head: ClassVar[str] = CLASSIFIER

@@ -30,14 +30,11 @@ from bert_tf.families.text_classification.checks import examine_texts
 from bert_tf.families.text_classification.config import (
     CLASSES,
     CUT,
-    MULTI_LABEL,
     REGRESSION,
     TextClassificationConfig,
 )
 from bert_tf.families.text_classification.few_rows import complete
 from bert_tf.families.text_classification.recipe import (
-    FITTED,
-    MultiLabelRecipe,
     SentenceRecipe,
 )
 from bert_tf.files import write_text
@@ -148,21 +145,14 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     ) -> TextClassificationConfig:
         """Returns the config; see `Task`."""
         labels = self.find_labels(examples)
-        threshold = 0.5
-        if self.label_kind == MULTI_LABEL:
-            assert isinstance(recipe, MultiLabelRecipe)
-            threshold = recipe.threshold
-        return TextClassificationConfig(
+        return self.config_type.of_recipe(
+            recipe,
             task=self.name,
             labels=labels,
             num_outputs=max(len(labels), 1),
             num_texts=len(examples[0].texts),
             text_columns=self.text_columns,
             label_separator=self.separator,
-            max_seq_length=recipe.max_seq_length,
-            long_inputs=recipe.long_inputs,
-            doc_stride=recipe.doc_stride,
-            threshold=threshold,
             **self.fixed_config,
         )
 
@@ -207,10 +197,6 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
                 "`lora_rank` out."
             )
         return dataclasses.replace(config, classifier_pooling=pooling)
-
-    def fits_head(self, recipe: SentenceRecipe) -> bool:
-        """Whether the recipe, or the run for few rows, wants a fitted head."""
-        return recipe.head_start == FITTED
 
     def complete(
         self,

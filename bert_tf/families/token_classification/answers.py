@@ -335,13 +335,6 @@ class TagModel(TextModel):
             for *row, count in zip(*columns, outputs["count"], strict=True)
         ]
 
-    def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """Computes the outputs of tokens; see the class."""
-        return {"logits": self.forward(inputs)}
 
-
-def text_model(
-    config: TokenClassificationConfig, model: keras.Model, tokenizer: Tokenizer
-) -> TagModel:
-    """Wraps what `config.build` returned as a model that takes text."""
-    return TagModel(model, tokenizer, config)
+# The model of the family, by which a folder is used.
+MODEL = TagModel

@@ -21,7 +21,6 @@ from bert_tf.families.task import (
     RunSplit,
     Split,
     Task,
-    TaskConfig,
 )
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
@@ -123,7 +122,9 @@ class TokenClassificationTask(
 
     recipe_type: ClassVar[type[TagRecipe]] = TagRecipe
     data_folder: ClassVar[str] = "conll2003"
-    config_type: ClassVar[type[TaskConfig]] = TokenClassificationConfig
+    config_type: ClassVar[type[TokenClassificationConfig]] = (
+        TokenClassificationConfig
+    )
 
     def resolve(self, recipe: Any) -> Self:
         """Returns the task of one run, which evaluates test if it has tags."""
@@ -173,13 +174,8 @@ class TokenClassificationTask(
                 "f1, precision and recall are of runs of words with one label "
                 f"other than {OUTSIDE}."
             )
-        return TokenClassificationConfig(
-            task=self.name,
-            labels=labels,
-            max_seq_length=recipe.max_seq_length,
-            context=recipe.context,
-            doc_stride=recipe.doc_stride,
-        )
+        values = {"task": self.name, "labels": labels}
+        return self.config_type.of_recipe(recipe, **values)
 
     def check(
         self, examples: TaggedWords, config: TokenClassificationConfig
@@ -419,7 +415,7 @@ class FeatureTaggingTask(TokenClassificationTask):
     """
 
     recipe_type: ClassVar[type[FeatureRecipe]] = FeatureRecipe
-    config_type: ClassVar[type[TaskConfig]] = FeatureTaggingConfig
+    config_type: ClassVar[type[FeatureTaggingConfig]] = FeatureTaggingConfig
     # An LSTM computes padding too: without buckets, three times the words.
     bucket_by_length: ClassVar[bool] = True
     extra_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
@@ -430,18 +426,6 @@ class FeatureTaggingTask(TokenClassificationTask):
 
         layers_of(recipe.features, config.num_blocks)
         return config
-
-    def configure(
-        self, recipe: TagRecipe, examples: TaggedWords
-    ) -> FeatureTaggingConfig:
-        """Returns the config of a tagger that is trained on these tags."""
-        assert isinstance(recipe, FeatureRecipe)
-        return FeatureTaggingConfig(
-            **dataclasses.asdict(super().configure(recipe, examples)),
-            features=recipe.features,
-            lstm_units=recipe.lstm_units,
-            tagger_dropout=recipe.tagger_dropout,
-        )
 
     def encode(
         self,

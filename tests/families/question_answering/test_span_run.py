@@ -154,7 +154,7 @@ def test_what_is_learned_lies_in_the_window(files):
     read = task.load("train", recipe)
     config = task.configure(recipe, read)
     rows = task.encode(read, tokenizer(), config, labelled=True)
-    windows = make_windows(read, tokenizer(), 16, 5, 3)
+    windows = make_windows(read, tokenizer(), config)
     found = answer_positions(windows, read, tokenizer())
     assert (found[:, 0] > 0).any()
     batch = as_numpy(rows.batch(np.arange(len(rows))))

@@ -53,9 +53,10 @@ class RatingModel(TextModel):
     task = "rating"
 
     def __init__(
-        self, model: keras.Model, tokenizer: Tokenizer, max_seq_length: int
+        self, model: keras.Model, tokenizer: Tokenizer, config: RatingConfig
     ):
-        super().__init__(model, encoder_of(model), tokenizer, max_seq_length)
+        length = config.max_seq_length
+        super().__init__(model, encoder_of(model), tokenizer, length)
 
     def requests(self) -> list[Request]:
         """Texts of several lengths."""
@@ -92,8 +93,4 @@ class RatingModel(TextModel):
         return rating_answers(tf.cast(self.forward(inputs), tf.float32))
 
 
-def text_model(
-    config: RatingConfig, model: keras.Model, tokenizer: Tokenizer
-) -> RatingModel:
-    """Wraps the return value of `config.build` as a model of texts."""
-    return RatingModel(model, tokenizer, config.max_seq_length)
+MODEL = RatingModel

@@ -66,12 +66,6 @@ class RatingTask(RowTask[Example, RatingConfig]):
             )
         return int(cell)
 
-    def configure(
-        self, recipe: UserFilesRecipe, examples: list[Example]
-    ) -> RatingConfig:
-        """The length and the steps."""
-        return RatingConfig(self.name, (), recipe.max_seq_length, self.steps)
-
     @property
     def fixed_config(self) -> dict[str, Any]:
         """How many steps a rating has."""
