@@ -41,6 +41,7 @@ from bert_tf.text.layout import SentencePacker
 from bert_tf.text.token_table import Packing, SpecialTokens
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
+from tests.inference.serving_models import text_config
 
 SPECIAL = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 WORDS = "who came where of the ##s river lake sea ran to a".split()
@@ -94,7 +95,7 @@ def test_rows_of_tasks():
         Example("the river", "a sea", None, "0", 1, "x"),
         Example("to the lake", "", None, "1", 2, "x"),
     ]
-    assert rows_of(encode(examples, TOKENIZER, 32, "cut", 1)) == [
+    assert rows_of(encode(examples, TOKENIZER, text_config(num_texts=2))) == [
         row_of("the river", "a sea"),
         row_of("to the lake", ""),
     ]

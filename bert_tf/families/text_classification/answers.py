@@ -35,14 +35,14 @@ from bert_tf.families.text_model import (
     encoder_of,
 )
 from bert_tf.text.layout import HOST, TokenIds, take, tokenize, truncate
+from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
 def text_rows(
     texts: Sequence[TokenIds],
-    room: int,
-    long_inputs: str,
-    doc_stride: int,
+    packing: Packing,
+    config: TextClassificationConfig,
     max_windows: int = tf.int32.max,
 ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
     """Makes rows of texts or pairs that fit the model's input.
@@ -53,10 +53,9 @@ def text_rows(
 
     Args:
       texts: N texts, or N first and N second texts.
-      room: the tokens of a row, excluding special ones.
-      long_inputs: "cut" truncates as `SentencePacker` does; or "windows".
-      doc_stride: the tokens from the start of a window to that of the next, at
-        most the length of a window.
+      packing: the special tokens of a row.
+      config: has the length of rows, and the handling of longer ones: "cut"
+        truncates as `SentencePacker` does; or "windows".
       max_windows: the most windows of a text; more are INVALID_ARGUMENT.
 
     Returns:
@@ -64,7 +63,8 @@ def text_rows(
       second texts.
     """
     first, second = texts[0], texts[1] if len(texts) == 2 else None
-    if long_inputs != WINDOWS:
+    room = config.max_seq_length - packing.num_special(len(texts))
+    if config.long_inputs != WINDOWS:
         example = tf.range(tf.size(first.count))
         return example, *truncate(first, second, room)
     split, name = first, "text"
@@ -74,7 +74,8 @@ def text_rows(
         half = tf.minimum(first.count, room // 2)
         count = tf.where(fits, first.count, half)
         split, name, left = second, "text_b", room - count
-    windows = checked_windows(split.count, left, doc_stride, max_windows, name)
+    stride = config.doc_stride
+    windows = checked_windows(split.count, left, stride, max_windows, name)
     example = windows.text
     shown = take(split, example, windows.offset, windows.count)
     if second is None:
@@ -222,7 +223,6 @@ class SentenceModel(TextModel):
         if config.labels or not is_regression or count != 1:
             check_outputs(count, config.labels)
         special = tokenizer.packing.num_special(config.num_texts)
-        self._room = config.max_seq_length - special
         whole_number(
             *("max_seq_length", config.max_seq_length, special + 1),
             why="special tokens and one other",
@@ -300,13 +300,8 @@ class SentenceModel(TextModel):
         self, *texts: TokenIds
     ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
         """Makes the rows of texts or pairs; see `text_rows`."""
-        return text_rows(
-            texts,
-            self._room,
-            self.usage.long_inputs,
-            self.usage.doc_stride,
-            self._max_windows,
-        )
+        packing, most = self.tokenizer.packing, self._max_windows
+        return text_rows(texts, packing, self.usage, most)
 
     def _logits(self, texts: Sequence[tf.Tensor]) -> tf.Tensor:
         """Computes the logits of a batch, float32 [B, C]."""

@@ -29,7 +29,6 @@ from bert_tf.families.task import PREDICTION
 from bert_tf.families.text_classification.checks import examine_texts
 from bert_tf.families.text_classification.config import (
     CLASSES,
-    CUT,
     REGRESSION,
     TextClassificationConfig,
 )
@@ -56,27 +55,16 @@ Metric = Callable[[np.ndarray, np.ndarray], float]
 def encode(
     examples: Sequence[Example],
     tokenizer: Tokenizer,
-    max_seq_length: int,
-    long_inputs: str = CUT,
-    doc_stride: int = 64,
+    config: TextClassificationConfig,
 ) -> "EncodedRows":
-    """Tokenizes and packs examples; see `answers.text_rows`.
-
-    Args:
-      examples: examples of texts, or of pairs.
-      tokenizer: the tokenizer.
-      max_seq_length: S, the longest row.
-      long_inputs: "cut" or "windows".
-      doc_stride: tokens from the start of a window to that of the next.
-    """
+    """Tokenizes and packs examples; see `answers.text_rows`."""
     # Scoring a file needs no TensorFlow.
     from bert_tf.families.text_classification.answers import text_rows
     from bert_tf.text.layout import pack_rows, tokenize
 
     columns = [*zip(*(each.texts for each in examples), strict=True)] or [()]
     texts = [tokenize(tokenizer, list(column)) for column in columns]
-    room = max_seq_length - tokenizer.packing.num_special(len(texts))
-    example, first, second = text_rows(texts, room, long_inputs, doc_stride)
+    example, first, second = text_rows(texts, tokenizer.packing, config)
     return pack_rows(first, second, tokenizer.packing, example, len(examples))
 
 
@@ -178,10 +166,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         config: TextClassificationConfig,
     ) -> TextRows:
         """Tokenizes and packs; see the function `encode`."""
-        length, stride = config.max_seq_length, config.doc_stride
-        return TextRows(
-            encode(examples, tokenizer, length, config.long_inputs, stride)
-        )
+        return TextRows(encode(examples, tokenizer, config))
 
     def encoder_config(
         self, recipe: SentenceRecipe, config: BertConfig

@@ -51,3 +51,21 @@ class TokenClassificationConfig(TaskConfig):
     def sample(self) -> dict[str, Any]:
         """Returns a sentence."""
         return {"text": "Ada lives in London."}
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureTaggingConfig(TokenClassificationConfig):
+    """Configuration of a tagger on features; see `FeatureRecipe`.
+
+    Attributes:
+      features: the layers that a word's features come from.
+      lstm_units: units of each direction of both layers.
+      tagger_dropout: dropout rate of the input of each layer.
+    """
+
+    features: str
+    lstm_units: int
+    tagger_dropout: float
+
+    # A checkpoint has no such head.
+    head: ClassVar[str] = ""

@@ -23,6 +23,7 @@ from bert_tf.families.task import (
     Task,
 )
 from bert_tf.families.token_classification.config import (
+    FeatureTaggingConfig,
     TokenClassificationConfig,
 )
 from bert_tf.families.token_classification.conll_files import (
@@ -50,8 +51,6 @@ from bert_tf.families.token_classification.entities import (
 )
 from bert_tf.families.token_classification.recipe import (
     TAGGER_FILE,
-    WEIGHTED_SUM_ALL,
-    WEIGHTED_SUM_LAST_FOUR,
     FeatureRecipe,
     TagRecipe,
     UserTagRecipe,
@@ -388,24 +387,6 @@ class UserTokenClassificationTask(TokenClassificationTask):
         return dataclasses.replace(super().resolve(recipe), data=data)
 
 
-@dataclasses.dataclass(frozen=True)
-class FeatureTaggingConfig(TokenClassificationConfig):
-    """Configuration of a tagger on features; see `FeatureRecipe`.
-
-    Attributes:
-      features: the layers that a word's features come from.
-      lstm_units: units of each direction of both layers.
-      tagger_dropout: dropout rate of the input of each layer.
-    """
-
-    features: str
-    lstm_units: int
-    tagger_dropout: float
-
-    # A checkpoint has no such head.
-    head: ClassVar[str] = ""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureTaggingTask(TokenClassificationTask):
     """Token classification on features of a frozen encoder, computed once.
@@ -449,22 +430,14 @@ class FeatureTaggingTask(TokenClassificationTask):
         assert run is not None
         assert isinstance(config, FeatureTaggingConfig)
         layers = layers_of(config.features, run.source.config.num_blocks)
-        recipe = run.recipe
-        if labelled and pathlib.Path(recipe.init_from, TAGGER_FILE).exists():
+        init_from = run.recipe.init_from
+        if labelled and pathlib.Path(init_from, TAGGER_FILE).exists():
             log(
-                f"{recipe.init_from}: its tagger is not read; a fresh one is "
+                f"{init_from}: its tagger is not read; a fresh one is "
                 "trained on features of its encoder."
             )
-        features = FeatureRows(
-            windows=dataclasses.replace(rows, tags=None),
-            checkpoint=run.source,
-            layers=layers,
-            precision=recipe.precision,
-            batch_size=recipe.eval_batch_size,
-            folder=run.output_dir / "features",
-            split=run.name,
-        )
-        return features.labelled(rows.tags)
+        windows = dataclasses.replace(rows, tags=None)
+        return FeatureRows(windows, run, layers).labelled(rows.tags)
 
     def build(
         self,
@@ -482,14 +455,10 @@ class FeatureTaggingTask(TokenClassificationTask):
         # Its shapes are static if those of its batches are.
         del unpadded
         assert isinstance(config, FeatureTaggingConfig)
-        features = config.features
         network = bilstm_tagger(
-            len(layers_of(features, encoder.config.num_blocks)),
+            len(layers_of(config.features, encoder.config.num_blocks)),
             encoder.config.hidden_size,
-            len(config.labels),
-            features in (WEIGHTED_SUM_LAST_FOUR, WEIGHTED_SUM_ALL),
-            config.lstm_units,
-            config.tagger_dropout,
+            config,
             encoder.dtype_policy,
         )
         return FeatureTagger(network, "feature_tagger", encoder)
