@@ -208,14 +208,14 @@ def examine(
 
 
 def examine_rows(
-    task: str,
+    task: Any,
     recipe: Any,
     tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[Any]],
 ) -> Examination:
     """Examines rows that have `texts`; see `Task.examine`."""
     rows = {name: SplitRows.of_examples(part) for name, part in splits.items()}
-    found = examine(task, rows, tokenizer, recipe.max_seq_length)
+    found = examine(task.name, rows, tokenizer, recipe.max_seq_length)
     add_input_remarks(found)
     return found
 

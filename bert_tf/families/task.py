@@ -24,6 +24,7 @@ from typing import (
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.families import part_of
 from bert_tf.families.checks import Examination, examine_rows
 from bert_tf.families.config import TaskConfig
 from bert_tf.families.data.examples import known_label, typical
@@ -248,9 +249,12 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     ) -> Examination:
         """Examines the splits, the one to train on first: the data doctor.
 
-        By default, examples are rows that have `texts`.
+        A family without checks.py has examples with `texts`.
         """
-        return examine_rows(self.name, recipe, tokenizer, splits)
+        checks: Any = part_of(self.config_type, "checks")
+        if checks is None:
+            return examine_rows(self, recipe, tokenizer, splits)
+        return checks.examine(self, recipe, tokenizer, splits)
 
     def estimated_tokens(self, examples: Examples, recipe: Any) -> float:
         """Estimates the tokens of the rows of examples, without a tokenizer."""

@@ -36,6 +36,10 @@ LOGITS = "logits"
 EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
 # The answer to one row in plain Python values, ready for JSON.
 Answer = dict[str, Any]
+# The texts of a row by column, and the outputs of rows.
+InputRow = Mapping[str, Any]
+InputRows = Sequence[InputRow]
+Arrays = Mapping[str, np.ndarray]
 Forward = Callable[[Tensors, tf.Tensor], Tensors]
 # Tokens of a batch, padding included. They determine the memory that is used.
 _TOKENS_AT_ONCE = 2048
@@ -315,11 +319,7 @@ class TextModel(abc.ABC):
         ]
 
     @abc.abstractmethod
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """Converts the outputs of serving_default to plain values.
 
         Args:

@@ -2,11 +2,9 @@
 
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
@@ -24,6 +22,8 @@ from bert_tf.families.text_classification.answers import (
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
     check_outputs,
     encoders_of,
@@ -76,11 +76,7 @@ class PackedClassifier(TextModel):
         """Computes serving_default; see `export_saved_model`."""
         return self.answer_tokens(self.pack(text))
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """Returns labels with probabilities, or logits without labels."""
         if self.labels:
             return plain_answers(outputs, self.labels)

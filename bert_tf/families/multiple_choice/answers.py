@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import whole_number
@@ -21,6 +20,8 @@ from bert_tf.families.requests import (
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
     encoder_of,
 )
@@ -241,11 +242,7 @@ class ChoiceModel(TextModel):
 
         self.forward = forward
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """Returns the choice by number (from 0) and text, and probabilities."""
         return [
             {

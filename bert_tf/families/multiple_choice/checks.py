@@ -2,19 +2,21 @@
 
 import collections
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bert_tf.families import checks
 from bert_tf.families.checks import Fact, counted, percent
 from bert_tf.families.multiple_choice.files import ChoiceExample
+from bert_tf.families.multiple_choice.recipe import ChoiceRecipe
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # A position with more than this many times its even share is remarked on.
 _UNEVEN = 2.0
 
 
-def examine_choices(
-    task: str,
-    max_seq_length: int,
+def examine(
+    task: Any,
+    recipe: ChoiceRecipe,
     tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[ChoiceExample]],
 ) -> checks.Examination:
@@ -23,10 +25,10 @@ def examine_choices(
     See `Task.examine`.
     """
     found = checks.examine(
-        task,
+        task.name,
         {name: _split_rows(examples) for name, examples in splits.items()},
         tokenizer,
-        max_seq_length,
+        recipe.max_seq_length,
         input_unit="choice",
     )
     train = found.numbers["train_split"]

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bert_tf.families.checks import Examination
-from bert_tf.families.multiple_choice.checks import examine_choices
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import (
     ChoiceColumns,
@@ -64,9 +62,7 @@ class EncodedChoices:
         """What determines every batch, for digests."""
         return *self.rows.arrays, self.starts
 
-    def batch(
-        self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
-    ) -> "dict[str, tf.Tensor]":
+    def batch(self, chosen: Any, width: Any = 0) -> "dict[str, tf.Tensor]":
         """Makes a batch of some examples; see `Rows`.
 
         Returns:
@@ -127,16 +123,6 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
     ) -> list[ChoiceExample]:
         """Reads a table of choices; see `read_choices`."""
         return read_choices(path, self.data.columns, recipe, labelled)
-
-    def examine(
-        self,
-        recipe: ChoiceRecipe,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, list[ChoiceExample]],
-    ) -> Examination:
-        """Runs the data doctor; see `examine_choices`."""
-        length = recipe.max_seq_length
-        return examine_choices(self.name, length, tokenizer, splits)
 
     def estimated_tokens(
         self, examples: list[ChoiceExample], recipe: ChoiceRecipe

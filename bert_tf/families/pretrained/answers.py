@@ -3,10 +3,9 @@
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import NEXT_SENTENCE, POOLER, Checkpoint
@@ -32,6 +31,8 @@ from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     TOKENS,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
     encoder_of,
     largest,
@@ -435,11 +436,7 @@ class PretrainedModel(TextModel):
         shape = (len(kinds), self.width)
         return self.compute(texts, None, compute, {"vectors": shape})["vectors"]
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """See `TextModel`: the tokens at each mask, or a text's vector."""
         if not self._answers_masks:
             name = "mean" if self.modules is None else "embedding"

@@ -1,11 +1,9 @@
 """Question answering that takes text: question and context in, answer out."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, whole_number
@@ -32,6 +30,8 @@ from bert_tf.families.requests import (
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
     encoder_of,
     largest,
@@ -177,11 +177,7 @@ class SpanModel(TextModel):
         room, most = self._room, self._max_windows
         return span_rows(question, context, room, self.usage, most)
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """Returns the best answer and the probability of no answer."""
         names = ("answer", "start", "end", "score", "no_answer_probability")
         columns = [outputs[name].tolist() for name in names]

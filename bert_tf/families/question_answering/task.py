@@ -4,13 +4,12 @@ import dataclasses
 import functools
 import math
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.families.checks import Examination
 from bert_tf.families.data.user_files import UserFiles
 from bert_tf.families.question_answering import squad_metrics
 from bert_tf.families.question_answering.config import QuestionAnsweringConfig
@@ -115,19 +114,6 @@ class QuestionAnsweringTask(
                         "right answer; use `task`=squad_v2 for such questions."
                     )
         return questions
-
-    def examine(
-        self,
-        recipe: SpanRecipe,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, list[Question]],
-    ) -> Examination:
-        """Runs the data doctor; see `examine_questions`."""
-        from bert_tf.families.question_answering.checks import (
-            examine_questions,
-        )
-
-        return examine_questions(self.name, recipe, tokenizer, splits)
 
     def estimated_tokens(
         self, examples: list[Question], recipe: SpanRecipe

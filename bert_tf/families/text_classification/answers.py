@@ -30,6 +30,8 @@ from bert_tf.families.text_classification.config import (
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
     check_outputs,
     encoder_of,
@@ -284,11 +286,7 @@ class SentenceModel(TextModel):
         scores = "probabilities" if self.threshold is None else "scores"
         return {"classes": answers["labels"], "scores": answers[scores]}
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """See `plain_answers`."""
         return plain_answers(outputs, self.labels)
 

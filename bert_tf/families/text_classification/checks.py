@@ -14,6 +14,7 @@ from bert_tf.errors import excerpt, first_few
 from bert_tf.families import checks
 from bert_tf.families.checks import Examination, Fact, counted, percent
 from bert_tf.families.data.examples import Example, names_in, sorted_labels
+from bert_tf.families.text_classification.recipe import SentenceRecipe
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ _FEW_ROWS, _MUCH_COMMONER = 5, 4
 _SIMILARITY = 0.85
 
 
-def examine_texts(
+def examine(
     task: "TextClassificationTask",
-    max_seq_length: int,
+    recipe: SentenceRecipe,
     tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[Example]],
 ) -> Examination:
@@ -41,7 +42,7 @@ def examine_texts(
         task.name,
         {name: _split_rows(task.labels, e) for name, e in splits.items()},
         tokenizer,
-        max_seq_length,
+        recipe.max_seq_length,
         conflict="with_another_label",
     )
     numbers, train = found.numbers, found.numbers["train_split"]

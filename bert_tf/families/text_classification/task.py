@@ -15,7 +15,6 @@ import numpy as np
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.families.checks import Examination
 from bert_tf.families.data.examples import (
     Example,
     Label,
@@ -26,7 +25,6 @@ from bert_tf.families.data.examples import (
 from bert_tf.families.row_task import RowAnswers, RowTask
 from bert_tf.families.rows import TextRows
 from bert_tf.families.task import PREDICTION
-from bert_tf.families.text_classification.checks import examine_texts
 from bert_tf.families.text_classification.config import (
     CLASSES,
     REGRESSION,
@@ -118,15 +116,6 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
     def fixed_config(self) -> dict[str, Any]:
         """The kind of label."""
         return {"label_kind": self.label_kind}
-
-    def examine(
-        self,
-        recipe: SentenceRecipe,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, list[Example]],
-    ) -> Examination:
-        """See `examine_texts`."""
-        return examine_texts(self, recipe.max_seq_length, tokenizer, splits)
 
     def configure(
         self, recipe: SentenceRecipe, examples: list[Example]

@@ -5,11 +5,10 @@ that it would get as a row of a file.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import whole_number
@@ -26,6 +25,8 @@ from bert_tf.families.requests import (
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
     check_outputs,
     encoder_of,
@@ -310,11 +311,7 @@ class TagModel(TextModel):
             "count": counts,
         }
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """Returns text, label, start, end (in characters) and score of each."""
         names = ("entities", "labels", "starts", "ends", "scores")
         keys = ("text", "label", "start", "end", "score")

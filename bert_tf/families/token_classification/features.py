@@ -194,9 +194,7 @@ class FeatureRows:
         """What determines every batch, for digests."""
         return (np.frombuffer(self.key.encode(), np.uint8),)
 
-    def batch(
-        self, chosen: tf.Tensor, width: tf.Tensor | int = 0
-    ) -> dict[str, tf.Tensor]:
+    def batch(self, chosen: Any, width: Any = 0) -> dict[str, tf.Tensor]:
         """Makes a padded batch of some sentences; see `Rows.batch`.
 
         It holds word_features, float32 [B, S, K, H], and input_mask, int32

@@ -10,7 +10,6 @@ import numpy as np
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.families.checks import Examination
 from bert_tf.families.data.folders import FolderFiles
 from bert_tf.families.data.user_files import ReadRows, UserFiles
 from bert_tf.families.recipe import FinetuningRecipe
@@ -135,17 +134,6 @@ class TokenClassificationTask(
     ) -> TaggedWords:
         """Reads a CoNLL-style file; see `read_conll`."""
         return read_conll(path, recipe, labelled or recipe.score_test)
-
-    def examine(
-        self,
-        recipe: TagRecipe,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, TaggedWords],
-    ) -> Examination:
-        """Runs the data doctor; see `examine_words`."""
-        from bert_tf.families.token_classification.checks import examine_words
-
-        return examine_words(self.name, recipe, tokenizer, splits)
 
     def estimated_tokens(
         self, examples: TaggedWords, recipe: TagRecipe

@@ -79,9 +79,7 @@ class WordRows(RowsAround):
         position = tf.gather(self.position.astype(np.int32), word)
         return row, position, word
 
-    def batch(
-        self, chosen: tf.Tensor, width: tf.Tensor | int = 0
-    ) -> dict[str, tf.Tensor]:
+    def batch(self, chosen: Any, width: Any = 0) -> dict[str, tf.Tensor]:
         """Makes a batch of some rows, with targets if there are `tags`.
 
         These are tag_ids, int32 [B, S], and tag_weights, float32 [B, S], 1 at
