@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -24,33 +24,18 @@ from bert_tf.families.task import (
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-if TYPE_CHECKING:
-    # TensorFlow takes seconds to import, and scoring a file needs none of it.
-    from bert_tf.families.task_model import LogitsObjective
-
 Example = TypeVar("Example", bound=Any)
-RowAnswers = Answered[list[Example], dict[str, Any], Config]
+RowAnswers = Answered[list[Example], Config]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RowTask(
-    Task[list[Example], Config, dict[str, Any]], Generic[Example, Config]
-):
+class RowTask(Task[list[Example], Config], Generic[Example, Config]):
     """A task whose rows have one label each, predicted from the row's logits.
 
     Its predictions are a dict: the logits, the answers of a served model by
     name, arrays of N rows, and a list of `PREDICTION`. A prediction file has
     the index of each row and its prediction.
-
-    Attributes:
-      data: the source of its examples; see `UserFiles`.
     """
-
-    data: Any
-
-    @abc.abstractmethod
-    def objective(self) -> "LogitsObjective":
-        """Returns the objective."""
 
     @abc.abstractmethod
     def rows(
@@ -107,11 +92,7 @@ class RowTask(
         )
 
     def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: Config,
+        self, outputs: Outputs, split: Split, config: Config
     ) -> dict[str, Any]:
         """Returns logits, answers and predictions; see `answers`."""
         found = self.answers(outputs["logits"], config)
@@ -152,10 +133,7 @@ class RowTask(
             yield line
 
     def write_predictions(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        answered: RowAnswers[Example, Config],
+        self, folder: pathlib.Path, split: str, answered: RowAnswers
     ) -> pathlib.Path:
         """Writes index and prediction of each row; see `Task`."""
         cells = {
@@ -171,11 +149,7 @@ class RowTask(
         return path
 
     def read_predictions(
-        self,
-        path: str,
-        examples: list[Example],
-        recipe: Any,
-        null_odds: str = "",
+        self, path: str, examples: list[Example], recipe: Any, null_odds: str
     ) -> list[Any]:
         """Parses what `write_predictions` wrote; see `Task`."""
         del recipe, null_odds

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 Examples = TypeVar("Examples", bound=Any)
 Config = TypeVar("Config", bound="TaskConfig")
-Prediction = TypeVar("Prediction")
 # The key of predictions in the form of gold answers; see `Task.decode`.
 PREDICTION = "prediction"
 Scores = dict[str, float]
@@ -66,11 +65,11 @@ class Split:
     rows: Any
 
 
-class Answered(NamedTuple, Generic[Examples, Prediction, Config]):
+class Answered(NamedTuple, Generic[Examples, Config]):
     """Predictions, which `Task.decode` returned, for examples."""
 
     examples: Examples
-    predictions: Prediction
+    predictions: Any
     config: Config
 
 
@@ -140,7 +139,7 @@ class TaskTemplate(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
+class Task(TaskTemplate, Generic[Examples, Config]):
     """A fine-tuning task.
 
     Its methods take the recipe of the run, examples, which `load` returned, and
@@ -188,9 +187,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         return {}
 
     @property
-    def tune(
-        self,
-    ) -> Callable[[Answered[Examples, Prediction, Config]], Config] | None:
+    def tune(self) -> Callable[[Answered[Examples, Config]], Config] | None:
         """A function from dev predictions to a config with tuned values.
 
         Tuned values change the scores and the prediction files, not what
@@ -223,11 +220,11 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
           UserError: the data or a label are missing or malformed; the line
             names file and row.
         """
-
-        def read_rows(path: str, labelled: bool) -> Examples:
-            return self.read_file(path, recipe, labelled)
-
-        return self.data.read(split, recipe, read_rows)
+        return self.data.read(
+            split,
+            recipe,
+            lambda path, labelled: self.read_file(path, recipe, labelled),
+        )
 
     @abc.abstractmethod
     def read_file(
@@ -242,10 +239,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         """
 
     def examine(
-        self,
-        recipe: Any,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, Examples],
+        self, recipe: Any, tokenizer: Tokenizer, splits: Mapping[str, Examples]
     ) -> Examination:
         """Examines the splits, the one to train on first: the data doctor.
 
@@ -325,7 +319,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         self,
         recipe: Any,
         examples: Examples,
-        config: Config,
         initial: Checkpoint,
         new_head: bool,
     ) -> Any:
@@ -334,11 +327,10 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         Args:
           recipe: the recipe of the run.
           examples: the examples to train on.
-          config: the config of the model.
           initial: the model to start from.
           new_head: whether the head is not read from `initial`.
         """
-        del examples, config, initial, new_head
+        del examples, initial, new_head
         return recipe
 
     def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:
@@ -346,13 +338,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         return self.objective()
 
     @abc.abstractmethod
-    def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: Config,
-    ) -> Prediction:
+    def decode(self, outputs: Outputs, split: Split, config: Config) -> Any:
         """Decodes outputs to predictions, by default a dict with `PREDICTION`.
 
         The outputs are those of `ExampleRows.gather`, or their means over the
@@ -361,10 +347,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
 
     @abc.abstractmethod
     def metrics(
-        self,
-        examples: Examples,
-        predictions: Any,
-        labels: Sequence[str] = (),
+        self, examples: Examples, predictions: Any, labels: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Computes the official scores of predictions by name.
 
@@ -375,16 +358,13 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
           labels: the labels of the model that made them, if it was a model.
         """
 
-    def score(self, answered: Answered[Examples, Prediction, Config]) -> Scores:
+    def score(self, answered: Answered[Examples, Config]) -> Scores:
         """Computes the official scores of a model, from 0 to 1."""
-        examples, predictions, config = answered
-        found: Any = predictions
+        examples, found, config = answered
         labels = config.labels
         return self._shares(self.metrics(examples, found[PREDICTION], labels))
 
-    def mean_loss(
-        self, answered: Answered[Examples, Prediction, Config]
-    ) -> float | None:
+    def mean_loss(self, answered: Answered[Examples, Config]) -> float | None:
         """Computes the mean loss of an example; None if it is not defined."""
         del answered
         return None
@@ -404,7 +384,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
 
     @abc.abstractmethod
     def prediction_lines(
-        self, answered: Answered[Examples, Prediction, Config]
+        self, answered: Answered[Examples, Config]
     ) -> Iterable[Mapping[str, Any]]:
         """Yields the lines of dev_predictions.jsonl as JSON types."""
 
@@ -417,7 +397,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         self,
         folder: pathlib.Path,
         split: str,
-        answered: Answered[Examples, Prediction, Config],
+        answered: Answered[Examples, Config],
     ) -> pathlib.Path:
         """Writes the predictions of a split to a file for other programs.
 
@@ -427,7 +407,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
 
     @abc.abstractmethod
     def read_predictions(
-        self, path: str, examples: Examples, recipe: Any, null_odds: str = ""
+        self, path: str, examples: Examples, recipe: Any, null_odds: str
     ) -> Any:
         """Reads the predictions that `write_predictions` wrote of examples.
 

@@ -177,7 +177,7 @@ class Scorer:
     def predict(self, split: Split) -> Answered:
         """Returns the model's predictions on a split."""
         outputs = self.predictor.outputs(split.rows)
-        decoded = self.task.decode(outputs, split, self.tokenizer, self.config)
+        decoded = self.task.decode(outputs, split, self.config)
         return Answered(split.examples, decoded, self.config)
 
     def score(self, split: Split) -> Scored:

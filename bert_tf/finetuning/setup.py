@@ -148,7 +148,7 @@ def prepare_training(
     objective = task.loss(recipe, train, config)
     initial, fresh = _place_head(task, recipe, initial, config)
     new_head = config.head in fresh or config.head not in initial.heads
-    recipe = task.complete(recipe, train, config, initial, new_head)
+    recipe = task.complete(recipe, train, initial, new_head)
     encoder = task.encoder_config(recipe, initial.config)
     initial = dataclasses.replace(initial, config=encoder)
     splits = {}
@@ -294,5 +294,5 @@ def fingerprint(
 def _digest_of(*arrays: np.ndarray) -> str:
     sha = hashlib.sha256()
     for array in arrays:
-        sha.update(np.ascontiguousarray(array).tobytes())
+        sha.update(np.ascontiguousarray(array).view(np.uint8))
     return sha.hexdigest()

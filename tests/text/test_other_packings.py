@@ -116,7 +116,7 @@ def test_answers_are_where_they_stand():
     assert context[25:31] == "a lake"
     config = QuestionAnsweringConfig("q", (), 15, 3, 64, 30, 20, False)
     windows = make_windows([asked], TOKENIZER, config)
-    positions = answer_positions(windows, [asked], TOKENIZER)
+    positions = answer_positions(windows, [asked])
     found = set()
     rows = zip(rows_of(windows.rows), positions.tolist(), strict=True)
     for row, (first, last) in rows:

@@ -48,15 +48,13 @@ if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file does not need it.
     from bert_tf.families.question_answering.windows import SpanWindows
 
-QuestionsAnswered = Answered[list[Question], Answers, QuestionAnsweringConfig]
+QuestionsAnswered = Answered[list[Question], QuestionAnsweringConfig]
 # The n best answers in the report.
 _SHOWN_BEST = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionAnsweringTask(
-    Task[list[Question], QuestionAnsweringConfig, Answers]
-):
+class QuestionAnsweringTask(Task[list[Question], QuestionAnsweringConfig]):
     """Questions whose answers are spans of their contexts.
 
     Attributes:
@@ -95,11 +93,15 @@ class QuestionAnsweringTask(
     def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
         """Reads the questions of a split; notices report what is skipped."""
 
-        def read_rows(path: str, labelled: bool) -> list[Question]:
-            return self.read_file(path, recipe, labelled, split != "train")
-
         path = self.data.path(split, recipe)
-        questions = self.data.read(split, recipe, read_rows)
+        is_unique = split != "train"
+        questions = self.data.read(
+            split,
+            recipe,
+            lambda name, labelled: self.read_file(
+                name, recipe, labelled, is_unique
+            ),
+        )
         located = located_answers(questions)
         lines = oddity_lines(questions, located, path, split == "train")
         if split == "train":
@@ -153,7 +155,7 @@ class QuestionAnsweringTask(
         windows = make_windows(examples, tokenizer, config)
         if not labelled:
             return windows
-        starts, ends = answer_positions(windows, examples, tokenizer).T
+        starts, ends = answer_positions(windows, examples).T
         labels = {START_POSITIONS: starts, END_POSITIONS: ends}
         weights = np.ones(len(windows), np.float32)
         return LabelledRows(windows, weights, labels)
@@ -165,16 +167,12 @@ class QuestionAnsweringTask(
         return SpanObjective()
 
     def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: QuestionAnsweringConfig,
+        self, outputs: Outputs, split: Split, config: QuestionAnsweringConfig
     ) -> Answers:
         """Decodes the best answers; see `decode_answers`."""
         from bert_tf.families.question_answering.windows import decode_answers
 
-        return decode_answers(split.rows, tokenizer, outputs, config)
+        return decode_answers(split.rows, outputs, config)
 
     def metrics(
         self,
@@ -255,10 +253,7 @@ class QuestionAnsweringTask(
         ]
 
     def write_predictions(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        answered: QuestionsAnswered,
+        self, folder: pathlib.Path, split: str, answered: QuestionsAnswered
     ) -> pathlib.Path:
         """Writes the files for the official scripts; dev's begin with dev_."""
         examples, predictions, config = answered
@@ -303,11 +298,7 @@ class QuestionAnsweringTask(
             }
 
     def read_predictions(
-        self,
-        path: str,
-        examples: list[Question],
-        recipe: SpanRecipe,
-        null_odds: str = "",
+        self, path: str, examples: list[Question], recipe: Any, null_odds: str
     ) -> FileAnswers:
         """Reads the files for the official script; logs what is missing."""
         texts = read_predictions(path)

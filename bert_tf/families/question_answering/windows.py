@@ -114,6 +114,7 @@ class SpanWindows(RowsAround):
       questions: the N questions, not truncated.
       contexts: their distinct contexts.
       context: int64 [N], the context of each question.
+      tokenizer: the tokenizer of the model.
       room: tokens of a question and a window.
       config: see `span_rows`.
     """
@@ -122,6 +123,7 @@ class SpanWindows(RowsAround):
     questions: TokenIds
     contexts: Contexts
     context: np.ndarray
+    tokenizer: Tokenizer
     room: int
     config: QuestionAnsweringConfig | SpanRecipe
 
@@ -192,20 +194,16 @@ def make_windows(
     rows = pack_rows(
         texts[0], texts[1], tokenizer.packing, windows.text, len(questions)
     )
-    return SpanWindows(rows, first, contexts, context, room, config)
+    return SpanWindows(rows, first, contexts, context, tokenizer, room, config)
 
 
 def decode_answers(
-    windows: SpanWindows,
-    tokenizer: Tokenizer,
-    logits: Outputs,
-    config: QuestionAnsweringConfig,
+    windows: SpanWindows, logits: Outputs, config: QuestionAnsweringConfig
 ) -> Answers:
     """Decodes the best answers; see `span_answers`.
 
     Args:
       windows: W windows of N questions, T tokens in all.
-      tokenizer: tokenizer of the model.
       logits: start_logits and end_logits, float32 [T], of the tokens of all
         rows.
       config: see `span_answers`.
@@ -219,7 +217,7 @@ def decode_answers(
     rows = windows.rows
     starts, lengths = rows.starts.numpy(), rows.lengths.numpy()
     pair = logits[START_LOGITS], logits[END_LOGITS]
-    align = ContextCharacters(tokenizer)
+    align = ContextCharacters(windows.tokenizer)
     parts = []
     for block in windows.blocks(_PAIRS // config.n_best_size**2):
         length = lengths[block.windows]
@@ -233,7 +231,7 @@ def decode_answers(
             block.rows,
             block.context,
             tuple(map(tf.constant, padded)),
-            tokenizer.packing,
+            windows.tokenizer.packing,
             config,
         )
         parts.append({name: values.numpy() for name, values in found.items()})
@@ -277,9 +275,7 @@ def _n_best(
 
 
 def answer_positions(
-    windows: SpanWindows,
-    questions: Sequence[Question],
-    tokenizer: Tokenizer,
+    windows: SpanWindows, questions: Sequence[Question]
 ) -> np.ndarray:
     """Returns the positions of the answers in the windows.
 
@@ -293,6 +289,7 @@ def answer_positions(
       int32 [W, 2], the positions of the first and the last token.
     """
     positions = [np.zeros((0, 2), np.int32)]
+    tokenizer = windows.tokenizer
     for block in windows.blocks():
         gold = [question.answers for question in questions[block.questions]]
         answered = np.flatnonzero([bool(answers) for answers in gold])

@@ -176,12 +176,10 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         self,
         recipe: SentenceRecipe,
         examples: list[Example],
-        config: TextClassificationConfig,
         initial: Checkpoint,
         new_head: bool,
     ) -> SentenceRecipe:
         """See the function `complete` of few_rows.py."""
-        del config
         return complete(recipe, examples, initial, new_head)
 
     def loss(
@@ -221,10 +219,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         return arrays | {PREDICTION: [*values]}
 
     def write_predictions(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        answered: RowAnswers[Example, TextClassificationConfig],
+        self, folder: pathlib.Path, split: str, answered: RowAnswers
     ) -> pathlib.Path:
         """Writes index and prediction, and the split's submission file."""
         path = super().write_predictions(folder, split, answered)

@@ -96,13 +96,11 @@ class ConllFolder(FolderFiles):
         return read_rows(self.path(split, recipe), split != "test")
 
 
-WordsAnswered = Answered[TaggedWords, dict[str, Any], TokenClassificationConfig]
+WordsAnswered = Answered[TaggedWords, TokenClassificationConfig]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenClassificationTask(
-    Task[TaggedWords, TokenClassificationConfig, dict[str, Any]]
-):
+class TokenClassificationTask(Task[TaggedWords, TokenClassificationConfig]):
     """A task that predicts a tag for every word.
 
     Attributes:
@@ -222,11 +220,7 @@ class TokenClassificationTask(
         return TagObjective()
 
     def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: TokenClassificationConfig,
+        self, outputs: Outputs, split: Split, config: TokenClassificationConfig
     ) -> dict[str, Any]:
         """Returns logits and most probable tags in the scheme of the file."""
         from bert_tf.families.token_classification.answers import (
@@ -302,10 +296,7 @@ class TokenClassificationTask(
         return examples.learned_tags
 
     def write_predictions(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        answered: WordsAnswered,
+        self, folder: pathlib.Path, split: str, answered: WordsAnswered
     ) -> pathlib.Path:
         """Writes a file for conlleval; see `write_tag_predictions`."""
         path = folder / f"predictions_{split}.txt"
@@ -327,11 +318,7 @@ class TokenClassificationTask(
             }
 
     def read_predictions(
-        self,
-        path: str,
-        examples: TaggedWords,
-        recipe: TagRecipe,
-        null_odds: str = "",
+        self, path: str, examples: TaggedWords, recipe: Any, null_odds: str
     ) -> list[str]:
         """Reads the last column of a file; see `read_tag_predictions`."""
         del null_odds

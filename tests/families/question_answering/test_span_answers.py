@@ -61,7 +61,7 @@ def decode(questions, logits, lengths=LENGTHS, **kinds):
             # Of one window.
             place = 0 if token is None else token + first[number]
             starts[begin + place], ends[begin + place] = start, end
-    return decode_answers(windows, TOKENIZER, both(starts, ends), config)
+    return decode_answers(windows, both(starts, ends), config)
 
 
 def both(starts, ends):
@@ -272,7 +272,7 @@ def assert_decoded_as_reference(questions, lengths, logits_of, **kinds):
     config = span_config(*lengths, **kinds)
     windows = make_windows(questions, TOKENIZER, config)
     starts, ends = logits_of(windows.rows.arrays[0].shape)
-    found = decode_answers(windows, TOKENIZER, both(starts, ends), config)
+    found = decode_answers(windows, both(starts, ends), config)
     split_at = windows.rows.arrays[1][1:-1]
     pairs = list(
         zip(np.split(starts, split_at), np.split(ends, split_at), strict=True)
@@ -367,7 +367,7 @@ def test_blocks_of_windows_change_nothing(monkeypatch):
     logits = random.normal(size=(2, len(windows.rows.arrays[0]))).astype(
         np.float32
     )
-    arguments = (windows, TOKENIZER, both(*logits), config)
+    arguments = (windows, both(*logits), config)
     whole = decode_answers(*arguments)
     for size in (1, 7):
         monkeypatch.setattr(
@@ -394,7 +394,7 @@ def test_logits_that_are_not_finite_are_refused(name):
     logits = {"start_logits": np.zeros(8), "end_logits": np.zeros(8)}
     logits[name][3] = np.nan
     with pytest.raises(UserError, match=f"{name}: are not all finite"):
-        decode_answers(windows, TOKENIZER, logits, config)
+        decode_answers(windows, logits, config)
 
 
 def test_the_files_hold_what_was_answered(tmp_path):
@@ -489,7 +489,6 @@ def test_answers_are_those_of_a_split(threshold):
     outputs = as_numpy(made_up(windows.batch(every)))
     expected = decode_answers(
         windows,
-        models.tokenizer(),
         windows.gather([(every, outputs)]),
         config,
     )

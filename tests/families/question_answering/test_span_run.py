@@ -111,7 +111,7 @@ def test_a_head_and_an_ensemble(finish_case, files, tmp_path):
     )
     run_finetuning(task, together, tmp_path / "both", ["predict"])
     found = read_predictions(str(tmp_path / "both" / "predictions.json"))
-    expected = task.decode(both, split, tokens, config)
+    expected = task.decode(both, split, config)
     assert [*found.values()] == [*expected.texts(config.null_threshold)]
     wrong = together.override([f"ensemble={recipe.init_from}"])
     line = error_of(run_finetuning, task, wrong, tmp_path / "both", ["predict"])
@@ -155,7 +155,7 @@ def test_what_is_learned_lies_in_the_window(files):
     config = task.configure(recipe, read)
     rows = task.encode(read, tokenizer(), config, labelled=True)
     windows = make_windows(read, tokenizer(), config)
-    found = answer_positions(windows, read, tokenizer())
+    found = answer_positions(windows, read)
     assert (found[:, 0] > 0).any()
     batch = as_numpy(rows.batch(np.arange(len(rows))))
     np.testing.assert_array_equal(batch["start_positions"], found[:, 0])

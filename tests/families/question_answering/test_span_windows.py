@@ -34,7 +34,7 @@ def assert_as_reference(questions, pair, lengths):
     """Every part of the windows is what the plain rules give."""
     tokenizer, reference = pair
     windows = make_windows(questions, tokenizer, span_config(*lengths))
-    positions = answer_positions(windows, questions, tokenizer)
+    positions = answer_positions(windows, questions)
     rows, number = windows.rows, 0
     second = rows.packing.before_second(rows.first.count)
     (all_ids, starts), first = as_numpy((rows.arrays, second))
@@ -73,7 +73,7 @@ def test_a_case_worked_by_hand():
     # c has one token at its right in the first window, none at its left in
     # the second; d is the other way round, and so on.
     assert owned == [[0, 3], [1, 3], [1, 3], [1, 4]]
-    assert answer_positions(windows, [asked], tokenizer).tolist() == [
+    assert answer_positions(windows, [asked]).tolist() == [
         [0, 0],
         [5, 6],
         [0, 0],
@@ -112,7 +112,7 @@ def test_an_answer_is_its_own_pieces_or_whole_words(context, answer, expected):
     tokenizer, reference = tools()
     asked = question(context, "who", answer)
     windows = make_windows([asked], tokenizer, span_config())
-    ((first, last),) = answer_positions(windows, [asked], tokenizer)
+    ((first, last),) = answer_positions(windows, [asked])
     ids = windows.rows.arrays[0][first : last + 1]
     tokens = tokenizer.id_to_token(ids).numpy()
     assert [token.decode() for token in tokens] == expected
@@ -198,7 +198,7 @@ def test_an_answer_is_the_subwords_that_contain_it(data):
     texts = ["tea", "in", "in ", " in \t Lion", "the", ") caf", "\u4eac", "12."]
     asked = [question(context, "t", text) for text in texts]
     windows = make_windows(asked, tokenizer, span_config(200, 200, 5))
-    positions = answer_positions(windows, asked, tokenizer)
+    positions = answer_positions(windows, asked)
     asking = tokenizer.tokenize("t").shape[0]
     before = tokenizer.packing.before_second(asking)
     for text, (first, last) in zip(texts, positions - before, strict=True):

@@ -179,7 +179,7 @@ def decoded(task, logits, labels, threshold=0.5):
         label_kind=task.label_kind, labels=labels, threshold=threshold
     )
     outputs = {"logits": np.array(logits, np.float32)}
-    return task.decode(outputs, None, None, config)
+    return task.decode(outputs, None, config)
 
 
 def test_numbers(tmp_path):

@@ -116,7 +116,7 @@ def test_labels_without_prefixes(tmp_path, text, answers):
     words = words_of(tmp_path, text, tagged=has_tags)
     logits = np.eye(3, dtype="float32")[[2, 2, 1, 1]] * 9
     split = Split(words, None)
-    found = TASK.decode({"logits": logits}, split, tokenizer(), config)
+    found = TASK.decode({"logits": logits}, split, config)
     assert found["prediction"] == answers.split()
     if has_tags:
         scores = TASK.score(Answered(words, found, config))
