@@ -174,8 +174,6 @@ class Task(TaskTemplate, Generic[Examples, Config]):
 
     # The class of its models' task.json.
     config_type: ClassVar[type[TaskConfig]]
-    # Files of a model folder that only models of this task have.
-    extra_files: ClassVar[tuple[str, ...]] = ()
     # What `metrics` are times the scores of a run.
     scale: ClassVar[float] = 1.0
     # Whether training batches have rows of similar length.

@@ -41,9 +41,13 @@ class WeightedMean:
     # The key of the weights in a batch.
     weights_name: ClassVar[str] = EXAMPLE_WEIGHTS
 
+    def row_weights(self, batch: Mapping[str, Any]) -> Any:
+        """Returns the weights of the summed losses, float32."""
+        return batch[self.weights_name]
+
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the divisor of the summed loss of a batch."""
-        return {LOSS: ops.sum(batch[self.weights_name])}
+        return {LOSS: ops.sum(self.row_weights(batch))}
 
     def normalise(
         self, losses: Mapping[str, Any], weights: Mapping[str, Any]
@@ -85,14 +89,6 @@ class LogitsObjective(WeightedMean, abc.ABC):
     def logits(self, outputs: Mapping[str, Any], batch: Any) -> Any:
         """Returns the logits of a batch, float32 [B, C]."""
         return ops.cast(outputs["logits"], "float32")
-
-    def row_weights(self, batch: Mapping[str, Any]) -> Any:
-        """Returns the weight of each row in the loss, float32 [B]."""
-        return batch[EXAMPLE_WEIGHTS]
-
-    def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the divisor of the summed loss of a batch."""
-        return {LOSS: ops.sum(self.row_weights(batch))}
 
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]

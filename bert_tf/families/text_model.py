@@ -3,7 +3,7 @@
 import abc
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -86,8 +86,6 @@ class TextModel(abc.ABC):
 
     Args:
       model: a BertEncoder, a BertPretrainer or a model on an encoder.
-      encoder: the model's encoder; None if it has none, in which case ids and
-        lengths are not checked.
       tokenizer: the tokenizer it was trained with.
       max_seq_length: the longest row, with [CLS] and [SEP].
       labels: names of the labels, in the order of the outputs.
@@ -100,11 +98,13 @@ class TextModel(abc.ABC):
     def __init__(
         self,
         model: keras.Model,
-        encoder: BertEncoder | None,
         tokenizer: Tokenizer,
         max_seq_length: int,
         labels: Sequence[str] = (),
     ):
+        encoder = None
+        if self.needs_encoder or len(encoders_of(model)) == 1:
+            encoder = encoder_of(model)
         self.config: BertConfig | None = encoder.config if encoder else None
         if self.config:
             size, longest = self.config.vocab_size, self.config.longest_input
@@ -126,6 +126,10 @@ class TextModel(abc.ABC):
         self.compute_dtype = (encoder or model).compute_dtype
 
     task: str
+    # Whether it has one encoder; ids and lengths are not checked without.
+    needs_encoder: ClassVar[bool] = True
+    # The inputs of serving_default, by name.
+    columns: tuple[str, ...] = ("text",)
     # The rank of the inputs of `tokens`.
     token_axes: int = 2
     threshold: float | None = None
@@ -188,11 +192,6 @@ class TextModel(abc.ABC):
             return found[LOGITS] if set(found) == {LOGITS} else found
 
         self.forward = forward
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The inputs of serving_default, by name."""
-        return ("text",)
 
     def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
         """The names that its training files have for some of `columns`.

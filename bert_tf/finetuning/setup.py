@@ -294,5 +294,5 @@ def fingerprint(
 def _digest_of(*arrays: np.ndarray) -> str:
     sha = hashlib.sha256()
     for array in arrays:
-        sha.update(np.ascontiguousarray(array).view(np.uint8))
+        sha.update(np.ascontiguousarray(array).view(np.uint8).data)
     return sha.hexdigest()

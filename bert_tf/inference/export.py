@@ -26,7 +26,6 @@ from bert_tf.families.text_model import (
     InputRows,
     TextModel,
     check_outputs,
-    encoders_of,
 )
 from bert_tf.inference.saving import write_version
 from bert_tf.progress import log
@@ -50,6 +49,7 @@ class PackedClassifier(TextModel):
     """
 
     task = "text classification"
+    needs_encoder = False
 
     def __init__(
         self,
@@ -57,14 +57,7 @@ class PackedClassifier(TextModel):
         pack: SentencePacker,
         labels: Sequence[str] = (),
     ):
-        encoders = encoders_of(model)
-        super().__init__(
-            model,
-            encoders[0] if len(encoders) == 1 else None,
-            pack.tokenizer,
-            pack.seq_length,
-            labels,
-        )
+        super().__init__(model, pack.tokenizer, pack.seq_length, labels)
         self.pack = pack
 
     def requests(self) -> list[Request]:

@@ -25,6 +25,7 @@ class MultipleChoiceConfig(TaskConfig):
 
     pipeline_tag: ClassVar[str] = "multiple-choice"
     head: ClassVar[str] = MULTIPLE_CHOICE
+    texts_per_row: ClassVar[int] = 2
     tasks: ClassVar[tuple[str, ...]] = (CHOICE_TASK,)
 
     @classmethod
@@ -47,8 +48,3 @@ class MultipleChoiceConfig(TaskConfig):
         choices = ["sat down.", "was green."]
         start = {"start": "She"} if self.has_start else {}
         return {"text": "A woman came in.", "choices": choices, **start}
-
-    @property
-    def texts_per_row(self) -> int:
-        """Two: the text and a choice."""
-        return 2

@@ -111,7 +111,7 @@ class PretrainedModel(TextModel):
             max_seq_length = encoder.config.longest_input
             if modules is not None:
                 max_seq_length = min(max_seq_length, modules.max_seq_length)
-        super().__init__(model, encoder, tokenizer, max_seq_length)
+        super().__init__(model, tokenizer, max_seq_length)
         known = len(tokenizer.vocabulary)
         whole_number("top_k", top_k, 1, known, "the size of the vocabulary")
         whole_number("max_masks", max_masks, 1)

@@ -33,7 +33,6 @@ from bert_tf.families.text_model import (
     Arrays,
     InputRows,
     TextModel,
-    encoder_of,
     largest,
 )
 from bert_tf.text.layout import (
@@ -84,7 +83,7 @@ class SpanModel(TextModel):
         max_windows: int = 128,
     ):
         length = config.max_seq_length
-        super().__init__(model, encoder_of(model), tokenizer, length)
+        super().__init__(model, tokenizer, length)
         for name in (
             "doc_stride",
             "max_query_length",
@@ -105,11 +104,7 @@ class SpanModel(TextModel):
             self.threshold = config.null_threshold
 
     task = "question answering"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Returns question and context."""
-        return ("question", "context")
+    columns = ("question", "context")
 
     def requests(self) -> list[Request]:
         """Returns contexts of several lengths, one with several windows."""

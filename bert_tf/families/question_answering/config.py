@@ -45,6 +45,7 @@ class QuestionAnsweringConfig(TaskConfig):
 
     pipeline_tag: ClassVar[str] = "question-answering"
     head: ClassVar[str] = SPAN
+    texts_per_row: ClassVar[int] = 2
     tasks: ClassVar[tuple[str, ...]] = (QUESTION_ANSWERING,)
 
     @classmethod
@@ -84,11 +85,6 @@ class QuestionAnsweringConfig(TaskConfig):
     def sample(self) -> dict[str, Any]:
         """Returns a question and its context."""
         return {"question": "Who came?", "context": "Ada came."}
-
-    @property
-    def texts_per_row(self) -> int:
-        """Two: a question and a context."""
-        return 2
 
     def summary(self) -> dict[str, Any]:
         """Returns the threshold, if there is one."""

@@ -92,7 +92,6 @@ class QuestionAnsweringTask(Task[list[Question], QuestionAnsweringConfig]):
 
     def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
         """Reads the questions of a split; notices report what is skipped."""
-
         path = self.data.path(split, recipe)
         is_unique = split != "train"
         questions = self.data.read(

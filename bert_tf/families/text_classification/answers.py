@@ -34,7 +34,6 @@ from bert_tf.families.text_model import (
     InputRows,
     TextModel,
     check_outputs,
-    encoder_of,
 )
 from bert_tf.text.layout import HOST, TokenIds, take, tokenize, truncate
 from bert_tf.text.token_table import Packing
@@ -211,13 +210,8 @@ class SentenceModel(TextModel):
         config: TextClassificationConfig,
         max_windows: int = 128,
     ):
-        super().__init__(
-            model,
-            encoder_of(model),
-            tokenizer,
-            config.max_seq_length,
-            config.labels,
-        )
+        length = config.max_seq_length
+        super().__init__(model, tokenizer, length, config.labels)
         pairs = config.num_texts == 2
         # A regression has no labels.
         is_regression = config.label_kind == REGRESSION
@@ -231,7 +225,7 @@ class SentenceModel(TextModel):
         )
         self.usage = config
         self._max_windows = max_windows
-        self._names = ("text", "text_b") if pairs else ("text",)
+        self.columns = ("text", "text_b") if pairs else ("text",)
         if config.label_kind == MULTI_LABEL:
             self.threshold = config.threshold
         self.method = "regress" if is_regression else "classify"
@@ -240,15 +234,10 @@ class SentenceModel(TextModel):
             MULTI_LABEL: "multi-label classification",
         }.get(config.label_kind, "classification")
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The input text, and for pairs text_b."""
-        return self._names
-
     def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
         """See `TextModel`; they are in the setting `text_columns`."""
         names = str(stated.get("text_columns", "")).split(",")
-        return dict(zip(self._names, map(str.strip, names), strict=False))
+        return dict(zip(self.columns, map(str.strip, names), strict=False))
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -258,12 +247,12 @@ class SentenceModel(TextModel):
 
     def requests(self) -> list[Request]:
         """Texts of several lengths, separately and in one batch."""
-        texts = sample_texts(self.max_seq_length, len(self._names))
+        texts = sample_texts(self.max_seq_length, len(self.columns))
         columns = zip(*texts, strict=True)
         return [
             request
             for plain in requests_of(
-                SERVING_DEFAULT, **dict(zip(self._names, columns, strict=True))
+                SERVING_DEFAULT, **dict(zip(self.columns, columns, strict=True))
             )
             for request in (
                 plain,
@@ -279,7 +268,7 @@ class SentenceModel(TextModel):
         return self._answers(self._logits(texts))
 
     def _from_examples(self, inputs: tf.Tensor) -> Tensors:
-        logits = self._logits(parsed_texts(inputs, self._names))
+        logits = self._logits(parsed_texts(inputs, self.columns))
         answers = self._answers(logits)
         if not self.labels:
             return {"outputs": answers["score"]}

@@ -29,7 +29,6 @@ from bert_tf.families.text_model import (
     InputRows,
     TextModel,
     check_outputs,
-    encoder_of,
     largest,
 )
 from bert_tf.families.token_classification.config import (
@@ -202,13 +201,8 @@ class TagModel(TextModel):
         config: TokenClassificationConfig,
         max_windows: int = 128,
     ):
-        super().__init__(
-            model,
-            encoder_of(model),
-            tokenizer,
-            config.max_seq_length,
-            config.labels,
-        )
+        length = config.max_seq_length
+        super().__init__(model, tokenizer, length, config.labels)
         check_outputs(model.output_shape[-1], self.labels)
         whole_number("doc_stride", config.doc_stride, 0)
         self._doc_stride, self._max_windows = config.doc_stride, max_windows

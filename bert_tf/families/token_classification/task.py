@@ -374,7 +374,6 @@ class FeatureTaggingTask(TokenClassificationTask):
     config_type: ClassVar[type[FeatureTaggingConfig]] = FeatureTaggingConfig
     # An LSTM computes padding too: without buckets, three times the words.
     bucket_by_length: ClassVar[bool] = True
-    extra_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
 
     def encoder_config(self, recipe: Any, config: BertConfig) -> BertConfig:
         """Raises `UserError` if the encoder has too few layers."""

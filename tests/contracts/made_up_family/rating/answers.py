@@ -18,7 +18,6 @@ from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
     TextModel,
-    encoder_of,
 )
 from bert_tf.text.layout import HOST, TokenIds, tokenize, truncate
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -55,8 +54,7 @@ class RatingModel(TextModel):
     def __init__(
         self, model: keras.Model, tokenizer: Tokenizer, config: RatingConfig
     ):
-        length = config.max_seq_length
-        super().__init__(model, encoder_of(model), tokenizer, length)
+        super().__init__(model, tokenizer, config.max_seq_length)
 
     def requests(self) -> list[Request]:
         """Texts of several lengths."""
