@@ -139,9 +139,7 @@ class RowTask(Task[list[Example], Config], Generic[Example, Config]):
         cells = {
             example.identifier: self.cell_of(value, example)
             for example, value in zip(
-                answered.examples,
-                answered.predictions[PREDICTION],
-                strict=True,
+                answered.examples, answered.predictions[PREDICTION], strict=True
             )
         }
         path = folder / f"predictions_{split}.tsv"

@@ -11,13 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.families.rows import ExampleRows, Outputs, Rows
-from bert_tf.families.task import (
-    Answered,
-    RunSplit,
-    Split,
-    Task,
-    score_scale,
-)
+from bert_tf.families.task import Answered, RunSplit, Split, Task, score_scale
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.progress import Progress
 from bert_tf.side_by_side import side_by_side

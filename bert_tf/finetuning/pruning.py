@@ -13,11 +13,7 @@ import numpy as np
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.checkpoints.pruned import keep_parts, refuse_shared_blocks
 from bert_tf.errors import UserError
-from bert_tf.families.model_folder import (
-    build_model,
-    read_config,
-    save_model,
-)
+from bert_tf.families.model_folder import build_model, read_config, save_model
 from bert_tf.families.recipe import FinetuningRecipe, PruningSettings
 from bert_tf.families.task import Split, TaskTemplate
 from bert_tf.files import new_folder

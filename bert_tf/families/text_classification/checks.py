@@ -18,9 +18,7 @@ from bert_tf.families.text_classification.recipe import SentenceRecipe
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
-    from bert_tf.families.text_classification.task import (
-        TextClassificationTask,
-    )
+    from bert_tf.families.text_classification.task import TextClassificationTask
 
 _LABELS_SHOWN = 12
 # A larger share of the rows is remarked on.

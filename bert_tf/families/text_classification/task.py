@@ -31,9 +31,7 @@ from bert_tf.families.text_classification.config import (
     TextClassificationConfig,
 )
 from bert_tf.families.text_classification.few_rows import complete
-from bert_tf.families.text_classification.recipe import (
-    SentenceRecipe,
-)
+from bert_tf.families.text_classification.recipe import SentenceRecipe
 from bert_tf.files import write_text
 from bert_tf.tables.delimited import Cell, listed
 from bert_tf.text.tokenizer_protocol import Tokenizer

@@ -44,11 +44,7 @@ def examine(
         task.name,
         {
             split: _split_rows(
-                words,
-                recipe,
-                tokenizer,
-                kinds[split],
-                new_types.get(split, {}),
+                words, recipe, tokenizer, kinds[split], new_types.get(split, {})
             )
             for split, words in splits.items()
         },

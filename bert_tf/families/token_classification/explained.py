@@ -17,10 +17,7 @@ from bert_tf.families.explained import (
 )
 from bert_tf.families.requests import valid_text
 from bert_tf.families.text_model import Answer, InputRow
-from bert_tf.families.token_classification.answers import (
-    TagModel,
-    TextTokens,
-)
+from bert_tf.families.token_classification.answers import TagModel, TextTokens
 from bert_tf.text.layout import TokenIds, take
 
 

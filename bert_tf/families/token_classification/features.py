@@ -18,12 +18,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf.checkpoints import (
-    POOLER,
-    Checkpoint,
-    read_arrays,
-    write_arrays,
-)
+from bert_tf.checkpoints import POOLER, Checkpoint, read_arrays, write_arrays
 from bert_tf.checkpoints.layout import encoder_shapes
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError

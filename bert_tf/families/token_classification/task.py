@@ -14,13 +14,7 @@ from bert_tf.families.data.folders import FolderFiles
 from bert_tf.families.data.user_files import ReadRows, UserFiles
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs
-from bert_tf.families.task import (
-    PREDICTION,
-    Answered,
-    RunSplit,
-    Split,
-    Task,
-)
+from bert_tf.families.task import PREDICTION, Answered, RunSplit, Split, Task
 from bert_tf.families.token_classification.config import (
     FeatureTaggingConfig,
     TokenClassificationConfig,
