@@ -243,9 +243,7 @@ def _add_repeated(
         first.setdefault(row.key, row.number)
         labels[row.key].add(row.label)
     share = count / max(len(splits[train].rows), 1)
-    shown = counted(count, unit)
-    if count:
-        shown += f", {percent(share)}"
+    shown = counted(count, unit) + f", {percent(share)}" * bool(count)
     if pair:
         shown += f" (rows {pair[0]} and {pair[1]})"
     text = f"{unit}s that occur again in {train}: {shown}"
@@ -257,9 +255,7 @@ def _add_repeated(
         share = len(seen) / max(len(splits[name].rows), 1)
         both = next(([first[x.key], x.number] for x in seen if x.number), None)
         numbers = {f"{unit}s": len(seen), "share": share, "first": both}
-        shown = counted(len(seen), unit)
-        if seen:
-            shown += f", {percent(share)}"
+        shown = counted(len(seen), unit) + f", {percent(share)}" * bool(seen)
         if conflict:
             conflicts = sum(x.label not in labels[x.key] for x in seen)
             numbers[conflict] = conflicts

@@ -218,11 +218,7 @@ class Task(TaskTemplate, Generic[Examples, Config]):
           UserError: the data or a label are missing or malformed; the line
             names file and row.
         """
-        return self.data.read(
-            split,
-            recipe,
-            lambda path, labelled: self.read_file(path, recipe, labelled),
-        )
+        return self.data.read(split, recipe, self.read_file)
 
     @abc.abstractmethod
     def read_file(

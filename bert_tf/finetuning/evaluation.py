@@ -123,12 +123,6 @@ class Scored:
     loss: float | None
     examples_per_second: float
 
-    @property
-    def numbers(self) -> dict[str, float]:
-        """The loss, where it is defined, and the scores."""
-        loss = {} if self.loss is None else {"loss": self.loss}
-        return loss | self.scores
-
 
 @dataclasses.dataclass(frozen=True)
 class FinishedRun:
@@ -195,13 +189,11 @@ class Scorer:
         return dataclasses.replace(scored, answered=answered, scores=scores)
 
 
-def write_scores(
-    folder: pathlib.Path, split: str, scored: Scored, num_examples: int
-) -> None:
+def write_scores(folder: pathlib.Path, split: str, scored: Scored) -> None:
     """Writes eval_SPLIT.json, with null for numbers that are not finite."""
     values = {
         "split": split,
-        "examples": num_examples,
+        "examples": len(scored.answered.examples),
         "loss": scored.loss,
         "scores": scored.scores,
     }

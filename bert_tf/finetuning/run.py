@@ -182,7 +182,7 @@ def _use_finished(
     for name, examples in devs.items():
         run = RunSplit(name, source, recipe, output_dir)
         found = scorer.score(scorer.encode(examples, run))
-        write_scores(output_dir, name, found, len(examples))
+        write_scores(output_dir, name, found)
         path = task.write_predictions(output_dir, name, found.answered)
         shown = summarize(found.scores, task.lower_is_better)
         line = f"{name}: {shown}; answers in {path}"

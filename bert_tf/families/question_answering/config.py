@@ -1,17 +1,11 @@
 """Configuration of question answering, as task.json stores it."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from bert_tf.checkpoints import SPAN
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import QUESTION_ANSWERING
-
-if TYPE_CHECKING:
-    import keras
-
-    from bert_tf.encoders import BertEncoder
-
 
 # run_squad.py `is_whitespace`: separators of words in a context. Other blanks,
 # such as U+00A0, belong to words.
@@ -44,6 +38,7 @@ class QuestionAnsweringConfig(TaskConfig):
     null_threshold: float = dataclasses.field(default=0.0, compare=False)
 
     pipeline_tag: ClassVar[str] = "question-answering"
+    builder: ClassVar[str] = "bert_span_labeler"
     head: ClassVar[str] = SPAN
     texts_per_row: ClassVar[int] = 2
     tasks: ClassVar[tuple[str, ...]] = (QUESTION_ANSWERING,)
@@ -73,14 +68,6 @@ class QuestionAnsweringConfig(TaskConfig):
             with_null=threshold is not None,
             null_threshold=float(threshold or 0),
         )
-
-    def build(
-        self, encoder: "BertEncoder", unpadded: bool = True
-    ) -> "keras.Model":
-        """Builds a `bert_span_labeler`."""
-        from bert_tf.models import bert_span_labeler
-
-        return bert_span_labeler(encoder, unpadded=unpadded)
 
     def sample(self) -> dict[str, Any]:
         """Returns a question and its context."""

@@ -93,14 +93,8 @@ class QuestionAnsweringTask(Task[list[Question], QuestionAnsweringConfig]):
     def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
         """Reads the questions of a split; notices report what is skipped."""
         path = self.data.path(split, recipe)
-        is_unique = split != "train"
-        questions = self.data.read(
-            split,
-            recipe,
-            lambda name, labelled: self.read_file(
-                name, recipe, labelled, is_unique
-            ),
-        )
+        read = functools.partial(self.read_file, unique=split != "train")
+        questions = self.data.read(split, recipe, read)
         located = located_answers(questions)
         lines = oddity_lines(questions, located, path, split == "train")
         if split == "train":

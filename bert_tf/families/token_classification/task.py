@@ -87,7 +87,7 @@ class ConllFolder(FolderFiles):
         self, split: str, recipe: TagRecipe, read_rows: ReadRows
     ) -> TaggedWords:
         """Reads the words of a split; tags are optional in test."""
-        return read_rows(self.path(split, recipe), split != "test")
+        return read_rows(self.path(split, recipe), recipe, split != "test")
 
 
 WordsAnswered = Answered[TaggedWords, TokenClassificationConfig]
