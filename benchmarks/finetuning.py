@@ -130,6 +130,9 @@ def show_equality(task: str) -> None:
     import numpy as np
 
     from bert_tf.encoders import BertEncoder
+    from bert_tf.families.text_classification.config import (
+        TextClassificationConfig,
+    )
     from bert_tf.families.text_classification.task import encode
     from bert_tf.text.tokenizer import BertTokenizer
 
@@ -137,7 +140,11 @@ def show_equality(task: str) -> None:
     ids, mask = theirs["input_ids"], theirs["input_mask"]
     examples, max_seq_length = load_split(task, "dev")
     tokenizer = BertTokenizer.from_checkpoint(_INIT_FROM.value)
-    rows = encode(examples[: len(ids)], tokenizer, max_seq_length)
+    config = TextClassificationConfig(
+        *(task, (), max_seq_length, "classes", 2, len(examples[0].texts)),
+        *("", ",", "cut", 1),
+    )
+    rows = encode(examples[: len(ids)], tokenizer, config)
     batch = rows.batch(np.arange(len(ids)))
     names = ("input_ids", "input_mask", "segment_ids")
     same = all(np.array_equal(batch[name], theirs[name]) for name in names)

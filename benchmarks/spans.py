@@ -184,7 +184,7 @@ def prediction_speed(folder: pathlib.Path) -> float:
     started = time.perf_counter()
     split = Split(questions, task.encode(questions, tokenizer, facts))
     outputs = predictor.outputs(split.rows)
-    task.decode(outputs, split, tokenizer, facts)
+    task.decode(outputs, split, facts)
     return len(questions) / (time.perf_counter() - started)
 
 

@@ -61,7 +61,7 @@ PARTS = {
     },
 }
 # Names of a room's __init__.py that its own files use.
-LISTS = ("config_type",)
+LISTS = ("config_type", "part_of")
 KERAS_ONLY = (
     *("layers", "optimization", "encoders", "models"),
     *("partly_trained", "distiller"),

@@ -262,6 +262,23 @@ def examine(
     return found
 
 
+def examine_rows(
+    task: Any,
+    recipe: Any,
+    tokenizer: Tokenizer,
+    splits: Mapping[str, Sequence[Any]],
+) -> Examination:
+    """Examines rows that have `texts`; see `Task.examine`."""
+    length = recipe.max_seq_length
+    rows = {
+        name: SplitRows.of_examples(part, tokenizer, length)
+        for name, part in splits.items()
+    }
+    found = examine(task.name, rows, length)
+    add_input_remarks(found)
+    return found
+
+
 def _add_repeated(
     found: Examination,
     splits: Mapping[str, SplitRows],

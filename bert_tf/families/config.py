@@ -40,8 +40,20 @@ class TaskConfig(abc.ABC):
     pipeline_tag: ClassVar[str]
     # The head of the model in a checkpoint; empty for none.
     head: ClassVar[str]
+    # The function of `bert_tf.models` that builds the model.
+    builder: ClassVar[str]
     # The values of `UsageOptions.task` that fit the model.
     tasks: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def of_recipe(cls, recipe: Any, **values: Any) -> Self:
+        """Returns the config of a model that is trained with a recipe.
+
+        Its fields are the settings of the same names, and `values`.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        settings = {k: v for k, v in vars(recipe).items() if k in names}
+        return cls(**settings | values)
 
     @classmethod
     @abc.abstractmethod
@@ -52,7 +64,6 @@ class TaskConfig(abc.ABC):
           UserError: an option does not apply to the model.
         """
 
-    @abc.abstractmethod
     def build(
         self, encoder: "BertEncoder", unpadded: bool = True
     ) -> "keras.Model":
@@ -63,6 +74,16 @@ class TaskConfig(abc.ABC):
           unpadded: whether it skips padding, with shapes that are known only at
             run time.
         """
+        # Loads TensorFlow.
+        from bert_tf import models
+
+        builder = getattr(models, self.builder)
+        return builder(encoder, *self.head_sizes, unpadded=unpadded)
+
+    @property
+    def head_sizes(self) -> tuple[int, ...]:
+        """The number of outputs, if the builder takes it."""
+        return ()
 
     @abc.abstractmethod
     def sample(self) -> dict[str, Any]:

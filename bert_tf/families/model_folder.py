@@ -163,17 +163,29 @@ def load_model(
     """
     config = read_config(folder, task)
     checkpoint = load_checkpoint(folder)
-    if task.head in LABELLED_HEADS and set(labels) == set(config.labels):
-        checkpoint = place_labels(checkpoint, task.head, labels) or checkpoint
+    if config.head in LABELLED_HEADS and set(labels) == set(config.labels):
+        checkpoint = place_labels(checkpoint, config.head, labels) or checkpoint
         config = dataclasses.replace(config, labels=labels)
+    model = build_model(task, config, checkpoint, precision, unpadded)
+    model.load_beside(pathlib.Path(folder))
+    return model, checkpoint.make_tokenizer(), config
+
+
+def build_model(
+    task: "Task",
+    config: Any,
+    checkpoint: Checkpoint,
+    precision: str,
+    unpadded: bool = True,
+) -> "TaskModel":
+    """Builds the model of a task with the weights of a checkpoint."""
     with assigned_later():
         encoder = encoder_class(checkpoint.config)(
             checkpoint.config, dtype=precision
         )
         model = task.build(encoder, config, unpadded)
         model.restore(checkpoint)
-    model.load_beside(pathlib.Path(folder))
-    return model, checkpoint.make_tokenizer(), config
+    return model
 
 
 def restore_read_heads(

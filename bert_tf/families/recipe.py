@@ -107,6 +107,11 @@ class FinetuningRecipe(
         "comma-separated, whose logits are averaged with this one's",
     )
 
+    @property
+    def fits_head(self) -> bool:
+        """Whether the head is first fitted with a frozen encoder."""
+        return False
+
 
 @dataclasses.dataclass(frozen=True)
 class PruningSettings(Settings):

@@ -4,84 +4,38 @@ import abc
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from bert_tf.families.checks import (
-    Examination,
-    SplitRows,
-    add_input_remarks,
-    examine,
-)
 from bert_tf.families.data.examples import (
     LOCATION,
-    commonest,
-    known_label,
     read_predictions,
     write_predictions,
 )
 from bert_tf.families.rows import LabelledRows, Outputs, Rows
-from bert_tf.families.task import Answered, Config, RunSplit, Score, Split, Task
-from bert_tf.families.token_estimates import tokens_of_rows
+from bert_tf.families.task import (
+    PREDICTION,
+    Answered,
+    Config,
+    RunSplit,
+    Split,
+    Task,
+)
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
-if TYPE_CHECKING:
-    # TensorFlow takes seconds to import, and scoring a file needs none of it.
-    from bert_tf.families.task_model import LogitsObjective
-
 Example = TypeVar("Example", bound=Any)
-# The key of the predictions in the form of labels, see `RowTask.answers`.
-PREDICTION = "prediction"
-RowAnswers = Answered[Sequence[Example], dict[str, Any], Config]
+RowAnswers = Answered[Sequence[Example], Config]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RowTask(
-    Task[Sequence[Example], Config, dict[str, Any]], Generic[Example, Config]
-):
+class RowTask(Task[Sequence[Example], Config], Generic[Example, Config]):
     """A task whose rows have one label each, predicted from the row's logits.
 
     Its predictions are a dict: the logits, the answers of a served model by
     name, arrays of N rows, and a list of `PREDICTION`. A prediction file has
     the index of each row and its prediction.
-
-    Attributes:
-      data: the source of its examples; see `UserFiles`.
     """
-
-    data: Any
-
-    @abc.abstractmethod
-    def objective(self) -> "LogitsObjective":
-        """Returns the objective."""
-
-    def examine(
-        self,
-        recipe: Any,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, Sequence[Example]],
-    ) -> Examination:
-        """Examines rows that have `texts`; see `Task`."""
-        found = examine(
-            self.name,
-            {
-                name: SplitRows.of_examples(
-                    examples, tokenizer, recipe.max_seq_length
-                )
-                for name, examples in splits.items()
-            },
-            recipe.max_seq_length,
-        )
-        add_input_remarks(found)
-        return found
-
-    def estimated_tokens(
-        self, examples: Sequence[Example], recipe: Any
-    ) -> float:
-        """Estimates the tokens of rows of `texts`; see `Task`."""
-        texts = ("".join(example.texts) for example in examples)
-        return tokens_of_rows(texts, recipe.max_seq_length)
 
     @abc.abstractmethod
     def rows(
@@ -99,18 +53,6 @@ class RowTask(
         """
 
     @abc.abstractmethod
-    def metrics(
-        self,
-        references: Sequence[Any],
-        predictions: Sequence[Any],
-        labels: Sequence[str] = (),
-    ) -> dict[str, float]:
-        """Computes the official scores of N labels and N predictions by name.
-
-        `labels` are the names of the model's outputs, if a model is scored.
-        """
-
-    @abc.abstractmethod
     def parse(self, cell: str, example: Example, place: str) -> Any:
         """Parses what `cell_of` wrote; errors name the file and row `place`.
 
@@ -122,10 +64,6 @@ class RowTask(
         """Formats a prediction for a prediction file."""
         del example
         return str(prediction)
-
-    def guess(self, labels: Sequence[Any]) -> Any:
-        """Predicts without a model: the most frequent of these labels."""
-        return commonest(labels)
 
     def targets(
         self, examples: Sequence[Example], labels: Sequence[str]
@@ -154,11 +92,7 @@ class RowTask(
         )
 
     def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: Config,
+        self, outputs: Outputs, split: Split, config: Config
     ) -> dict[str, Any]:
         """Returns logits, answers and predictions; see `answers`."""
         found = self.answers(outputs["logits"], config)
@@ -167,16 +101,11 @@ class RowTask(
             for name, value in found.items()
         }
 
-    def score(self, answered: RowAnswers[Example, Config]) -> Score:
-        """Computes the official scores, and the mean loss of an example."""
+    def mean_loss(self, answered: RowAnswers[Example, Config]) -> float:
+        """Computes the mean loss of an example."""
         examples, predictions, config = answered
-        labels = config.labels
-        values = self.metrics(
-            self.references(examples), predictions[PREDICTION], labels
-        )
-        targets = self.targets(examples, labels)
-        loss = self.objective().mean_loss(predictions["logits"], targets)
-        return Score(values, loss)
+        targets = self.targets(examples, config.labels)
+        return self.objective().mean_loss(predictions["logits"], targets)
 
     def prediction_lines(
         self, answered: RowAnswers[Example, Config]
@@ -203,46 +132,30 @@ class RowTask(
                 line["probabilities"] = shares[number][is_choice].tolist()
             yield line
 
-    def references(self, examples: Sequence[Example]) -> Any:
-        """Returns the labels of the examples."""
-        return [known_label(example) for example in examples]
-
-    def baseline(
-        self, train: Sequence[Example], examples: Sequence[Example]
-    ) -> dict[str, float]:
-        """Scores the `guess` of the training labels; see `Task`."""
-        references = self.references(examples)
-        guess = self.guess(self.references(train))
-        return self.metrics(references, [guess] * len(references))
-
     def write_predictions(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        answered: RowAnswers[Example, Config],
+        self, folder: pathlib.Path, split: str, answered: RowAnswers
     ) -> pathlib.Path:
         """Writes index and prediction of each row; see `Task`."""
         cells = {
             example.identifier: self.cell_of(value, example)
             for example, value in zip(
-                answered.examples,
-                answered.predictions[PREDICTION],
-                strict=True,
+                answered.examples, answered.predictions[PREDICTION], strict=True
             )
         }
         path = folder / f"predictions_{split}.tsv"
         write_predictions(path, cells)
         return path
 
-    def file_scores(
-        self, recipe: Any, references: str, predictions: str, null_odds: str
-    ) -> dict[str, Any]:
-        """Scores a file that `write_predictions` wrote; see `score_file`."""
-        examples = self.read_file(references, recipe)
-        values = [
+    def read_predictions(
+        self,
+        path: str,
+        examples: Sequence[Example],
+        recipe: Any,
+        null_odds: str,
+    ) -> list[Any]:
+        """Parses what `write_predictions` wrote; see `Task`."""
+        del recipe, null_odds
+        return [
             self.parse(cell, example, place)
-            for example, cell, place in read_predictions(
-                predictions, examples, references
-            )
+            for example, cell, place in read_predictions(path, examples)
         ]
-        return self.metrics(self.references(examples), values)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -32,9 +32,7 @@ class Rows(Protocol):
     def arrays(self) -> tuple[np.ndarray, ...]:
         """The arrays that determine every batch, for digests."""
 
-    def batch(
-        self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
-    ) -> "dict[str, tf.Tensor]":
+    def batch(self, chosen: Any, width: Any = 0) -> "dict[str, tf.Tensor]":
         """Makes a batch by TensorFlow operations.
 
         Args:
@@ -81,9 +79,7 @@ class RowsAround:
         """The arrays that determine every batch, for digests."""
         return self.rows.arrays
 
-    def batch(
-        self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
-    ) -> "dict[str, tf.Tensor]":
+    def batch(self, chosen: Any, width: Any = 0) -> "dict[str, tf.Tensor]":
         """Makes a batch; see `Rows`."""
         return self.rows.batch(chosen, width)
 
@@ -139,9 +135,7 @@ class LabelledRows(RowsAround):
         """The arrays that determine every batch, for digests."""
         return *self.rows.arrays, self.weights, *self.labels.values()
 
-    def batch(
-        self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
-    ) -> "dict[str, tf.Tensor]":
+    def batch(self, chosen: Any, width: Any = 0) -> "dict[str, tf.Tensor]":
         """Makes a batch with example_weights and labels; see `Rows`."""
         # TensorFlow takes seconds to import, and scoring a file needs none.
         import tensorflow as tf

@@ -24,10 +24,13 @@ from typing import (
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.families.checks import Examination
+from bert_tf.families import part_of
+from bert_tf.families.checks import Examination, examine_rows
 from bert_tf.families.config import TaskConfig
+from bert_tf.families.data.examples import known_label, typical
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs, Rows
+from bert_tf.families.token_estimates import tokens_of_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -35,22 +38,11 @@ if TYPE_CHECKING:
     from bert_tf.families.in_memory import DataFile
     from bert_tf.families.task_model import TaskModel
 
-Examples = TypeVar("Examples")
+Examples = TypeVar("Examples", bound=Any)
 Config = TypeVar("Config", bound="TaskConfig")
-Prediction = TypeVar("Prediction")
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """The scores of predictions.
-
-    Attributes:
-      values: the official scores by name.
-      loss: the mean loss of an example; None if it is not defined.
-    """
-
-    values: dict[str, float]
-    loss: float | None = None
+# The key of predictions in the form of gold answers; see `Task.decode`.
+PREDICTION = "prediction"
+Scores = dict[str, float]
 
 
 def score_scale(values: Iterable[float | None], is_cost: bool) -> int:
@@ -73,11 +65,11 @@ class Split:
     rows: Any
 
 
-class Answered(NamedTuple, Generic[Examples, Prediction, Config]):
+class Answered(NamedTuple, Generic[Examples, Config]):
     """Predictions, which `Task.decode` returned, for examples."""
 
     examples: Examples
-    predictions: Prediction
+    predictions: Any
     config: Config
 
 
@@ -147,7 +139,7 @@ class TaskTemplate(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
+class Task(TaskTemplate, Generic[Examples, Config]):
     """A fine-tuning task.
 
     Its methods take the recipe of the run, examples, which `load` returned, and
@@ -182,15 +174,10 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
 
     # The class of its models' task.json.
     config_type: ClassVar[type[TaskConfig]]
-    # Files of a model folder that only models of this task have.
-    extra_files: ClassVar[tuple[str, ...]] = ()
+    # What `metrics` are times the scores of a run.
+    scale: ClassVar[float] = 1.0
     # Whether training batches have rows of similar length.
     bucket_by_length: ClassVar[bool] = False
-
-    @property
-    def head(self) -> str:
-        """Name of the task's head in checkpoints; empty if there is none."""
-        return self.config_type.head
 
     @property
     def fixed_config(self) -> dict[str, Any]:
@@ -198,9 +185,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         return {}
 
     @property
-    def tune(
-        self,
-    ) -> Callable[[Answered[Examples, Prediction, Config]], Config] | None:
+    def tune(self) -> Callable[[Answered[Examples, Config]], Config] | None:
         """A function from dev predictions to a config with tuned values.
 
         Tuned values change the scores and the prediction files, not what
@@ -233,11 +218,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
           UserError: the data or a label are missing or malformed; the line
             names file and row.
         """
-
-        def read_rows(path: str, labelled: bool) -> Examples:
-            return self.read_file(path, recipe, labelled)
-
-        return self.data.read(split, recipe, read_rows)
+        return self.data.read(split, recipe, self.read_file)
 
     def load_once(self, split: str, recipe: Any) -> Examples:
         """Returns examples to examine, which may be read while this is done.
@@ -258,18 +239,22 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
           labelled: whether every row must have a label.
         """
 
-    @abc.abstractmethod
     def examine(
-        self,
-        recipe: Any,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, Examples],
+        self, recipe: Any, tokenizer: Tokenizer, splits: Mapping[str, Examples]
     ) -> Examination:
-        """Examines the splits, the one to train on first: the data doctor."""
+        """Examines the splits, the one to train on first: the data doctor.
 
-    @abc.abstractmethod
+        A family without checks.py has examples with `texts`.
+        """
+        checks: Any = part_of(self.config_type, "checks")
+        if checks is None:
+            return examine_rows(self, recipe, tokenizer, splits)
+        return checks.examine(self, recipe, tokenizer, splits)
+
     def estimated_tokens(self, examples: Examples, recipe: Any) -> float:
         """Estimates the tokens of the rows of examples, without a tokenizer."""
+        texts = ("".join(example.texts) for example in examples)
+        return tokens_of_rows(texts, recipe.max_seq_length)
 
     def encoder_config(self, recipe: Any, config: BertConfig) -> BertConfig:
         """Returns the config of the encoder to train.
@@ -284,18 +269,18 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         del recipe
         return config
 
-    def fits_head(self, recipe: Any) -> bool:
-        """Whether the head is first fitted with a frozen encoder."""
-        del recipe
-        return False
-
-    @abc.abstractmethod
     def configure(self, recipe: Any, examples: Examples) -> Config:
         """Returns the config of a model that is trained on these examples.
+
+        By default, the model has no labels.
 
         Raises:
           UserError: nothing can be learned from them.
         """
+        del examples
+        values = {"task": self.name, "labels": (), **self.fixed_config}
+        config: Any = self.config_type.of_recipe(recipe, **values)
+        return config
 
     def check(self, examples: Examples, config: Config) -> None:
         """Raises `UserError` if examples do not fit a model's config."""
@@ -335,7 +320,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         self,
         recipe: Any,
         examples: Examples,
-        config: Config,
         initial: Checkpoint,
         new_head: bool,
     ) -> Any:
@@ -344,11 +328,10 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         Args:
           recipe: the recipe of the run.
           examples: the examples to train on.
-          config: the config of the model.
           initial: the model to start from.
           new_head: whether the head is not read from `initial`.
         """
-        del examples, config, initial, new_head
+        del examples, initial, new_head
         return recipe
 
     def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:
@@ -356,48 +339,80 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         return self.objective()
 
     @abc.abstractmethod
-    def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: Config,
-    ) -> Prediction:
-        """Decodes outputs to predictions.
+    def decode(self, outputs: Outputs, split: Split, config: Config) -> Any:
+        """Decodes outputs to predictions, by default a dict with `PREDICTION`.
 
         The outputs are those of `ExampleRows.gather`, or their means over the
         models of an ensemble.
         """
 
     @abc.abstractmethod
-    def score(self, answered: Answered[Examples, Prediction, Config]) -> Score:
-        """Computes the official scores of predictions, and their mean loss."""
+    def metrics(
+        self, examples: Examples, predictions: Any, labels: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Computes the official scores of predictions by name.
+
+        Args:
+          examples: the examples.
+          predictions: the value of `PREDICTION` that `decode` returned, or the
+            return value of `guess` or `read_predictions`.
+          labels: the labels of the model that made them, if it was a model.
+        """
+
+    def score(self, answered: Answered[Examples, Config]) -> Scores:
+        """Computes the official scores of a model, from 0 to 1."""
+        examples, found, config = answered
+        labels = config.labels
+        return self._shares(self.metrics(examples, found[PREDICTION], labels))
+
+    def mean_loss(self, answered: Answered[Examples, Config]) -> float | None:
+        """Computes the mean loss of an example; None if it is not defined."""
+        del answered
+        return None
+
+    def baseline(self, train: Examples, examples: Examples) -> Scores:
+        """Scores the `guess`; NaN where there is none."""
+        return self._shares(self.metrics(examples, self.guess(train, examples)))
+
+    def _shares(self, found: Mapping[str, Any]) -> Scores:
+        """Returns the scores among `metrics`, which are floats."""
+        scores = {k: v for k, v in found.items() if isinstance(v, float)}
+        return {name: value / self.scale for name, value in scores.items()}
+
+    def guess(self, train: Examples, examples: Examples) -> Any:
+        """Predicts without a model: the most frequent label of training."""
+        return [typical(self.references(train))] * len(examples)
 
     @abc.abstractmethod
     def prediction_lines(
-        self, answered: Answered[Examples, Prediction, Config]
+        self, answered: Answered[Examples, Config]
     ) -> Iterable[Mapping[str, Any]]:
         """Yields the lines of dev_predictions.jsonl as JSON types."""
 
-    @abc.abstractmethod
-    def references(self, examples: Examples) -> Any:
-        """Returns the gold answers as JSON types."""
-
-    @abc.abstractmethod
-    def baseline(self, train: Examples, examples: Examples) -> dict[str, float]:
-        """Scores predictions that need no model; NaN where there are none."""
+    def references(self, examples: Examples) -> list[Any]:
+        """Returns the gold answers as JSON types; by default the labels."""
+        return [known_label(example) for example in examples]
 
     @abc.abstractmethod
     def write_predictions(
         self,
         folder: pathlib.Path,
         split: str,
-        answered: Answered[Examples, Prediction, Config],
+        answered: Answered[Examples, Config],
     ) -> pathlib.Path:
         """Writes the predictions of a split to a file for other programs.
 
         Returns:
           The file to show to the user.
+        """
+
+    @abc.abstractmethod
+    def read_predictions(
+        self, path: str, examples: Examples, recipe: Any, null_odds: str
+    ) -> Any:
+        """Reads the predictions that `write_predictions` wrote of examples.
+
+        The recipe describes the file of the examples; see also `score_file`.
         """
 
     def score_file(
@@ -417,7 +432,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
             question, for tasks that tune a threshold on them.
 
         Returns:
-          The official scores by name.
+          The official scores by name; see `metrics`.
 
         Raises:
           UserError: a file is malformed, or the rows of the two differ.
@@ -427,10 +442,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
                 f"`null_odds`={null_odds}: is for questions that may have no "
                 f"answer, not for {self.name}; leave it out."
             )
-        return self.file_scores(recipe, references, predictions, null_odds)
-
-    @abc.abstractmethod
-    def file_scores(
-        self, recipe: Any, references: str, predictions: str, null_odds: str
-    ) -> dict[str, Any]:
-        """Computes the return value of `score_file`."""
+        examples = self.read_file(references, recipe)
+        found = self.read_predictions(predictions, examples, recipe, null_odds)
+        return self.metrics(examples, found)

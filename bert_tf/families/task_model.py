@@ -41,9 +41,13 @@ class WeightedMean:
     # The key of the weights in a batch.
     weights_name: ClassVar[str] = EXAMPLE_WEIGHTS
 
+    def row_weights(self, batch: Mapping[str, Any]) -> Any:
+        """Returns the weights of the summed losses, float32."""
+        return batch[self.weights_name]
+
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the divisor of the summed loss of a batch."""
-        return {LOSS: ops.sum(batch[self.weights_name])}
+        return {LOSS: ops.sum(self.row_weights(batch))}
 
     def normalise(
         self, losses: Mapping[str, Any], weights: Mapping[str, Any]
@@ -67,7 +71,7 @@ class WeightedMean:
 
 
 class LogitsObjective(WeightedMean, abc.ABC):
-    """Base of losses of each row's logits [B, C], with a metric."""
+    """Base of losses of logits [..., C], of rows or words, with a metric."""
 
     # The key of the labels in a batch.
     label_name: ClassVar[str]
@@ -86,22 +90,14 @@ class LogitsObjective(WeightedMean, abc.ABC):
         """Returns the logits of a batch, float32 [B, C]."""
         return ops.cast(outputs["logits"], "float32")
 
-    def row_weights(self, batch: Mapping[str, Any]) -> Any:
-        """Returns the weight of each row in the loss, float32 [B]."""
-        return batch[EXAMPLE_WEIGHTS]
-
-    def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the divisor of the summed loss of a batch."""
-        return {LOSS: ops.sum(self.row_weights(batch))}
-
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> Sums:
         """Sums losses and metric.
 
         Args:
-          outputs: the logits, [B, C].
-          batch: labels, and example_weights, float32 [B].
+          outputs: the logits, [B, C] or [B, S, C].
+          batch: labels and weights by their names.
 
         Returns:
           losses: the weighted sum, scalar float32.
@@ -110,7 +106,8 @@ class LogitsObjective(WeightedMean, abc.ABC):
         logits = self.logits(outputs, batch)
         loss, metric = self.of_rows(logits, batch[self.label_name])
         losses = {LOSS: ops.sum(loss * self.row_weights(batch))}
-        return losses, {self.metric: weighted(metric, batch[EXAMPLE_WEIGHTS])}
+        weights = batch[self.weights_name]
+        return losses, {self.metric: weighted(metric, weights)}
 
     def soft_target_loss(
         self,
@@ -124,7 +121,7 @@ class LogitsObjective(WeightedMean, abc.ABC):
             self.logits(each, batch) for each in (outputs, teacher)
         )
         loss = self.divergence(student, target, temperature)
-        return ops.sum(loss * batch[EXAMPLE_WEIGHTS])
+        return ops.sum(loss * batch[self.weights_name])
 
     def mean_loss(self, logits: np.ndarray, labels: np.ndarray) -> float:
         """Computes the mean loss of equally weighted rows; see `of_rows`."""

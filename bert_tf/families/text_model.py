@@ -3,7 +3,7 @@
 import abc
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -36,6 +36,10 @@ LOGITS = "logits"
 EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
 # The answer to one row in plain Python values, ready for JSON.
 Answer = dict[str, Any]
+# The texts of a row by column, and the outputs of rows.
+InputRow = Mapping[str, Any]
+InputRows = Sequence[InputRow]
+Arrays = Mapping[str, np.ndarray]
 Forward = Callable[[Tensors, tf.Tensor], Tensors]
 # Tokens of a batch, padding included. They determine the memory that is used.
 _TOKENS_AT_ONCE = 2048
@@ -82,8 +86,6 @@ class TextModel(abc.ABC):
 
     Args:
       model: a BertEncoder, a BertPretrainer or a model on an encoder.
-      encoder: the model's encoder; None if it has none, in which case ids and
-        lengths are not checked.
       tokenizer: the tokenizer it was trained with.
       max_seq_length: the longest row, with [CLS] and [SEP].
       labels: names of the labels, in the order of the outputs.
@@ -96,11 +98,13 @@ class TextModel(abc.ABC):
     def __init__(
         self,
         model: keras.Model,
-        encoder: BertEncoder | None,
         tokenizer: Tokenizer,
         max_seq_length: int,
         labels: Sequence[str] = (),
     ):
+        encoder = None
+        if self.needs_encoder or len(encoders_of(model)) == 1:
+            encoder = encoder_of(model)
         self.config: BertConfig | None = encoder.config if encoder else None
         if self.config:
             size, longest = self.config.vocab_size, self.config.longest_input
@@ -122,6 +126,10 @@ class TextModel(abc.ABC):
         self.compute_dtype = (encoder or model).compute_dtype
 
     task: str
+    # Whether it has one encoder; ids and lengths are not checked without.
+    needs_encoder: ClassVar[bool] = True
+    # The inputs of serving_default, by name.
+    columns: tuple[str, ...] = ("text",)
     # The rank of the inputs of `tokens`.
     token_axes: int = 2
     threshold: float | None = None
@@ -184,11 +192,6 @@ class TextModel(abc.ABC):
             return found[LOGITS] if set(found) == {LOGITS} else found
 
         self.forward = forward
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The inputs of serving_default, by name."""
-        return ("text",)
 
     def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
         """The names that its training files have for some of `columns`.
@@ -315,11 +318,7 @@ class TextModel(abc.ABC):
         ]
 
     @abc.abstractmethod
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """Converts the outputs of serving_default to plain values.
 
         Args:
@@ -330,9 +329,10 @@ class TextModel(abc.ABC):
     # Whether its answers can be explained; see explained.py of its family.
     explains: bool = True
 
-    @abc.abstractmethod
     def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """Answers rows of the encoder's inputs."""
+        """Answers rows of the encoder's inputs, by default with the logits."""
+        found = self.forward(inputs)
+        return dict(found) if isinstance(found, Mapping) else {LOGITS: found}
 
     def tokens_signature(self) -> Callable[..., Tensors]:
         """The signature that takes token ids."""

@@ -11,13 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.families.rows import ExampleRows, Outputs, Rows
-from bert_tf.families.task import (
-    Answered,
-    RunSplit,
-    Split,
-    Task,
-    score_scale,
-)
+from bert_tf.families.task import Answered, RunSplit, Split, Task, score_scale
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.progress import Progress
 from bert_tf.side_by_side import side_by_side
@@ -129,12 +123,6 @@ class Scored:
     loss: float | None
     examples_per_second: float
 
-    @property
-    def numbers(self) -> dict[str, float]:
-        """The loss, where it is defined, and the scores."""
-        loss = {} if self.loss is None else {"loss": self.loss}
-        return loss | self.scores
-
 
 @dataclasses.dataclass(frozen=True)
 class FinishedRun:
@@ -177,7 +165,7 @@ class Scorer:
     def predict(self, split: Split) -> Answered:
         """Returns the model's predictions on a split."""
         outputs = self.predictor.outputs(split.rows)
-        decoded = self.task.decode(outputs, split, self.tokenizer, self.config)
+        decoded = self.task.decode(outputs, split, self.config)
         return Answered(split.examples, decoded, self.config)
 
     def score(self, split: Split) -> Scored:
@@ -185,9 +173,9 @@ class Scorer:
         started = time.monotonic()
         answered = self.predict(split)
         seconds = time.monotonic() - started
-        scores = self.task.score(answered)
+        scores, loss = self.task.score(answered), self.task.mean_loss(answered)
         speed = len(split.examples) / seconds
-        return Scored(answered, scores.values, scores.loss, speed)
+        return Scored(answered, scores, loss, speed)
 
     def tuned(self, answered: Answered) -> "Scorer":
         """Returns a scorer whose config is tuned on predictions on dev."""
@@ -197,17 +185,15 @@ class Scorer:
     def rescored(self, scored: Scored) -> Scored:
         """Scores existing predictions under this scorer's config."""
         answered = scored.answered._replace(config=self.config)
-        values = self.task.score(answered).values
-        return dataclasses.replace(scored, answered=answered, scores=values)
+        scores = self.task.score(answered)
+        return dataclasses.replace(scored, answered=answered, scores=scores)
 
 
-def write_scores(
-    folder: pathlib.Path, split: str, scored: Scored, num_examples: int
-) -> None:
+def write_scores(folder: pathlib.Path, split: str, scored: Scored) -> None:
     """Writes eval_SPLIT.json, with null for numbers that are not finite."""
     values = {
         "split": split,
-        "examples": num_examples,
+        "examples": len(scored.answered.examples),
         "loss": scored.loss,
         "scores": scored.scores,
     }

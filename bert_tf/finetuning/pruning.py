@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.checkpoints import Checkpoint, load_checkpoint
+from bert_tf.checkpoints import load_checkpoint
 from bert_tf.checkpoints.pruned import keep_parts, refuse_shared_blocks
-from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
-from bert_tf.families.model_folder import read_config, save_model
+from bert_tf.families.model_folder import build_model, read_config, save_model
 from bert_tf.families.recipe import FinetuningRecipe, PruningSettings
-from bert_tf.families.task import Split, Task, TaskTemplate
-from bert_tf.families.task_model import TaskModel
+from bert_tf.families.task import Split, TaskTemplate
 from bert_tf.files import new_folder
 from bert_tf.finetuning.evaluation import Predictor, Scorer
 from bert_tf.finetuning.importance import importances_of, most_important
@@ -29,7 +27,6 @@ from bert_tf.finetuning.measured import (
     write_measured_page,
 )
 from bert_tf.finetuning.report_files import data_set_of
-from bert_tf.layers.initialization import assigned_later
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.training.history import (
     errors_become_warnings,
@@ -102,7 +99,7 @@ def prune(
             whole.config.intermediate_size,
         )
         # In float32, so that rounding does not affect the ranking.
-        model = _build(task, config, whole, "float32")
+        model = build_model(task, config, whole, "float32")
         if not model.in_checkpoint:
             raise UserError(
                 f"{folder}: is a tagger on features of an encoder that "
@@ -126,7 +123,7 @@ def prune(
         columns = most_important(importances.columns, num_columns)
         cut = keep_parts(whole, heads, columns)
         models = [
-            _build(task, config, each, recipe.precision)
+            build_model(task, config, each, recipe.precision)
             for each in (whole, cut)
         ]
         answered = Split(dev, task.encode(dev, tokenizer, config))
@@ -209,19 +206,6 @@ def _number_kept(argument: str, share: float, number: int) -> int:
             f"{1 / number:.3g} or more, which leaves one."
         )
     return kept
-
-
-def _build(
-    task: Task, config: Any, checkpoint: Checkpoint, precision: str
-) -> TaskModel:
-    with assigned_later():
-        encoder = encoder_class(checkpoint.config)(
-            checkpoint.config, dtype=precision
-        )
-        model = task.build(encoder, config)
-        if model.in_checkpoint:
-            model.restore(checkpoint)
-    return model
 
 
 def _described(importances: np.ndarray, kept: np.ndarray) -> dict[str, Any]:

@@ -50,10 +50,7 @@ _FACTS = (
 
 
 def write_reports(
-    folder: pathlib.Path,
-    run: FinishedRun,
-    data: "TrainingData",
-    recipe_type: type[Settings],
+    folder: pathlib.Path, run: FinishedRun, data: "TrainingData"
 ) -> None:
     """Writes the report and the model card of a finished run.
 
@@ -63,16 +60,15 @@ def write_reports(
       folder: of the run.
       run: the run.
       data: what it was trained on.
-      recipe_type: the type of the run's recipe.
     """
-    task = data.task
+    task, recipe_type = data.task, type(data.recipe)
     with errors_become_warnings("the report", folder):
         page = write_report(
             folder, run, task.config_type, recipe_type, task.defaults
         )
         print(f"the report is {page}", flush=True)
     with errors_become_warnings("the model card", folder):
-        write_card(folder, run, data, recipe_type)
+        write_card(folder, run, data)
 
 
 def write_report(
@@ -385,10 +381,7 @@ def data_set_of(task: Task, recipe: Mapping[str, Any]) -> str:
 
 
 def write_card(
-    folder: pathlib.Path,
-    run: FinishedRun,
-    data: "TrainingData",
-    recipe_type: type[Settings],
+    folder: pathlib.Path, run: FinishedRun, data: "TrainingData"
 ) -> pathlib.Path:
     """Writes README.md of a finished run, unless a user has written one there.
 
@@ -396,7 +389,6 @@ def write_card(
       folder: of the run.
       run: the run.
       data: what it was trained on.
-      recipe_type: the type of the run's recipe.
 
     Returns:
       The path of README.md.
@@ -405,7 +397,7 @@ def write_card(
       UserError: a library is not installed.
     """
     task, architecture = data.task, data.initial.config
-    numbers = run_statistics(run, recipe_type, task.defaults)
+    numbers = run_statistics(run, type(data.recipe), task.defaults)
 
     def over_seeds(split: str, metric: str, statistic: str) -> float | None:
         # Seeds are compared on the split that selects the best model.
@@ -416,7 +408,7 @@ def write_card(
     card = ModelCard(
         summary=f"{architecture.title}, fine-tuned for {task.name}",
         pipeline_tag=data.config.pipeline_tag,
-        question=data.config.sample() if task.head else {},
+        question=data.config.sample() if data.config.head else {},
         init_from=numbers["model"],
         data_set=data_set_of(task, run.results["recipe"]),
         num_rows=numbers["examples"],

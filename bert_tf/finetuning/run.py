@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint
-from bert_tf.checkpoints.checkpoint import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import RESULTS_FILE, TASK_FILE, load_model
 from bert_tf.families.recipe import FinetuningRecipe
@@ -37,8 +36,7 @@ from bert_tf.finetuning.setup import (
     open_initial,
     prepare_training,
 )
-from bert_tf.finetuning.training import train_once
-from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
+from bert_tf.finetuning.training import LAST, train_once
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.history import LEARNING_CURVE, write_numbers
 from bert_tf.training.run_folder import (
@@ -140,7 +138,7 @@ def _run(
         # Imported here to keep the start of a run short.
         from bert_tf.finetuning.report_files import write_reports
 
-        write_reports(output_dir, run, data, type(recipe))
+        write_reports(output_dir, run, data)
     elif "check" in modes:
         _, tokenizer = open_initial(recipe)
         # Evaluation reads the examples of a split file again from memory.
@@ -189,7 +187,7 @@ def _use_finished(
     for name, examples in devs.items():
         run = RunSplit(name, source, recipe, output_dir)
         found = scorer.score(scorer.encode(examples, run))
-        write_scores(output_dir, name, found, len(examples))
+        write_scores(output_dir, name, found)
         path = task.write_predictions(output_dir, name, found.answered)
         shown = summarize(found.scores, task.lower_is_better)
         line = f"{name}: {shown}; answers in {path}"
@@ -244,13 +242,6 @@ def load_finished(
     predictor = Predictor(models, strategy, recipe.eval_batch_size)
     scorer = Scorer(task, config, tokenizer, predictor)
     return scorer, load_checkpoint(folder)
-
-
-_MODEL = ("bert_config.json", "bert_model.safetensors")
-_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
-# Copied from the best run; task.json, which marks a model folder, is last.
-_KEPT = (LABELS_FILE, LEARNING_CURVE, DEV_PREDICTIONS, TASK_FILE)
-_MAY_BE_ABSENT = (LABELS_FILE, LEARNING_CURVE, TOKENIZER_CONFIG_FILE)
 
 
 def train_seeds(
@@ -386,13 +377,13 @@ def _keep(
     best: pathlib.Path, output_dir: pathlib.Path, data: TrainingData
 ) -> None:
     """Copies the model and predictions of the best run to output_dir."""
-    weights = _ADAPTER if data.initial.config.lora_rank else _MODEL
-    tokenizer = (*data.tokenizer.data.FILES, TOKENIZER_CONFIG_FILE)
-    names = [*weights, *tokenizer, *_KEPT, *data.task.extra_files]
-    names[:0] = [f"eval_{split}.json" for split in data.dev]
-    for name in names:
-        if name in _MAY_BE_ABSENT and not (best / name).exists():
-            continue
+    # The last model has files of the same names as the best one.
+    model = {path.name for path in (best / LAST).glob("[!.]*")} - {TASK_FILE}
+    names = [f"eval_{split}.json" for split in data.dev]
+    if (best / LEARNING_CURVE).exists():
+        names.append(LEARNING_CURVE)
+    # task.json, which marks a model folder, comes last.
+    for name in (*names, DEV_PREDICTIONS, *sorted(model), TASK_FILE):
         with written_beside(output_dir / name) as beside:
             shutil.copyfile(best / name, beside)
 

@@ -159,8 +159,8 @@ def prepare_training(
     train = by_split[task.train_split]
     objective = task.loss(recipe, train, config)
     initial, fresh = _place_head(task, recipe, initial, config)
-    new_head = task.head in fresh or task.head not in initial.heads
-    recipe = task.complete(recipe, train, config, initial, new_head)
+    new_head = config.head in fresh or config.head not in initial.heads
+    recipe = task.complete(recipe, train, initial, new_head)
     encoder = task.encoder_config(recipe, initial.config)
     initial = dataclasses.replace(initial, config=encoder)
     splits = {}
@@ -197,21 +197,21 @@ def _place_head(
     unread = () if is_needed else (POOLER,)
     if initial.config.lora_rank:
         unread = (*unread, LORA)
-    if task.head not in initial.heads:
+    if config.head not in initial.heads:
         return initial, unread
     if recipe.reset_head:
-        return initial, (*unread, task.head)
-    if task.head not in LABELLED_HEADS:
+        return initial, (*unread, config.head)
+    if config.head not in LABELLED_HEADS:
         return initial, unread
     placed = place_labels(
-        initial, task.head, config.labels, config.problem_type
+        initial, config.head, config.labels, config.problem_type
     )
     if placed is None:
-        return initial, (*unread, task.head)
+        return initial, (*unread, config.head)
     trained_for = task_of(local_folder(recipe.init_from))
     if trained_for not in (None, task.name):
         log(
-            f"{recipe.init_from}: its {task.head} was fine-tuned for "
+            f"{recipe.init_from}: its {config.head} was fine-tuned for "
             f"{trained_for} and is reused, since the labels have the same "
             "names; pass `reset_head`=true to start a new one."
         )
@@ -306,5 +306,5 @@ def fingerprint(
 def _digest_of(*arrays: np.ndarray) -> str:
     sha = hashlib.sha256()
     for array in arrays:
-        sha.update(np.ascontiguousarray(array).tobytes())
+        sha.update(np.ascontiguousarray(array).view(np.uint8).data)
     return sha.hexdigest()

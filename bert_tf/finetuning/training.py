@@ -94,10 +94,10 @@ def train_once(
         )
         model.restore(data.initial, data.fresh)
     with strategy.scope():
-        if task.fits_head(recipe):
+        if recipe.fits_head:
             fit_head(
                 model,
-                task.head,
+                data.config.head,
                 data.train.rows,
                 data.objective,
                 recipe.eval_batch_size,
@@ -114,7 +114,8 @@ def train_once(
     def score_dev() -> dict[str, float]:
         nonlocal newest
         newest = scorer.score(main)
-        return newest.numbers
+        loss = {} if newest.loss is None else {"loss": newest.loss}
+        return loss | newest.scores
 
     best = BestWeights(
         step.variables,
@@ -270,7 +271,7 @@ def _write_results(
     """
     task, first = data.task, data.main_split
     for name, found in scored.items():
-        write_scores(output_dir, name, found, len(data.dev[name].examples))
+        write_scores(output_dir, name, found)
         shown = summarize(found.scores, task.lower_is_better)
         print(f"{task.name}, {name}: {shown}")
     lines = list(task.prediction_lines(scored[first].answered))

@@ -2,11 +2,9 @@
 
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
@@ -24,9 +22,10 @@ from bert_tf.families.text_classification.answers import (
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
     check_outputs,
-    encoders_of,
 )
 from bert_tf.inference.saving import write_version
 from bert_tf.progress import log
@@ -50,6 +49,7 @@ class PackedClassifier(TextModel):
     """
 
     task = "text classification"
+    needs_encoder = False
 
     def __init__(
         self,
@@ -57,14 +57,7 @@ class PackedClassifier(TextModel):
         pack: SentencePacker,
         labels: Sequence[str] = (),
     ):
-        encoders = encoders_of(model)
-        super().__init__(
-            model,
-            encoders[0] if len(encoders) == 1 else None,
-            pack.tokenizer,
-            pack.seq_length,
-            labels,
-        )
+        super().__init__(model, pack.tokenizer, pack.seq_length, labels)
         self.pack = pack
 
     def requests(self) -> list[Request]:
@@ -76,11 +69,7 @@ class PackedClassifier(TextModel):
         """Computes serving_default; see `export_saved_model`."""
         return self.answer_tokens(self.pack(text))
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """Returns labels with probabilities, or logits without labels."""
         if self.labels:
             return plain_answers(outputs, self.labels)

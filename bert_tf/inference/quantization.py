@@ -61,7 +61,6 @@ class DevSplit:
         tokenizer: Tokenizer,
     ):
         self._task = task.resolve(recipe)
-        self._tokenizer = tokenizer
         self.name = self._task.splits(self._task.dev_splits, recipe)[0]
         self._config = read_config(folder, self._task)
         examples = self._task.load(self.name, recipe)
@@ -74,13 +73,11 @@ class DevSplit:
         """Returns the main metric of a file's predictions."""
         rows: ExampleRows = self._split.rows
         outputs = rows.gather(_batches(run, rows, self._batch_size))
-        predictions = self._task.decode(
-            outputs, self._split, self._tokenizer, self._config
-        )
+        predictions = self._task.decode(outputs, self._split, self._config)
         scores = self._task.score(
             Answered(self._split.examples, predictions, self._config)
         )
-        return scores.values[self._task.main_metric]
+        return scores[self._task.main_metric]
 
     def compare(self, float32: Run, int8: Run) -> Comparison:
         """Scores and times two files, the timings interleaved."""

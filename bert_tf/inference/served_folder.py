@@ -118,7 +118,7 @@ def served_model(
         network = config.build(encoder)
         restore_read_heads(network, checkpoint, *unread)
     answers: Any = part_of(type(config), "answers")
-    served = answers.text_model(config, network, tokenizer)
+    served = answers.MODEL(network, tokenizer, config)
     if activation is not None and not served.labels:
         served.activation = activation
     return served

@@ -176,7 +176,7 @@ def test_submission_files(glue, tmp_path, name):
         logits = np.zeros((1, max(len(task.labels), 1)), np.float32)
         logits[0, 0] = 0.9
         config = text_config(label_kind=task.label_kind, labels=task.labels)
-        predictions = task.decode({"logits": logits}, None, None, config)
+        predictions = task.decode({"logits": logits}, None, config)
         file, answer = SUBMISSIONS[name][split]
         answered = Answered(examples, predictions, None)
         path = task.write_predictions(tmp_path, split, answered)

@@ -22,12 +22,15 @@ from bert_tf.finetuning.batches import (
 )
 from bert_tf.sharding import Shard
 from tests.finetuning.sentence_runs import texts, tokenizer
+from tests.inference.serving_models import text_config
+
+CONFIG = text_config(max_seq_length=24)
 
 
 @pytest.fixture(scope="module")
 def data():
     examples = texts(83, 4)
-    rows = encode(examples, tokenizer(), 24)
+    rows = encode(examples, tokenizer(), CONFIG)
     labels = np.arange(83, dtype=np.int32)
     return LabelledRows(
         rows, np.ones(len(rows), np.float32), {"label_ids": labels}
@@ -108,7 +111,7 @@ def test_how_many_rows_a_training_batch_has_is_known(data):
 )
 def test_batch_k_is_the_same_wherever_one_starts(data, bucket_by_length, count):
     """Also with fewer rows than a batch."""
-    rows = encode(texts(count, 4), tokenizer(), 24)
+    rows = encode(texts(count, 4), tokenizer(), CONFIG)
     data = LabelledRows(rows, np.ones(count, np.float32), data.labels)
     whole = taken(data, 0, 49, bucket_by_length=bucket_by_length)
     # Within an epoch, and at the end of one.

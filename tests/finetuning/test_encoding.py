@@ -18,7 +18,10 @@ WORDS = [*FILLER, *GOOD]
 def test_windows_of_a_pair_repeat_the_first_text():
     first, second = " ".join(WORDS[:3]), " ".join(WORDS[2:12])
     example = Example(first, second, None, "0", 1)
-    rows = encode([example], TOKENIZER, 10, "windows", 3)
+    config = text_config(
+        num_texts=2, long_inputs="windows", max_seq_length=10, doc_stride=3
+    )
+    rows = encode([example], TOKENIZER, config)
     all_ids, starts = rows.arrays
     ids = TOKENIZER.tokenize([first, second])
     assert len(rows) == 3
@@ -30,9 +33,6 @@ def test_windows_of_a_pair_repeat_the_first_text():
             row[5:-1], ids[1].numpy()[begin : begin + 4]
         )
     task = SentenceTask(name="x", data=None, labels=("a", "b"))
-    config = text_config(
-        num_texts=2, long_inputs="windows", max_seq_length=10, doc_stride=3
-    )
     config = dataclasses.replace(config, labels=task.labels)
     pair = [example._replace(label="b"), Example("a", "b", "a", "1", 2)]
     labelled = task.encode(pair, TOKENIZER, config, labelled=True)
@@ -42,14 +42,17 @@ def test_windows_of_a_pair_repeat_the_first_text():
 
 
 def test_no_examples():
-    rows = encode([], TOKENIZER, 8)
+    rows = encode([], TOKENIZER, text_config(max_seq_length=8))
     assert len(rows) == 0
     assert rows.arrays[0].shape == (0,)
 
 
 def test_logits_of_windows_are_averaged():
     examples = texts(60, 0, pairs=True)
-    rows = encode(examples, TOKENIZER, 9, "windows", 2)
+    config = text_config(
+        num_texts=2, long_inputs="windows", max_seq_length=9, doc_stride=2
+    )
+    rows = encode(examples, TOKENIZER, config)
     logits = np.random.default_rng(1).normal(size=(len(rows), 3))
     order = np.random.default_rng(2).permutation(len(rows))
     batches = [

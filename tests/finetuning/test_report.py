@@ -281,13 +281,16 @@ def test_the_card_lists_only_changed_settings(tmp_path):
     initial = load_checkpoint(model_folder(tmp_path / "start"))
     data: Any = types.SimpleNamespace(
         task=types.SimpleNamespace(
-            name="sentence", head="", defaults={}, hub_data_set=""
+            name="sentence", defaults={}, hub_data_set=""
         ),
-        config=types.SimpleNamespace(pipeline_tag="text-classification"),
+        config=types.SimpleNamespace(
+            pipeline_tag="text-classification", head=""
+        ),
+        recipe=recipe,
         initial=initial,
         tokenizer=initial.make_tokenizer(),
     )
-    report_files.write_card(tmp_path, run.finished, data, UserTableRecipe)
+    report_files.write_card(tmp_path, run.finished, data)
     _, _, *rows = table(read_card(tmp_path), "Training")
     assert sorted(rows) == [["task", "sentence"], ["text\\_columns", "review"]]
 

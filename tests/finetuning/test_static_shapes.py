@@ -50,7 +50,7 @@ def filled(data, recipe, unpadded):
     )
     fill(model, seed=5, scale=0.3)
     freeze(
-        model.encoder, recipe.freeze_layers, data.task.head in HEADS_ON_POOLER
+        model.encoder, recipe.freeze_layers, data.config.head in HEADS_ON_POOLER
     )
     for layer in model._flatten_layers():
         if isinstance(layer, keras.layers.Dropout):

@@ -15,6 +15,7 @@ from bert_tf.families.data.examples import Example
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import ChoiceExample, SwagFiles
 from bert_tf.families.multiple_choice.task import MultipleChoiceTask
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.question_answering.squad_files import Answer, Question
 from bert_tf.families.question_answering.windows import (
     answer_positions,
@@ -40,6 +41,7 @@ from bert_tf.text.layout import SentencePacker
 from bert_tf.text.token_table import Packing, SpecialTokens
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
+from tests.inference.serving_models import text_config
 
 SPECIAL = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 WORDS = "who came where of the ##s river lake sea ran to a".split()
@@ -93,7 +95,7 @@ def test_rows_of_tasks():
         Example("the river", "a sea", None, "0", 1, "x"),
         Example("to the lake", "", None, "1", 2, "x"),
     ]
-    assert rows_of(encode(examples, TOKENIZER, 32, "cut", 1)) == [
+    assert rows_of(encode(examples, TOKENIZER, text_config(num_texts=2))) == [
         row_of("the river", "a sea"),
         row_of("to the lake", ""),
     ]
@@ -112,8 +114,9 @@ def test_answers_are_where_they_stand():
     answers = (Answer("a lake", 24 + 1),)
     asked = Question("1", "", "who ran where", context, answers, False)
     assert context[25:31] == "a lake"
-    windows = make_windows([asked], TOKENIZER, 15, 3)
-    positions = answer_positions(windows, [asked], TOKENIZER)
+    config = QuestionAnsweringConfig("q", (), 15, 3, 64, 30, 20, False)
+    windows = make_windows([asked], TOKENIZER, config)
+    positions = answer_positions(windows, [asked])
     found = set()
     rows = zip(rows_of(windows.rows), positions.tolist(), strict=True)
     for row, (first, last) in rows:

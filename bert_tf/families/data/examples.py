@@ -3,6 +3,7 @@
 import array
 import collections
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -239,8 +240,10 @@ def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(labels))
 
 
-def commonest(labels: Sequence[Label]) -> Label:
-    """Returns the most frequent label, the smallest of several."""
+def typical(labels: Sequence[Label]) -> Label:
+    """Returns the mean of numbers, or the smallest most frequent label."""
+    if isinstance(labels[0], float):
+        return math.fsum(labels) / len(labels)
     counts = collections.Counter(labels)
     most = max(counts.values())
     return min(label for label in counts if counts[label] == most)
@@ -259,9 +262,9 @@ def write_predictions(
 
 
 def read_predictions(
-    path: str, examples: Sequence[Any], references: str
+    path: str, examples: Sequence[Any]
 ) -> list[tuple[Any, str, str]]:
-    """Reads the predictions for the examples of the file `references`.
+    """Reads the predictions for the examples of a file.
 
     Returns:
       For each example: the example, the cell of its prediction, and file and
@@ -285,12 +288,13 @@ def read_predictions(
         if example.identifier not in answers:
             raise UserError(
                 f"{path}: has no index {example.identifier}, which is "
-                f"row {example.row} of {references}; predict every row."
+                f"row {example.row} of {example.path}; predict every row."
             )
         found.append((example, *answers.pop(example.identifier)))
     if answers:
+        files = ",".join(dict.fromkeys(example.path for example in examples))
         raise UserError(
             f"{path}: has an index {next(iter(answers))!r}, which "
-            f"{references} with its {len(examples)} rows does not have."
+            f"{files} with its {len(examples)} rows does not have."
         )
     return found

@@ -113,7 +113,7 @@ class GlueData(FolderFiles):
         """Reads a split; see `UserFiles`."""
         file = self.files[split]
         path = self.path(split, recipe) if recipe.data_dir else _place(file)
-        return read_rows(path, file.label is not None)
+        return read_rows(path, recipe, file.label is not None)
 
     def read_file(
         self,

@@ -25,8 +25,9 @@ _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
 _BINS = 10
 # Splits examples in training and dev, given dev's share and a seed.
 SplitOff = Callable[[Any, float, int], tuple[Any, Any]]
-# Reads the examples of a file, given its path and whether it needs labels.
-ReadRows = Callable[[str, bool], Any]
+# Reads the examples of a file, given its path, the recipe and whether it needs
+# labels.
+ReadRows = Callable[[str, Any, bool], Any]
 
 # Examples with a `label`, a `text_key` and a `path`.
 E = TypeVar("E", bound=Any)
@@ -99,7 +100,8 @@ class UserFiles:
             and not self._name("dev", recipe)
         ):
             return self._part(split, recipe, read_rows)
-        rows = read_rows(self.path(split, recipe), split != "test")
+        path = self.path(split, recipe)
+        rows = read_rows(path, recipe, split != "test")
         return self._without_duplicates(rows, recipe, split)
 
     def _without_duplicates(
@@ -144,7 +146,7 @@ class UserFiles:
         """Returns training or dev of a file that is split in two."""
         if recipe not in self._parts:
             path = self.path("train", recipe)
-            rows = read_rows(path, True)
+            rows = read_rows(path, recipe, True)
             rows = self._without_duplicates(rows, recipe, "train")
             share, seed = recipe.dev_share, recipe.dev_seed
             train, dev = self._split_off(rows, share, seed)

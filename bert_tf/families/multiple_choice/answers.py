@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import whole_number
@@ -21,8 +20,9 @@ from bert_tf.families.requests import (
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
-    encoder_of,
 )
 from bert_tf.runtimes.runtime import Runtime
 from bert_tf.text.layout import HOST, TokenIds, take, tokenize, truncate
@@ -120,28 +120,24 @@ class ChoiceModel(TextModel):
         config: MultipleChoiceConfig,
     ):
         length = config.max_seq_length
-        super().__init__(model, encoder_of(model), tokenizer, length)
+        super().__init__(model, tokenizer, length)
         whole_number(
             "max_seq_length",
             length,
             tokenizer.packing.num_special(2) + 2,
             why="special tokens and one of each text",
         )
-        self._start = config.has_start
+        # Without "start" if the choices have no common start.
+        self.columns = ("text", "choices", "start")[: 2 + config.has_start]
 
     task = "multiple choice"
     # Axes of the inputs of `tokens`: texts, choices, positions.
     token_axes = 3
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Returns text, choices and, if the choices have one, start."""
-        return ("text", "choices", "start")[: 2 + self._start]
-
     def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
         """Returns the columns that the recipe names, or SWAG's."""
         context = stated.get("context_column", "")
-        if not self._start or context:
+        if "start" not in self.columns or context:
             return {"text": context}
         # Answering requires no reader of files.
         from bert_tf.families.multiple_choice.files import SWAG_COLUMNS
@@ -164,7 +160,7 @@ class ChoiceModel(TextModel):
             "text": [sample_text(max(words // 2, 1)) for words in lengths],
             "choices": choices,
         }
-        if self._start:
+        if "start" in self.columns:
             columns["start"] = ["Then"] * len(lengths)
         return requests_of(SERVING_DEFAULT, **columns)
 
@@ -241,11 +237,7 @@ class ChoiceModel(TextModel):
 
         self.forward = forward
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """Returns the choice by number (from 0) and text, and probabilities."""
         return [
             {
@@ -261,13 +253,6 @@ class ChoiceModel(TextModel):
             )
         ]
 
-    def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """Computes the outputs of tokens; see the class."""
-        return {"logits": self.forward(inputs)}
 
-
-def text_model(
-    config: MultipleChoiceConfig, model: keras.Model, tokenizer: Tokenizer
-) -> ChoiceModel:
-    """Wraps what `config.build` returned as a model that takes text."""
-    return ChoiceModel(model, tokenizer, config)
+# The model of the family, by which a folder is used.
+MODEL = ChoiceModel

@@ -2,19 +2,21 @@
 
 import collections
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bert_tf.families import checks
 from bert_tf.families.checks import Fact, counted, percent
 from bert_tf.families.multiple_choice.files import ChoiceExample
+from bert_tf.families.multiple_choice.recipe import ChoiceRecipe
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # A position with more than this many times its even share is remarked on.
 _UNEVEN = 2.0
 
 
-def examine_choices(
-    task: str,
-    max_seq_length: int,
+def examine(
+    task: Any,
+    recipe: ChoiceRecipe,
     tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[ChoiceExample]],
 ) -> checks.Examination:
@@ -23,12 +25,12 @@ def examine_choices(
     See `Task.examine`.
     """
     found = checks.examine(
-        task,
+        task.name,
         {
-            name: _split_rows(examples, tokenizer, max_seq_length)
+            name: _split_rows(examples, tokenizer, recipe.max_seq_length)
             for name, examples in splits.items()
         },
-        max_seq_length,
+        recipe.max_seq_length,
     )
     train = found.numbers["train_split"]
     contexts = {example.context.strip() for example in splits[train]}

@@ -1,16 +1,11 @@
 """Configuration of multiple-choice models, as task.json stores it."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from bert_tf.checkpoints import MULTIPLE_CHOICE
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import CHOICE_TASK
-
-if TYPE_CHECKING:
-    import keras
-
-    from bert_tf.encoders import BertEncoder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +19,9 @@ class MultipleChoiceConfig(TaskConfig):
     has_start: bool
 
     pipeline_tag: ClassVar[str] = "multiple-choice"
+    builder: ClassVar[str] = "bert_multiple_choice"
     head: ClassVar[str] = MULTIPLE_CHOICE
+    texts_per_row: ClassVar[int] = 2
     tasks: ClassVar[tuple[str, ...]] = (CHOICE_TASK,)
 
     @classmethod
@@ -34,21 +31,8 @@ class MultipleChoiceConfig(TaskConfig):
         head.refuse(task, "labels", "threshold")
         return cls(task, (), head.length(2, 2), False)
 
-    def build(
-        self, encoder: "BertEncoder", unpadded: bool = True
-    ) -> "keras.Model":
-        """Builds a `bert_multiple_choice`."""
-        from bert_tf.models import bert_multiple_choice
-
-        return bert_multiple_choice(encoder, unpadded=unpadded)
-
     def sample(self) -> dict[str, Any]:
         """Returns a text with two choices and their common start."""
         choices = ["sat down.", "was green."]
         start = {"start": "She"} if self.has_start else {}
         return {"text": "A woman came in.", "choices": choices, **start}
-
-    @property
-    def texts_per_row(self) -> int:
-        """Two: the text and a choice."""
-        return 2

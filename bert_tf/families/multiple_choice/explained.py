@@ -1,8 +1,5 @@
 """Explanations of a chosen text."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import tensorflow as tf
 
 from bert_tf.errors import UserError, excerpt
@@ -15,14 +12,11 @@ from bert_tf.families.explained import (
     subject_of_rows,
 )
 from bert_tf.families.multiple_choice.answers import ChoiceModel
-from bert_tf.families.text_model import Answer
+from bert_tf.families.text_model import Answer, InputRow
 
 
 def subject_of(
-    served: ChoiceModel,
-    row: Mapping[str, Any],
-    answer: Answer,
-    target: Target,
+    served: ChoiceModel, row: InputRow, answer: Answer, target: Target
 ) -> Subject:
     """Returns what is explained of a choice: the log odds of its score.
 

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bert_tf.families.checks import Examination
-from bert_tf.families.multiple_choice.checks import examine_choices
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import (
     ChoiceColumns,
@@ -21,9 +19,9 @@ from bert_tf.families.multiple_choice.recipe import (
     ChoiceRecipe,
     UserChoiceRecipe,
 )
-from bert_tf.families.row_task import PREDICTION, RowTask
+from bert_tf.families.row_task import RowTask
 from bert_tf.families.rows import CHOICE_MASK, Outputs
-from bert_tf.families.task import TaskTemplate
+from bert_tf.families.task import PREDICTION, TaskTemplate
 from bert_tf.families.token_estimates import tokens_of_rows
 from bert_tf.tables.table import named_columns
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -64,9 +62,7 @@ class EncodedChoices:
         """What determines every batch, for digests."""
         return *self.rows.arrays, self.starts
 
-    def batch(
-        self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
-    ) -> "dict[str, tf.Tensor]":
+    def batch(self, chosen: Any, width: Any = 0) -> "dict[str, tf.Tensor]":
         """Makes a batch of some examples; see `Rows`.
 
         Returns:
@@ -128,16 +124,6 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         """Reads a table of choices; see `read_choices`."""
         return read_choices(path, self.data.columns, recipe, labelled)
 
-    def examine(
-        self,
-        recipe: ChoiceRecipe,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, Sequence[ChoiceExample]],
-    ) -> Examination:
-        """Runs the data doctor; see `examine_choices`."""
-        length = recipe.max_seq_length
-        return examine_choices(self.name, length, tokenizer, splits)
-
     def estimated_tokens(
         self, examples: Sequence[ChoiceExample], recipe: ChoiceRecipe
     ) -> float:
@@ -148,13 +134,6 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
             for choice in example.choices
         )
         return tokens_of_rows(texts, recipe.max_seq_length)
-
-    def configure(
-        self, recipe: ChoiceRecipe, examples: Sequence[ChoiceExample]
-    ) -> MultipleChoiceConfig:
-        """Returns the config of a model trained with this recipe."""
-        length = recipe.max_seq_length
-        return MultipleChoiceConfig(self.name, (), length, **self.fixed_config)
 
     @property
     def fixed_config(self) -> dict[str, Any]:
@@ -210,12 +189,13 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
 
     def metrics(
         self,
-        references: Sequence[int],
+        examples: Sequence[ChoiceExample],
         predictions: Sequence[int],
         labels: Sequence[str] = (),
     ) -> dict[str, float]:
         """Computes the accuracy."""
-        correct = np.array(references) == np.array(predictions)
+        gold = self.references(examples)
+        correct = np.array(gold) == np.array(predictions)
         return {"accuracy": float(correct.mean())}
 
     def parse(self, cell: str, example: ChoiceExample, place: str) -> int:

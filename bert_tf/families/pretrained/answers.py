@@ -3,10 +3,9 @@
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import NEXT_SENTENCE, POOLER, Checkpoint
@@ -32,6 +31,8 @@ from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     TOKENS,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
     encoder_of,
     largest,
@@ -110,7 +111,7 @@ class PretrainedModel(TextModel):
             max_seq_length = encoder.config.longest_input
             if modules is not None:
                 max_seq_length = min(max_seq_length, modules.max_seq_length)
-        super().__init__(model, encoder, tokenizer, max_seq_length)
+        super().__init__(model, tokenizer, max_seq_length)
         known = len(tokenizer.vocabulary)
         whole_number("top_k", top_k, 1, known, "the size of the vocabulary")
         whole_number("max_masks", max_masks, 1)
@@ -435,11 +436,7 @@ class PretrainedModel(TextModel):
         shape = (len(kinds), self.width)
         return self.compute(texts, None, compute, {"vectors": shape})["vectors"]
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """See `TextModel`: the tokens at each mask, or a text's vector."""
         if not self._answers_masks:
             name = "mean" if self.modules is None else "embedding"

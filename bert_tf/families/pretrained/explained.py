@@ -1,8 +1,6 @@
 """What is explained of a masked LM: the log odds of a token at a [MASK]."""
 
 import itertools
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,16 +15,13 @@ from bert_tf.families.explained import (
     log_odds,
 )
 from bert_tf.families.pretrained.answers import PretrainedModel
-from bert_tf.families.text_model import Answer
+from bert_tf.families.text_model import Answer, InputRow
 from bert_tf.features import MASKED_LM_POSITIONS
 from bert_tf.text.layout import pack_rows
 
 
 def subject_of(
-    served: PretrainedModel,
-    row: Mapping[str, Any],
-    answer: Answer,
-    target: Target,
+    served: PretrainedModel, row: InputRow, answer: Answer, target: Target
 ) -> Subject:
     """Returns the token at the first [MASK] to explain, by default the best.
 

@@ -1,11 +1,9 @@
 """Question answering that takes text: question and context in, answer out."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, whole_number
@@ -17,6 +15,7 @@ from bert_tf.families.question_answering.answer_texts import (
     score_of,
 )
 from bert_tf.families.question_answering.config import QuestionAnsweringConfig
+from bert_tf.families.question_answering.recipe import SpanRecipe
 from bert_tf.families.requests import (
     QUESTIONS,
     Request,
@@ -31,8 +30,9 @@ from bert_tf.families.requests import (
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
-    encoder_of,
     largest,
 )
 from bert_tf.text.layout import (
@@ -83,7 +83,7 @@ class SpanModel(TextModel):
         max_windows: int = 128,
     ):
         length = config.max_seq_length
-        super().__init__(model, encoder_of(model), tokenizer, length)
+        super().__init__(model, tokenizer, length)
         for name in (
             "doc_stride",
             "max_query_length",
@@ -104,11 +104,7 @@ class SpanModel(TextModel):
             self.threshold = config.null_threshold
 
     task = "question answering"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Returns question and context."""
-        return ("question", "context")
+    columns = ("question", "context")
 
     def requests(self) -> list[Request]:
         """Returns contexts of several lengths, one with several windows."""
@@ -147,9 +143,7 @@ class SpanModel(TextModel):
                 tf.range(tf.size(context)),
                 (logits["start_logits"], logits["end_logits"]),
                 packing,
-                self.usage.n_best_size,
-                self.usage.max_answer_length,
-                self.threshold is not None,
+                self.usage,
             )
             answered = found["n_best_starts"][:, 0] >= 0
             if self.threshold is not None:
@@ -175,20 +169,10 @@ class SpanModel(TextModel):
 
     def rows(self, question: TokenIds, context: TokenIds) -> "SpanRows":
         """Splits contexts into windows; see `span_rows`."""
-        return span_rows(
-            question,
-            context,
-            self._room,
-            self.usage.doc_stride,
-            self.usage.max_query_length,
-            self._max_windows,
-        )
+        room, most = self._room, self._max_windows
+        return span_rows(question, context, room, self.usage, most)
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """Returns the best answer and the probability of no answer."""
         names = ("answer", "start", "end", "score", "no_answer_probability")
         columns = [outputs[name].tolist() for name in names]
@@ -196,10 +180,6 @@ class SpanModel(TextModel):
             {**dict(zip(names, row, strict=True)), "answer": row[0].decode()}
             for row in zip(*columns, strict=True)
         ]
-
-    def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """Computes the outputs of tokens; see the class."""
-        return self.forward(inputs)
 
 
 class SpanRows(NamedTuple):
@@ -220,8 +200,7 @@ def span_rows(
     question: TokenIds,
     context: TokenIds,
     room: int,
-    doc_stride: int,
-    max_query_length: int,
+    config: QuestionAnsweringConfig | SpanRecipe,
     max_windows: int = tf.int32.max,
 ) -> SpanRows:
     """Splits contexts into windows and pairs them with their questions.
@@ -235,14 +214,13 @@ def span_rows(
       question: B questions.
       context: their B contexts.
       room: tokens of question and window.
-      doc_stride: tokens from the start of a window to that of the next, at
-        most the length of a window.
-      max_query_length: length that questions are truncated to.
+      config: has the stride of the windows and the length of questions.
       max_windows: windows of a context beyond which it is refused.
     """
-    count = tf.minimum(question.count, max_query_length)
+    count = tf.minimum(question.count, config.max_query_length)
+    left, stride = room - count, config.doc_stride
     windows = checked_windows(
-        context.count, room - count, doc_stride, max_windows, "context", empty=0
+        context.count, left, stride, max_windows, "context", empty=0
     )
     row = windows.text
     return SpanRows(
@@ -258,9 +236,7 @@ def span_answers(
     context: tf.Tensor,
     logits: tuple[tf.Tensor, tf.Tensor],
     packing: Packing,
-    n_best_size: int,
-    max_answer_length: int,
-    with_null: bool,
+    config: QuestionAnsweringConfig,
 ) -> Tensors:
     """Decodes the best answers to B questions; see `best_answers`.
 
@@ -270,18 +246,16 @@ def span_answers(
       context: int32 [B], the context of each question.
       logits: start and end logits, float32 [W, S], S > 0.
       packing: special tokens of the rows.
-      n_best_size: n, the number of answers, and of starts and ends of a window
+      config: has the number of answers, and of starts and ends of a window
         that are combined.
-      max_answer_length: tokens of the longest answer.
-      with_null: whether a question may have no answer.
     """
     return best_answers(
-        _candidates(rows, logits, packing, n_best_size, max_answer_length),
+        _candidates(rows, logits, packing, config),
         _null_logits(rows.windows, logits, tf.size(context)),
         characters,
         context,
-        n_best_size,
-        with_null,
+        config.n_best_size,
+        config.with_null,
     )
 
 
@@ -289,8 +263,7 @@ def _candidates(
     rows: SpanRows,
     logits: tuple[tf.Tensor, tf.Tensor],
     packing: Packing,
-    n_best_size: int,
-    max_answer_length: int,
+    config: QuestionAnsweringConfig,
 ) -> Candidates:
     """Returns the spans that run_squad.py's `write_predictions` considers.
 
@@ -300,7 +273,7 @@ def _candidates(
     before = packing.before_second(question.count)
     lengths = before + second.count + len(packing.end)
     starts, ends = (
-        _best_positions(each, lengths, n_best_size) for each in logits
+        _best_positions(each, lengths, config.n_best_size) for each in logits
     )
     # An answer begins where its window has more context than others, and ends
     # within the context.
@@ -314,7 +287,7 @@ def _candidates(
     is_start = (own_begin <= starts) & (starts < own_end)
     first = tf.where(is_start, starts, tf.int32.max)[:, :, tf.newaxis]
     distance = tf.where(ends < end, ends, -1)[:, tf.newaxis] - first
-    is_span = (distance >= 0) & (distance < max_answer_length)
+    is_span = (distance >= 0) & (distance < config.max_answer_length)
     indices = tf.cast(tf.where(is_span), tf.int32)
     window, i, j = tf.unstack(indices, num=3, axis=1)
     begin, last = _at(starts, window, i), _at(ends, window, j)
@@ -371,8 +344,5 @@ def _null_logits(
     return start, end
 
 
-def text_model(
-    config: QuestionAnsweringConfig, model: keras.Model, tokenizer: Tokenizer
-) -> SpanModel:
-    """Wraps what `config.build` returned as a model that takes text."""
-    return SpanModel(model, tokenizer, config)
+# The model of the family, by which a folder is used.
+MODEL = SpanModel

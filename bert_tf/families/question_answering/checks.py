@@ -1,6 +1,7 @@
 """Data doctor of question answering."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +13,15 @@ from bert_tf.families.question_answering.windows import make_windows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
-def examine_questions(
-    task: str,
+def examine(
+    task: Any,
     recipe: SpanRecipe,
     tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[Question]],
 ) -> checks.Examination:
     """Counts questions, windows, unknown tokens and repeats; see `Task`."""
     found = checks.examine(
-        task,
+        task.name,
         {
             split: _split_rows(questions, recipe, tokenizer)
             for split, questions in splits.items()
@@ -41,9 +42,7 @@ def _split_rows(
 ) -> checks.SplitRows:
     """Returns the questions of a split with counts of their windows."""
     longest, most = recipe.max_seq_length, recipe.max_query_length
-    windows = make_windows(
-        questions, tokenizer, longest, recipe.doc_stride, most
-    )
+    windows = make_windows(questions, tokenizer, recipe)
     per_question = np.bincount(windows.rows.example, minlength=len(questions))
     several = int(np.sum(per_question > 1))
     contexts = windows.contexts.tokens[0]

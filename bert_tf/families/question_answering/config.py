@@ -1,17 +1,11 @@
 """Configuration of question answering, as task.json stores it."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from bert_tf.checkpoints import SPAN
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import QUESTION_ANSWERING
-
-if TYPE_CHECKING:
-    import keras
-
-    from bert_tf.encoders import BertEncoder
-
 
 # run_squad.py `is_whitespace`: separators of words in a context. Other blanks,
 # such as U+00A0, belong to words.
@@ -39,11 +33,14 @@ class QuestionAnsweringConfig(TaskConfig):
     max_answer_length: int
     n_best_size: int
     with_null: bool
-    # Models of different thresholds can be averaged.
-    null_threshold: float = dataclasses.field(compare=False)
+    # Models of different thresholds can be averaged. The default is that of
+    # run_squad.py, `--null_score_diff_threshold`.
+    null_threshold: float = dataclasses.field(default=0.0, compare=False)
 
     pipeline_tag: ClassVar[str] = "question-answering"
+    builder: ClassVar[str] = "bert_span_labeler"
     head: ClassVar[str] = SPAN
+    texts_per_row: ClassVar[int] = 2
     tasks: ClassVar[tuple[str, ...]] = (QUESTION_ANSWERING,)
 
     @classmethod
@@ -72,22 +69,9 @@ class QuestionAnsweringConfig(TaskConfig):
             null_threshold=float(threshold or 0),
         )
 
-    def build(
-        self, encoder: "BertEncoder", unpadded: bool = True
-    ) -> "keras.Model":
-        """Builds a `bert_span_labeler`."""
-        from bert_tf.models import bert_span_labeler
-
-        return bert_span_labeler(encoder, unpadded=unpadded)
-
     def sample(self) -> dict[str, Any]:
         """Returns a question and its context."""
         return {"question": "Who came?", "context": "Ada came."}
-
-    @property
-    def texts_per_row(self) -> int:
-        """Two: a question and a context."""
-        return 2
 
     def summary(self) -> dict[str, Any]:
         """Returns the threshold, if there is one."""

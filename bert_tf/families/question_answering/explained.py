@@ -1,8 +1,5 @@
 """Explanations of an answer, or of no answer."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import tensorflow as tf
 
 from bert_tf.errors import UserError, excerpt
@@ -16,15 +13,12 @@ from bert_tf.families.explained import (
     subject_of_rows,
 )
 from bert_tf.families.question_answering.answers import SpanModel
-from bert_tf.families.text_model import Answer
+from bert_tf.families.text_model import Answer, InputRow
 from bert_tf.text.layout import most_context, take
 
 
 def subject_of(
-    served: SpanModel,
-    row: Mapping[str, Any],
-    answer: Answer,
-    target: Target,
+    served: SpanModel, row: InputRow, answer: Answer, target: Target
 ) -> Subject:
     """Returns what is explained of an answer: log odds of start plus end.
 

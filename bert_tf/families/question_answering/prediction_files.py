@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +54,18 @@ class Answers:
             "" if odds > threshold else text
             for text, odds in zip(self.best, self.null_odds, strict=True)
         )
+
+
+class FileAnswers(NamedTuple):
+    """Answers for the official scripts, by the identifier of the question.
+
+    Attributes:
+      texts: the answers, empty for none.
+      null_odds: how likely each question has no answer, if known.
+    """
+
+    texts: Mapping[str, str]
+    null_odds: Mapping[str, float] | None = None
 
 
 def write_answers(

@@ -18,8 +18,6 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # Default of evaluate-v2.0 `--na-prob-thresh`, chosen for probabilities.
 _NO_ANSWER_THRESHOLD = 1.0
-# Default of run_squad.py `--null_score_diff_threshold`, for null odds.
-NULL_THRESHOLD = 0.0
 
 Scores = dict[str, float]
 

@@ -4,19 +4,19 @@ import dataclasses
 import functools
 import math
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.families.checks import Examination
 from bert_tf.families.data.user_files import UserFiles
 from bert_tf.families.question_answering import squad_metrics
 from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.question_answering.prediction_files import (
     PREDICTIONS_FILE,
     Answers,
+    FileAnswers,
     read_null_odds,
     read_predictions,
     write_answers,
@@ -34,7 +34,7 @@ from bert_tf.families.rows import LabelledRows, Outputs
 from bert_tf.families.task import (
     Answered,
     RunSplit,
-    Score,
+    Scores,
     Split,
     Task,
     TaskConfig,
@@ -48,15 +48,13 @@ if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file does not need it.
     from bert_tf.families.question_answering.windows import SpanWindows
 
-QuestionsAnswered = Answered[list[Question], Answers, QuestionAnsweringConfig]
+QuestionsAnswered = Answered[list[Question], QuestionAnsweringConfig]
 # The n best answers in the report.
 _SHOWN_BEST = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionAnsweringTask(
-    Task[list[Question], QuestionAnsweringConfig, Answers]
-):
+class QuestionAnsweringTask(Task[list[Question], QuestionAnsweringConfig]):
     """Questions whose answers are spans of their contexts.
 
     Attributes:
@@ -73,6 +71,7 @@ class QuestionAnsweringTask(
     recipe_type: ClassVar[type[SpanRecipe]] = SpanRecipe
     config_type: ClassVar[type[TaskConfig]] = QuestionAnsweringConfig
     data_folder: ClassVar[str] = "squad"
+    scale: ClassVar[float] = 100.0
 
     @property
     def tune(self) -> Any:
@@ -93,12 +92,9 @@ class QuestionAnsweringTask(
 
     def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
         """Reads the questions of a split; notices report what is skipped."""
-
-        def read_rows(path: str, labelled: bool) -> list[Question]:
-            return self.read_file(path, recipe, labelled, split != "train")
-
         path = self.data.path(split, recipe)
-        questions = self.data.read(split, recipe, read_rows)
+        read = functools.partial(self.read_file, unique=split != "train")
+        questions = self.data.read(split, recipe, read)
         located = located_answers(questions)
         lines = oddity_lines(questions, located, path, split == "train")
         if split == "train":
@@ -113,19 +109,6 @@ class QuestionAnsweringTask(
                         "right answer; use `task`=squad_v2 for such questions."
                     )
         return questions
-
-    def examine(
-        self,
-        recipe: SpanRecipe,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, list[Question]],
-    ) -> Examination:
-        """Runs the data doctor; see `examine_questions`."""
-        from bert_tf.families.question_answering.checks import (
-            examine_questions,
-        )
-
-        return examine_questions(self.name, recipe, tokenizer, splits)
 
     def estimated_tokens(
         self, examples: list[Question], recipe: SpanRecipe
@@ -143,17 +126,9 @@ class QuestionAnsweringTask(
         self, recipe: SpanRecipe, examples: list[Question]
     ) -> QuestionAnsweringConfig:
         """Returns the config of a model with the recipe's lengths."""
-        return QuestionAnsweringConfig(
-            task=self.name,
-            labels=(),
-            max_seq_length=recipe.max_seq_length,
-            doc_stride=recipe.doc_stride,
-            max_query_length=recipe.max_query_length,
-            max_answer_length=recipe.max_answer_length,
-            n_best_size=recipe.n_best_size,
-            with_null=self.with_null,
-            null_threshold=squad_metrics.NULL_THRESHOLD,
-        )
+        del examples
+        values = {"task": self.name, "labels": (), "with_null": self.with_null}
+        return QuestionAnsweringConfig.of_recipe(recipe, **values)
 
     def encode(
         self,
@@ -170,16 +145,10 @@ class QuestionAnsweringTask(
         )
         from bert_tf.families.task_model import END_POSITIONS, START_POSITIONS
 
-        windows = make_windows(
-            examples,
-            tokenizer,
-            config.max_seq_length,
-            config.doc_stride,
-            config.max_query_length,
-        )
+        windows = make_windows(examples, tokenizer, config)
         if not labelled:
             return windows
-        starts, ends = answer_positions(windows, examples, tokenizer).T
+        starts, ends = answer_positions(windows, examples).T
         labels = {START_POSITIONS: starts, END_POSITIONS: ends}
         weights = np.ones(len(windows), np.float32)
         return LabelledRows(windows, weights, labels)
@@ -191,26 +160,25 @@ class QuestionAnsweringTask(
         return SpanObjective()
 
     def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: QuestionAnsweringConfig,
+        self, outputs: Outputs, split: Split, config: QuestionAnsweringConfig
     ) -> Answers:
         """Decodes the best answers; see `decode_answers`."""
         from bert_tf.families.question_answering.windows import decode_answers
 
-        return decode_answers(
-            split.rows,
-            tokenizer,
-            outputs["start_logits"],
-            outputs["end_logits"],
-            config.with_null,
-            config.n_best_size,
-            config.max_answer_length,
-        )
+        return decode_answers(split.rows, outputs, config)
 
-    def score(self, answered: QuestionsAnswered) -> Score:
+    def metrics(
+        self,
+        examples: list[Question],
+        predictions: FileAnswers,
+        labels: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Computes the scores of the official script, from 0 to 100."""
+        if not self.with_null:
+            return squad_metrics.score_squad_v1(examples, predictions.texts)
+        return squad_metrics.score_squad_v2(examples, *predictions)
+
+    def score(self, answered: QuestionsAnswered) -> Scores:
         """Computes the official scores, from 0 to 1.
 
         SQuAD 2.0 has scores at the model's threshold, and best_ scores at the
@@ -221,19 +189,15 @@ class QuestionAnsweringTask(
         texts = _by_identifier(examples, answers)
         if predictions.null_odds is None:
             scores = squad_metrics.score_squad_v1(examples, texts)
-            return Score(_shares(scores, ("f1", "exact_match")))
+            return self._shares({n: scores[n] for n in ("f1", "exact_match")})
         scores = squad_metrics.score_squad_v2(examples, texts)
         best = squad_metrics.score_squad_v2(
             examples,
             _by_identifier(examples, predictions.best),
             _by_identifier(examples, predictions.null_odds.tolist()),
         )
-        parts = [name for name in scores if "Ans_" in name]
-        return Score(
-            _shares(scores, ("f1", "exact"))
-            | _shares(best, ("best_f1", "best_exact"))
-            | _shares(scores, parts)
-        )
+        order = ("f1", "exact", "best_f1", "best_exact", *scores)
+        return self._shares({n: (best | scores)[n] for n in order})
 
     def _with_threshold(
         self, answered: QuestionsAnswered
@@ -259,17 +223,20 @@ class QuestionAnsweringTask(
             threshold += 1.0
         return dataclasses.replace(config, null_threshold=threshold)
 
+    def guess(
+        self, train: list[Question], examples: list[Question]
+    ) -> FileAnswers:
+        """Returns no answer to each question."""
+        return FileAnswers({question.identifier: "" for question in examples})
+
     def baseline(
         self, train: list[Question], examples: list[Question]
-    ) -> dict[str, float]:
+    ) -> Scores:
         """Scores no answers; NaN if every question has an answer."""
-        del train
         if not self.with_null:
             return {"f1": math.nan, "exact_match": math.nan}
-        nothing = {question.identifier: "" for question in examples}
-        scores = squad_metrics.score_squad_v2(examples, nothing)
-        best = {f"best_{name}": scores[name] for name in ("f1", "exact")}
-        return _shares(scores | best, [*scores, *best])
+        scores = super().baseline(train, examples)
+        return scores | {f"best_{n}": scores[n] for n in ("f1", "exact")}
 
     def references(self, examples: list[Question]) -> list[Any]:
         """Returns the identifier and gold answers of each question."""
@@ -279,10 +246,7 @@ class QuestionAnsweringTask(
         ]
 
     def write_predictions(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        answered: QuestionsAnswered,
+        self, folder: pathlib.Path, split: str, answered: QuestionsAnswered
     ) -> pathlib.Path:
         """Writes the files for the official scripts; dev's begin with dev_."""
         examples, predictions, config = answered
@@ -326,22 +290,16 @@ class QuestionAnsweringTask(
                 ],
             }
 
-    def file_scores(
-        self,
-        recipe: SpanRecipe,
-        references: str,
-        predictions: str,
-        null_odds: str,
-    ) -> dict[str, Any]:
-        """Computes the scores of the official script, from 0 to 100."""
-        questions = self.read_file(references, recipe)
-        found = read_predictions(predictions)
-        for line in squad_metrics.coverage_lines(questions, found, predictions):
+    def read_predictions(
+        self, path: str, examples: list[Question], recipe: Any, null_odds: str
+    ) -> FileAnswers:
+        """Reads the files for the official script; logs what is missing."""
+        texts = read_predictions(path)
+        for line in squad_metrics.coverage_lines(examples, texts, path):
             log(line)
-        if not self.with_null:
-            return squad_metrics.score_squad_v1(questions, found)
-        odds = read_null_odds(null_odds) if null_odds else None
-        return squad_metrics.score_squad_v2(questions, found, odds)
+        return FileAnswers(
+            texts, read_null_odds(null_odds) if null_odds else None
+        )
 
 
 def _by_identifier(
@@ -350,10 +308,3 @@ def _by_identifier(
     """Maps the identifiers of N questions to values."""
     names = (question.identifier for question in questions)
     return dict(zip(names, values, strict=True))
-
-
-def _shares(
-    scores: Mapping[str, float], names: Iterable[str]
-) -> dict[str, float]:
-    """Scales scores to at most 1; leaves totals out."""
-    return {k: scores[k] / 100 for k in names if not k.endswith("total")}

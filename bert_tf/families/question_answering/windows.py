@@ -22,10 +22,12 @@ from bert_tf.families.question_answering.answers import (
     span_answers,
     span_rows,
 )
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.question_answering.prediction_files import (
     Answers,
     ScoredText,
 )
+from bert_tf.families.question_answering.recipe import SpanRecipe
 from bert_tf.families.question_answering.squad_files import Question
 from bert_tf.families.rows import Outputs, RowsAround
 from bert_tf.families.task_model import END_LOGITS, START_LOGITS
@@ -112,14 +114,18 @@ class SpanWindows(RowsAround):
       questions: the N questions, not truncated.
       contexts: their distinct contexts.
       context: int64 [N], the context of each question.
-      settings: room, doc_stride and max_query_length; see `span_rows`.
+      tokenizer: the tokenizer of the model.
+      room: tokens of a question and a window.
+      config: see `span_rows`.
     """
 
     rows: EncodedRows
     questions: TokenIds
     contexts: Contexts
     context: np.ndarray
-    settings: tuple[int, int, int]
+    tokenizer: Tokenizer
+    room: int
+    config: QuestionAnsweringConfig | SpanRecipe
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
         """Concatenates the logits of all tokens of all windows, [T]."""
@@ -162,7 +168,8 @@ class SpanWindows(RowsAround):
                 span_rows(
                     take(self.questions, tf.range(first, end)),
                     take(token_ids(contexts.tokens[0]), context),
-                    *self.settings,
+                    self.room,
+                    self.config,
                 ),
             )
             first = end
@@ -171,76 +178,61 @@ class SpanWindows(RowsAround):
 def make_windows(
     questions: Sequence[Question],
     tokenizer: Tokenizer,
-    max_seq_length: int = 384,
-    doc_stride: int = 128,
-    max_query_length: int = 64,
+    config: QuestionAnsweringConfig | SpanRecipe,
 ) -> SpanWindows:
     """Tokenizes questions and contexts and makes windows; see `span_rows`.
 
-    Rows of `max_seq_length` tokens must have room for a token of the context
-    after the longest question.
+    Rows must have room for a token of the context after the longest question.
     """
     contexts, context = tokenize_contexts(
         [question.context for question in questions], tokenizer
     )
     first = tokenize(tokenizer, [q.question for q in questions])
-    room = max_seq_length - tokenizer.packing.num_special(2)
-    settings = room, doc_stride, max_query_length
+    room = config.max_seq_length - tokenizer.packing.num_special(2)
     second = take(token_ids(contexts.tokens[0]), tf.constant(context))
-    windows, *texts = span_rows(first, second, *settings)
+    windows, *texts = span_rows(first, second, room, config)
     rows = pack_rows(
         texts[0], texts[1], tokenizer.packing, windows.text, len(questions)
     )
-    return SpanWindows(rows, first, contexts, context, settings)
+    return SpanWindows(rows, first, contexts, context, tokenizer, room, config)
 
 
 def decode_answers(
-    windows: SpanWindows,
-    tokenizer: Tokenizer,
-    start_logits: np.ndarray,
-    end_logits: np.ndarray,
-    with_null: bool = False,
-    n_best_size: int = 20,
-    max_answer_length: int = 30,
+    windows: SpanWindows, logits: Outputs, config: QuestionAnsweringConfig
 ) -> Answers:
     """Decodes the best answers; see `span_answers`.
 
     Args:
       windows: W windows of N questions, T tokens in all.
-      tokenizer: tokenizer of the model.
-      start_logits: float32 [T], of the tokens of all rows.
-      end_logits: float32 [T], likewise.
-      with_null: whether a question may have no answer (SQuAD 2.0).
-      n_best_size: see `span_answers`.
-      max_answer_length: tokens of the longest answer.
+      logits: start_logits and end_logits, float32 [T], of the tokens of all
+        rows.
+      config: see `span_answers`.
 
     Raises:
       UserError: the logits are not finite.
     """
-    logits = {START_LOGITS: start_logits, END_LOGITS: end_logits}
     for name, values in logits.items():
         if not np.isfinite(values).all():
             raise UserError(f"{name}: are not all finite.")
     rows = windows.rows
     starts, lengths = rows.starts.numpy(), rows.lengths.numpy()
-    align = ContextCharacters(tokenizer)
+    pair = logits[START_LOGITS], logits[END_LOGITS]
+    align = ContextCharacters(windows.tokenizer)
     parts = []
-    for block in windows.blocks(_PAIRS // n_best_size**2):
+    for block in windows.blocks(_PAIRS // config.n_best_size**2):
         length = lengths[block.windows]
         mask = np.arange(length.max(initial=1)) < length[:, np.newaxis]
         padded = np.zeros((2, *mask.shape), np.float32)
         begin = starts[block.windows.start]
-        for own, values in zip(padded, logits.values(), strict=True):
+        for own, values in zip(padded, pair, strict=True):
             own[mask] = values[begin : begin + length.sum()]
         found = span_answers(
             align(block.contexts.texts, *block.contexts.tokens),
             block.rows,
             block.context,
             tuple(map(tf.constant, padded)),
-            tokenizer.packing,
-            n_best_size,
-            max_answer_length,
-            with_null,
+            windows.tokenizer.packing,
+            config,
         )
         parts.append({name: values.numpy() for name, values in found.items()})
     whole = {
@@ -248,12 +240,12 @@ def decode_answers(
         for name in parts[0]
     }
     ends = whole["n_best_starts"][:, 0], whole["n_best_ends"][:, 0]
-    n_best = tuple(_n_best(whole, with_null))
+    n_best = tuple(_n_best(whole, config.with_null))
     return Answers(
         n_best=n_best,
         best=tuple(next((e.text for e in own if e.text), "") for own in n_best),
         spans=np.stack(ends, axis=1),
-        null_odds=whole["null_odds"] if with_null else None,
+        null_odds=whole["null_odds"] if config.with_null else None,
     )
 
 
@@ -283,9 +275,7 @@ def _n_best(
 
 
 def answer_positions(
-    windows: SpanWindows,
-    questions: Sequence[Question],
-    tokenizer: Tokenizer,
+    windows: SpanWindows, questions: Sequence[Question]
 ) -> np.ndarray:
     """Returns the positions of the answers in the windows.
 
@@ -299,6 +289,7 @@ def answer_positions(
       int32 [W, 2], the positions of the first and the last token.
     """
     positions = [np.zeros((0, 2), np.int32)]
+    tokenizer = windows.tokenizer
     for block in windows.blocks():
         gold = [question.answers for question in questions[block.questions]]
         answered = np.flatnonzero([bool(answers) for answers in gold])

@@ -30,19 +30,20 @@ from bert_tf.families.text_classification.config import (
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
     check_outputs,
-    encoder_of,
 )
 from bert_tf.text.layout import HOST, TokenIds, take, tokenize, truncate
+from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
 def text_rows(
     texts: Sequence[TokenIds],
-    room: int,
-    long_inputs: str,
-    doc_stride: int,
+    packing: Packing,
+    config: TextClassificationConfig,
     max_windows: int = tf.int32.max,
 ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
     """Makes rows of texts or pairs that fit the model's input.
@@ -53,10 +54,9 @@ def text_rows(
 
     Args:
       texts: N texts, or N first and N second texts.
-      room: the tokens of a row, excluding special ones.
-      long_inputs: "cut" truncates as `SentencePacker` does; or "windows".
-      doc_stride: the tokens from the start of a window to that of the next, at
-        most the length of a window.
+      packing: the special tokens of a row.
+      config: has the length of rows, and the handling of longer ones: "cut"
+        truncates as `SentencePacker` does; or "windows".
       max_windows: the most windows of a text; more are INVALID_ARGUMENT.
 
     Returns:
@@ -64,7 +64,8 @@ def text_rows(
       second texts.
     """
     first, second = texts[0], texts[1] if len(texts) == 2 else None
-    if long_inputs != WINDOWS:
+    room = config.max_seq_length - packing.num_special(len(texts))
+    if config.long_inputs != WINDOWS:
         example = tf.range(tf.size(first.count))
         return example, *truncate(first, second, room)
     split, name = first, "text"
@@ -74,7 +75,8 @@ def text_rows(
         half = tf.minimum(first.count, room // 2)
         count = tf.where(fits, first.count, half)
         split, name, left = second, "text_b", room - count
-    windows = checked_windows(split.count, left, doc_stride, max_windows, name)
+    stride = config.doc_stride
+    windows = checked_windows(split.count, left, stride, max_windows, name)
     example = windows.text
     shown = take(split, example, windows.offset, windows.count)
     if second is None:
@@ -208,13 +210,8 @@ class SentenceModel(TextModel):
         config: TextClassificationConfig,
         max_windows: int = 128,
     ):
-        super().__init__(
-            model,
-            encoder_of(model),
-            tokenizer,
-            config.max_seq_length,
-            config.labels,
-        )
+        length = config.max_seq_length
+        super().__init__(model, tokenizer, length, config.labels)
         pairs = config.num_texts == 2
         # A regression has no labels.
         is_regression = config.label_kind == REGRESSION
@@ -222,14 +219,13 @@ class SentenceModel(TextModel):
         if config.labels or not is_regression or count != 1:
             check_outputs(count, config.labels)
         special = tokenizer.packing.num_special(config.num_texts)
-        self._room = config.max_seq_length - special
         whole_number(
             *("max_seq_length", config.max_seq_length, special + 1),
             why="special tokens and one other",
         )
         self.usage = config
         self._max_windows = max_windows
-        self._names = ("text", "text_b") if pairs else ("text",)
+        self.columns = ("text", "text_b") if pairs else ("text",)
         if config.label_kind == MULTI_LABEL:
             self.threshold = config.threshold
         self.method = "regress" if is_regression else "classify"
@@ -238,15 +234,10 @@ class SentenceModel(TextModel):
             MULTI_LABEL: "multi-label classification",
         }.get(config.label_kind, "classification")
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The input text, and for pairs text_b."""
-        return self._names
-
     def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
         """See `TextModel`; they are in the setting `text_columns`."""
         names = str(stated.get("text_columns", "")).split(",")
-        return dict(zip(self._names, map(str.strip, names), strict=False))
+        return dict(zip(self.columns, map(str.strip, names), strict=False))
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -256,12 +247,12 @@ class SentenceModel(TextModel):
 
     def requests(self) -> list[Request]:
         """Texts of several lengths, separately and in one batch."""
-        texts = sample_texts(self.max_seq_length, len(self._names))
+        texts = sample_texts(self.max_seq_length, len(self.columns))
         columns = zip(*texts, strict=True)
         return [
             request
             for plain in requests_of(
-                SERVING_DEFAULT, **dict(zip(self._names, columns, strict=True))
+                SERVING_DEFAULT, **dict(zip(self.columns, columns, strict=True))
             )
             for request in (
                 plain,
@@ -277,18 +268,14 @@ class SentenceModel(TextModel):
         return self._answers(self._logits(texts))
 
     def _from_examples(self, inputs: tf.Tensor) -> Tensors:
-        logits = self._logits(parsed_texts(inputs, self._names))
+        logits = self._logits(parsed_texts(inputs, self.columns))
         answers = self._answers(logits)
         if not self.labels:
             return {"outputs": answers["score"]}
         scores = "probabilities" if self.threshold is None else "scores"
         return {"classes": answers["labels"], "scores": answers[scores]}
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """See `plain_answers`."""
         return plain_answers(outputs, self.labels)
 
@@ -300,13 +287,8 @@ class SentenceModel(TextModel):
         self, *texts: TokenIds
     ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
         """Makes the rows of texts or pairs; see `text_rows`."""
-        return text_rows(
-            texts,
-            self._room,
-            self.usage.long_inputs,
-            self.usage.doc_stride,
-            self._max_windows,
-        )
+        packing, most = self.tokenizer.packing, self._max_windows
+        return text_rows(texts, packing, self.usage, most)
 
     def _logits(self, texts: Sequence[tf.Tensor]) -> tf.Tensor:
         """Computes the logits of a batch, float32 [B, C]."""
@@ -329,8 +311,5 @@ class SentenceModel(TextModel):
         return with_labels(answers, self.labels) if self.labels else answers
 
 
-def text_model(
-    config: TextClassificationConfig, model: keras.Model, tokenizer: Tokenizer
-) -> SentenceModel:
-    """Wraps the return value of `config.build` as a model of texts."""
-    return SentenceModel(model, tokenizer, config)
+# The model of the family, by which a folder is used.
+MODEL = SentenceModel

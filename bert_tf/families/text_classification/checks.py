@@ -15,12 +15,11 @@ from bert_tf.families import checks
 from bert_tf.families.checks import Examination, Fact, counted, percent
 from bert_tf.families.data.equal_rows import first_equal
 from bert_tf.families.data.examples import Example, names_in, sorted_labels
+from bert_tf.families.text_classification.recipe import SentenceRecipe
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
-    from bert_tf.families.text_classification.task import (
-        TextClassificationTask,
-    )
+    from bert_tf.families.text_classification.task import TextClassificationTask
 
 _LABELS_SHOWN = 12
 # A larger share of the rows is remarked on.
@@ -31,19 +30,24 @@ _FEW_ROWS, _MUCH_COMMONER = 5, 4
 _SIMILARITY = 0.85
 
 
-def examine_texts(
+def examine(
     task: "TextClassificationTask",
-    max_seq_length: int,
+    recipe: SentenceRecipe,
     tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[Example]],
 ) -> Examination:
     """Examines rows of a text or a pair; see `Task.examine`."""
     split_rows = {
-        name: _split_rows(task.labels, examples, tokenizer, max_seq_length)
+        name: _split_rows(
+            task.labels, examples, tokenizer, recipe.max_seq_length
+        )
         for name, examples in splits.items()
     }
     found = checks.examine(
-        task.name, split_rows, max_seq_length, conflict="with_another_label"
+        task.name,
+        split_rows,
+        recipe.max_seq_length,
+        conflict="with_another_label",
     )
     numbers, train = found.numbers, found.numbers["train_split"]
     numbers["label_kind"] = task.label_kind

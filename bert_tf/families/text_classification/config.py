@@ -1,7 +1,7 @@
 """`TextClassificationConfig`, the task.json of text classification."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from bert_tf.checkpoints import CLASSIFIER
 from bert_tf.checkpoints.checkpoint import num_labels
@@ -10,18 +10,10 @@ from bert_tf.errors import UserError, check_choice
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import CLASSIFIER_TASKS, OF_CLASSIFIERS
 
-if TYPE_CHECKING:
-    import keras
-
-    from bert_tf.encoders import BertEncoder
-
-
 # Kinds of labels, and the handling of long inputs.
 CLASSES, REGRESSION, MULTI_LABEL = PROBLEM_TYPE_OF
 CUT, WINDOWS = "cut", "windows"
 _KINDS = {theirs: ours for ours, theirs in PROBLEM_TYPE_OF.items()}
-# The default stride of windows in tokens.
-_DOC_STRIDE = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,13 +34,14 @@ class TextClassificationConfig(TaskConfig):
     label_kind: str
     num_outputs: int
     num_texts: int
-    text_columns: str
-    label_separator: str
-    long_inputs: str
-    doc_stride: int
-    threshold: float
+    text_columns: str = ""
+    label_separator: str = ","
+    long_inputs: str = CUT
+    doc_stride: int = 128
+    threshold: float = 0.5
 
     pipeline_tag: ClassVar[str] = "text-classification"
+    builder: ClassVar[str] = "bert_classifier"
     head: ClassVar[str] = CLASSIFIER
     tasks: ClassVar[tuple[str, ...]] = tuple(OF_CLASSIFIERS)
 
@@ -86,20 +79,13 @@ class TextClassificationConfig(TaskConfig):
             label_kind=kind,
             num_outputs=outputs,
             num_texts=num_texts,
-            text_columns="",
-            label_separator=",",
-            long_inputs=CUT,
-            doc_stride=_DOC_STRIDE,
             threshold=0.5 if threshold is None else float(threshold),
         )
 
-    def build(
-        self, encoder: "BertEncoder", unpadded: bool = True
-    ) -> "keras.Model":
-        """See `bert_classifier`."""
-        from bert_tf.models import bert_classifier
-
-        return bert_classifier(encoder, self.num_outputs, unpadded=unpadded)
+    @property
+    def head_sizes(self) -> tuple[int, ...]:
+        """C."""
+        return (self.num_outputs,)
 
     def sample(self) -> dict[str, Any]:
         """A text, or a pair of them."""

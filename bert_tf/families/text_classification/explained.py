@@ -1,8 +1,5 @@
 """What is explained of the answer of a text classifier."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import tensorflow as tf
 
 from bert_tf.errors import UserError, did_you_mean
@@ -19,14 +16,11 @@ from bert_tf.families.text_classification.answers import (
     SentenceModel,
     text_answers,
 )
-from bert_tf.families.text_model import Answer
+from bert_tf.families.text_model import Answer, InputRow
 
 
 def subject_of(
-    served: SentenceModel,
-    row: Mapping[str, Any],
-    answer: Answer,
-    target: Target,
+    served: SentenceModel, row: InputRow, answer: Answer, target: Target
 ) -> Subject:
     """Returns the label or score to explain; see `LoadedModel.explain`.
 

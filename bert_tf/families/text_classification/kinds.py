@@ -269,14 +269,12 @@ class UserFileTask(TaskTemplate):
             kind.label_kind: kind
             for kind in (SentenceTask, RegressionTask, MultiLabelTask)
         }
-        changes: dict[str, Any] = {"lower_is_better": self.lower_is_better}
-        if self.scores:
-            changes |= {
-                "scores": self.scores,
-                "main_metric": next(iter(self.scores)),
-            }
-        if self.main_metric:
-            changes["main_metric"] = self.main_metric
+        own = {
+            "scores": self.scores,
+            "main_metric": self.main_metric or next(iter(self.scores), ""),
+            "lower_is_better": self.lower_is_better,
+        }
+        changes: dict[str, Any] = {k: v for k, v in own.items() if v}
         # New data, so that a run reads each file once.
         return kinds[recipe.label_kind](
             name=self.name,

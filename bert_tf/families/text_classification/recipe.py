@@ -58,6 +58,11 @@ class SentenceRecipe(TableRecipe):
         "label in their order, comma-separated",
     )
 
+    @property
+    def fits_head(self) -> bool:
+        """Whether the user, or the run for few rows, wants a fitted head."""
+        return self.head_start == FITTED
+
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabelRecipe(SentenceRecipe):

@@ -16,7 +16,6 @@ import numpy as np
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.families.checks import Examination
 from bert_tf.families.data.examples import (
     Example,
     ExampleStream,
@@ -26,22 +25,16 @@ from bert_tf.families.data.examples import (
     sorted_labels,
 )
 from bert_tf.families.data.user_files import UserFiles
-from bert_tf.families.row_task import PREDICTION, RowAnswers, RowTask
+from bert_tf.families.row_task import RowAnswers, RowTask
 from bert_tf.families.rows import TextRows
-from bert_tf.families.text_classification.checks import examine_texts
+from bert_tf.families.task import PREDICTION
 from bert_tf.families.text_classification.config import (
     CLASSES,
-    CUT,
-    MULTI_LABEL,
     REGRESSION,
     TextClassificationConfig,
 )
 from bert_tf.families.text_classification.few_rows import complete
-from bert_tf.families.text_classification.recipe import (
-    FITTED,
-    MultiLabelRecipe,
-    SentenceRecipe,
-)
+from bert_tf.families.text_classification.recipe import SentenceRecipe
 from bert_tf.files import write_text
 from bert_tf.tables.delimited import Cell, listed
 from bert_tf.tables.table import files_of
@@ -62,27 +55,16 @@ Metric = Callable[[np.ndarray, np.ndarray], float]
 def encode(
     examples: Sequence[Example],
     tokenizer: Tokenizer,
-    max_seq_length: int,
-    long_inputs: str = CUT,
-    doc_stride: int = 64,
+    config: TextClassificationConfig,
 ) -> "EncodedRows":
-    """Tokenizes and packs examples; see `answers.text_rows`.
-
-    Args:
-      examples: examples of texts, or of pairs.
-      tokenizer: the tokenizer.
-      max_seq_length: S, the longest row.
-      long_inputs: "cut" or "windows".
-      doc_stride: tokens from the start of a window to that of the next.
-    """
+    """Tokenizes and packs examples; see `answers.text_rows`."""
     # Scoring a file needs no TensorFlow.
     from bert_tf.families.text_classification.answers import text_rows
     from bert_tf.text.layout import pack_rows, tokenize
 
     columns = [*zip(*(each.texts for each in examples), strict=True)] or [()]
     texts = [tokenize(tokenizer, list(column)) for column in columns]
-    room = max_seq_length - tokenizer.packing.num_special(len(texts))
-    example, first, second = text_rows(texts, room, long_inputs, doc_stride)
+    example, first, second = text_rows(texts, tokenizer.packing, config)
     return pack_rows(first, second, tokenizer.packing, example, len(examples))
 
 
@@ -137,35 +119,19 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         """The kind of label."""
         return {"label_kind": self.label_kind}
 
-    def examine(
-        self,
-        recipe: SentenceRecipe,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, Sequence[Example]],
-    ) -> Examination:
-        """See `examine_texts`."""
-        return examine_texts(self, recipe.max_seq_length, tokenizer, splits)
-
     def configure(
         self, recipe: SentenceRecipe, examples: Sequence[Example]
     ) -> TextClassificationConfig:
         """Returns the config; see `Task`."""
         labels = self.find_labels(examples, recipe.allow_many_labels)
-        threshold = 0.5
-        if self.label_kind == MULTI_LABEL:
-            assert isinstance(recipe, MultiLabelRecipe)
-            threshold = recipe.threshold
-        return TextClassificationConfig(
+        return self.config_type.of_recipe(
+            recipe,
             task=self.name,
             labels=labels,
             num_outputs=max(len(labels), 1),
             num_texts=len(examples[0].texts),
             text_columns=self.text_columns,
             label_separator=self.separator,
-            max_seq_length=recipe.max_seq_length,
-            long_inputs=recipe.long_inputs,
-            doc_stride=recipe.doc_stride,
-            threshold=threshold,
             **self.fixed_config,
         )
 
@@ -192,10 +158,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         config: TextClassificationConfig,
     ) -> TextRows:
         """Tokenizes and packs; see the function `encode`."""
-        length, stride = config.max_seq_length, config.doc_stride
-        return TextRows(
-            encode(examples, tokenizer, length, config.long_inputs, stride)
-        )
+        return TextRows(encode(examples, tokenizer, config))
 
     def encoder_config(
         self, recipe: SentenceRecipe, config: BertConfig
@@ -212,20 +175,14 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
             )
         return dataclasses.replace(config, classifier_pooling=pooling)
 
-    def fits_head(self, recipe: SentenceRecipe) -> bool:
-        """Whether the recipe, or the run for few rows, wants a fitted head."""
-        return recipe.head_start == FITTED
-
     def complete(
         self,
         recipe: SentenceRecipe,
         examples: Sequence[Example],
-        config: TextClassificationConfig,
         initial: Checkpoint,
         new_head: bool,
     ) -> SentenceRecipe:
         """See the function `complete` of few_rows.py."""
-        del config
         return complete(recipe, examples, initial, new_head)
 
     def loss(
@@ -265,10 +222,7 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         return arrays | {PREDICTION: [*values]}
 
     def write_predictions(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        answered: RowAnswers[Example, TextClassificationConfig],
+        self, folder: pathlib.Path, split: str, answered: RowAnswers
     ) -> pathlib.Path:
         """Writes index and prediction, and the split's submission file."""
         path = super().write_predictions(folder, split, answered)
@@ -280,15 +234,16 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
 
     def metrics(
         self,
-        references: Sequence[Label],
+        examples: Sequence[Example],
         predictions: Sequence[Label],
         labels: Sequence[str] = (),
     ) -> dict[str, float]:
-        """Computes the scores of the task.
+        """Computes the scores of the task; see `Task`.
 
         Labels are numbered in the order of the model's outputs, of the task or
         of the labels that occur.
         """
+        references = self.references(examples)
         labels = labels or self.all_labels([*references, *predictions])
         gold = self.label_array(references, labels)
         predicted = self.label_array(predictions, labels)
@@ -327,7 +282,9 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         if not isinstance(self.data, UserFiles):
             return self.load(split, recipe)
 
-        def read_rows(path: str, labelled: bool) -> Sequence[Example]:
+        def read_rows(
+            path: str, recipe: Any, labelled: bool
+        ) -> Sequence[Example]:
             # A pipe cannot be read again.
             if not all(map(os.path.isfile, files_of(path, "input"))):
                 return self.read_file(path, recipe, labelled)
@@ -336,12 +293,6 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
             )
 
         return self.data.read(split, recipe, read_rows)
-
-    def guess(self, labels: Sequence[Label]) -> Label:
-        """Returns the most frequent label, or the mean of numbers."""
-        if self.label_kind == REGRESSION:
-            return math.fsum(labels) / len(labels)
-        return super().guess(labels)
 
     @abc.abstractmethod
     def parse_label(self, cell: Cell, place: str) -> Label:

@@ -5,11 +5,10 @@ that it would get as a row of a file.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import whole_number
@@ -26,9 +25,10 @@ from bert_tf.families.requests import (
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
+    Arrays,
+    InputRows,
     TextModel,
     check_outputs,
-    encoder_of,
     largest,
 )
 from bert_tf.families.token_classification.config import (
@@ -206,13 +206,8 @@ class TagModel(TextModel):
         config: TokenClassificationConfig,
         max_windows: int = 128,
     ):
-        super().__init__(
-            model,
-            encoder_of(model),
-            tokenizer,
-            config.max_seq_length,
-            config.labels,
-        )
+        length = config.max_seq_length
+        super().__init__(model, tokenizer, length, config.labels)
         check_outputs(model.output_shape[-1], self.labels)
         whole_number("doc_stride", config.doc_stride, 0)
         self._doc_stride, self._max_windows = config.doc_stride, max_windows
@@ -321,11 +316,7 @@ class TagModel(TextModel):
             "count": counts,
         }
 
-    def to_answers(
-        self,
-        outputs: Mapping[str, np.ndarray],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Answer]:
+    def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """Returns text, label, start, end (in characters) and score of each."""
         names = ("entities", "labels", "starts", "ends", "scores")
         keys = ("text", "label", "start", "end", "score")
@@ -346,13 +337,6 @@ class TagModel(TextModel):
             for *row, count in zip(*columns, outputs["count"], strict=True)
         ]
 
-    def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """Computes the outputs of tokens; see the class."""
-        return {"logits": self.forward(inputs)}
 
-
-def text_model(
-    config: TokenClassificationConfig, model: keras.Model, tokenizer: Tokenizer
-) -> TagModel:
-    """Wraps what `config.build` returned as a model that takes text."""
-    return TagModel(model, tokenizer, config)
+# The model of the family, by which a folder is used.
+MODEL = TagModel

@@ -25,8 +25,8 @@ _FEW_CAPITALS = 0.005
 _MANY_TAGS = 20
 
 
-def examine_words(
-    task: str,
+def examine(
+    task: Any,
     recipe: TagRecipe,
     tokenizer: Tokenizer,
     splits: Mapping[str, TaggedWords],
@@ -41,14 +41,10 @@ def examine_words(
     }
     new_types = checks.not_in_train(kinds)
     found = checks.examine(
-        task,
+        task.name,
         {
             split: _split_rows(
-                words,
-                recipe,
-                tokenizer,
-                kinds[split],
-                new_types.get(split, {}),
+                words, recipe, tokenizer, kinds[split], new_types.get(split, {})
             )
             for split, words in splits.items()
         },

@@ -1,16 +1,11 @@
 """Configuration of taggers, as task.json stores it."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from bert_tf.checkpoints import TOKEN_CLASSIFIER
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import TOKEN_CLASSIFICATION
-
-if TYPE_CHECKING:
-    import keras
-
-    from bert_tf.encoders import BertEncoder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +22,7 @@ class TokenClassificationConfig(TaskConfig):
     doc_stride: int
 
     pipeline_tag: ClassVar[str] = "token-classification"
+    builder: ClassVar[str] = "bert_token_classifier"
     head: ClassVar[str] = TOKEN_CLASSIFIER
     tasks: ClassVar[tuple[str, ...]] = (TOKEN_CLASSIFICATION,)
 
@@ -38,16 +34,29 @@ class TokenClassificationConfig(TaskConfig):
         labels, length = head.labels(TOKEN_CLASSIFIER), head.length(1, 1)
         return cls(task, labels, length, context="sentence", doc_stride=0)
 
-    def build(
-        self, encoder: "BertEncoder", unpadded: bool = True
-    ) -> "keras.Model":
-        """Builds a `bert_token_classifier`."""
-        from bert_tf.models import bert_token_classifier
-
-        return bert_token_classifier(
-            encoder, len(self.labels), unpadded=unpadded
-        )
+    @property
+    def head_sizes(self) -> tuple[int, ...]:
+        """The number of tags."""
+        return (len(self.labels),)
 
     def sample(self) -> dict[str, Any]:
         """Returns a sentence."""
         return {"text": "Ada lives in London."}
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureTaggingConfig(TokenClassificationConfig):
+    """Configuration of a tagger on features; see `FeatureRecipe`.
+
+    Attributes:
+      features: the layers that a word's features come from.
+      lstm_units: units of each direction of both layers.
+      tagger_dropout: dropout rate of the input of each layer.
+    """
+
+    features: str
+    lstm_units: int
+    tagger_dropout: float
+
+    # A checkpoint has no such head.
+    head: ClassVar[str] = ""

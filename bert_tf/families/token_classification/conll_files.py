@@ -21,10 +21,8 @@ from bert_tf.families.token_classification.entities import (
     IO,
     IOB2,
     OUTSIDE,
-    EntityScores,
     in_scheme,
     scheme_of,
-    score_entities,
     sentence_of_words,
     wrong_tags,
 )
@@ -360,6 +358,9 @@ def read_tag_predictions(
 ) -> list[str]:
     """Reads the predicted tags, unconverted, from the last column.
 
+    This makes no difference to entities; files of different schemes are
+    reported in a notice.
+
     Raises:
       UserError: the file is broken, its words or sentences differ from the
         references, or its tags lack prefixes that those have.
@@ -394,28 +395,11 @@ def read_tag_predictions(
                 f"unlike {references.path}, row {references.rows[last]}; a "
                 "blank line ends one."
             )
-    return found.tags
-
-
-def score_tag_file(
-    gold: TaggedWords, predictions: str, encoding_errors: str = "strict"
-) -> EntityScores:
-    """Scores a prediction file against words with their gold tags.
-
-    Predictions have the same words in the first column and predicted tags in
-    the last one. Tags are compared
-    unconverted, which makes no difference to entities; files of different
-    schemes are reported in a notice.
-
-    Raises:
-      UserError: the file is broken, or its words or sentences are others.
-    """
-    found = read_tag_predictions(predictions, gold, encoding_errors)
-    scheme = scheme_of(found, gold.sentence_starts)
-    if scheme != gold.scheme and set(found) != {OUTSIDE}:
+    scheme = scheme_of(found.tags, references.sentence_starts)
+    if scheme != references.scheme and set(found.tags) != {OUTSIDE}:
         log(
-            f"{predictions}: has tags in {scheme} and {gold.path} in "
-            f"{gold.scheme}; accuracy compares them as they are, like "
+            f"{path}: has tags in {scheme} and {references.path} in "
+            f"{references.scheme}; accuracy compares them as they are, like "
             "conlleval, so put them in one scheme. Other scores are the same."
         )
-    return score_entities(gold.tags, found, gold.sentence_starts)
+    return found.tags

@@ -1,8 +1,5 @@
 """Explanations of an entity or of a word's tag."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
@@ -19,19 +16,13 @@ from bert_tf.families.explained import (
     subject_of_rows,
 )
 from bert_tf.families.requests import valid_text
-from bert_tf.families.text_model import Answer
-from bert_tf.families.token_classification.answers import (
-    TagModel,
-    TextTokens,
-)
+from bert_tf.families.text_model import Answer, InputRow
+from bert_tf.families.token_classification.answers import TagModel, TextTokens
 from bert_tf.text.layout import TokenIds, take
 
 
 def subject_of(
-    served: TagModel,
-    row: Mapping[str, Any],
-    answer: Answer,
-    target: Target,
+    served: TagModel, row: InputRow, answer: Answer, target: Target
 ) -> Subject:
     """Returns what is explained of tags: their mean log odds.
 

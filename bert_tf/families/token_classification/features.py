@@ -18,17 +18,14 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf.checkpoints import (
-    POOLER,
-    Checkpoint,
-    read_arrays,
-    write_arrays,
-)
+from bert_tf.checkpoints import POOLER, Checkpoint, read_arrays, write_arrays
 from bert_tf.checkpoints.layout import encoder_shapes
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.rows import batches_by_length
+from bert_tf.families.task import RunSplit
 from bert_tf.families.task_model import TaskModel
+from bert_tf.families.token_classification.config import FeatureTaggingConfig
 from bert_tf.families.token_classification.entities import sentence_of_words
 from bert_tf.families.token_classification.recipe import (
     CONCAT_LAST_FOUR,
@@ -75,36 +72,29 @@ def layers_of(features: str, num_blocks: int) -> tuple[int, ...]:
     return layers
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class FeatureRows:
     """N sentences as rows of the features of their W words; see `Rows`.
 
     Attributes:
       windows: rows of token ids, without tags, to compute the features from.
-      checkpoint: weights of the encoder.
+      run: has the encoder, and the folder and name of the file.
       layers: K layers of the encoder whose outputs are the features.
-      precision: a Keras dtype policy.
-      batch_size: windows per batch; see `batches_by_length`.
-      folder: folder of the feature files.
-      split: name of the split, which begins the name of its file.
     """
 
     windows: WordRows
-    checkpoint: Checkpoint
+    run: RunSplit
     layers: tuple[int, ...]
-    precision: str
-    batch_size: int
-    folder: pathlib.Path
-    split: str
 
     @functools.cached_property
     def key(self) -> str:
         """A fingerprint of the features."""
-        config = self.checkpoint.config
+        source, precision = self.run.source, self.run.recipe.precision
+        config = source.config
         digest = hashlib.sha256(
-            repr((self.layers, self.precision, config.to_dict())).encode()
+            repr((self.layers, precision, config.to_dict())).encode()
         )
-        arrays = map(self.checkpoint.arrays.__getitem__, encoder_shapes(config))
+        arrays = map(source.arrays.__getitem__, encoder_shapes(config))
         for array in itertools.chain(arrays, self.windows.arrays):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -119,7 +109,8 @@ class FeatureRows:
     @functools.cached_property
     def vectors(self) -> np.ndarray:
         """The features, float16 [W, K, H], computed on first use."""
-        path = self.folder / f"{self.split}-{self.key[:16]}.npy"
+        name = f"{self.run.name}-{self.key[:16]}.npy"
+        path = self.run.output_dir / "features" / name
         if not path.is_file():
             self.write(path)
         return np.load(path, mmap_mode="r")
@@ -127,7 +118,8 @@ class FeatureRows:
     def write(self, path: pathlib.Path) -> None:
         """Computes the features of all words and writes a .npy file."""
         windows, compute = self.windows, self._encoder()
-        width = self.checkpoint.config.hidden_size
+        source, batch_size = self.run.source, self.run.recipe.eval_batch_size
+        width = source.config.hidden_size
         shape = (len(windows.row), len(self.layers), width)
         with (
             written_beside(path) as partial,
@@ -135,13 +127,13 @@ class FeatureRows:
         ):
             stored = np.lib.format.open_memmap(partial, "w+", _DTYPE, shape)
             lengths = np.asarray(windows.lengths)
-            for chosen in batches_by_length(lengths, self.batch_size):
+            for chosen in batches_by_length(lengths, batch_size):
                 row, position, word = windows.words(chosen)
                 indices = tf.stack([row, position], 1)
                 vectors = compute(windows.batch(chosen), indices).numpy()
                 if not np.isfinite(vectors).all():
                     raise UserError(
-                        f"{self.checkpoint.source}: outputs of the encoder "
+                        f"{source.source}: outputs of the encoder "
                         "are not finite; its weights are broken, or it needs "
                         "precision=float32."
                     )
@@ -152,11 +144,12 @@ class FeatureRows:
     def _encoder(self) -> Callable[..., tf.Tensor]:
         """Maps a batch and indices, int32 [words, 2], to [words, K, H]."""
         with assigned_later():
-            encoder = encoder_class(self.checkpoint.config)(
-                self.checkpoint.config, dtype=self.precision
+            source, precision = self.run.source, self.run.recipe.precision
+            encoder = encoder_class(source.config)(
+                source.config, dtype=precision
             )
             # The features do not depend on the pooler.
-            restore(encoder, self.checkpoint, [POOLER])
+            restore(encoder, source, [POOLER])
         specs = {
             feature.name: tf.TensorSpec([None, None], tf.int32)
             for feature in ENCODER_INPUTS
@@ -196,9 +189,7 @@ class FeatureRows:
         """What determines every batch, for digests."""
         return (np.frombuffer(self.key.encode(), np.uint8),)
 
-    def batch(
-        self, chosen: tf.Tensor, width: tf.Tensor | int = 0
-    ) -> dict[str, tf.Tensor]:
+    def batch(self, chosen: Any, width: Any = 0) -> dict[str, tf.Tensor]:
         """Makes a padded batch of some sentences; see `Rows.batch`.
 
         It holds word_features, float32 [B, S, K, H], and input_mask, int32
@@ -254,10 +245,7 @@ class LayerMix(keras.layers.Layer):
 def bilstm_tagger(
     num_layers: int,
     hidden_size: int,
-    num_classes: int,
-    weighted: bool,
-    units: int,
-    dropout: float,
+    config: FeatureTaggingConfig,
     dtype: Any = None,
 ) -> keras.Model:
     """Builds a two-layer BiLSTM and a classification layer on features.
@@ -268,11 +256,7 @@ def bilstm_tagger(
     Args:
       num_layers: K, the layers of the encoder that are features.
       hidden_size: H.
-      num_classes: C.
-      weighted: whether the K layers are summed with learned weights instead
-        of concatenated.
-      units: units of each direction.
-      dropout: dropout rate of the input of each layer.
+      config: has the C labels, and the size of the tagger.
       dtype: Keras dtype policy or its name.
 
     Returns:
@@ -288,7 +272,7 @@ def bilstm_tagger(
         ),
     }
     hidden = inputs[WORD_FEATURES]
-    if weighted:
+    if config.features in (WEIGHTED_SUM_LAST_FOUR, WEIGHTED_SUM_ALL):
         hidden = LayerMix(name="layer_mix", dtype=dtype)(hidden)
     else:
         flat = keras.layers.Reshape((-1, num_layers * hidden_size), name="flat")
@@ -296,17 +280,19 @@ def bilstm_tagger(
     mask = ops.not_equal(inputs[INPUT_MASK.name], 0)
     for number in range(2):
         hidden = keras.layers.Dropout(
-            dropout, name=f"dropout_{number}", dtype=dtype
+            config.tagger_dropout, name=f"dropout_{number}", dtype=dtype
         )(hidden)
         # A fixed name, so that weights have the same names in every process.
         lstm = keras.layers.LSTM(
-            units, return_sequences=True, name="lstm", dtype=dtype
+            config.lstm_units, return_sequences=True, name="lstm", dtype=dtype
         )
         hidden = keras.layers.Bidirectional(
             lstm, name=f"lstm_{number}", dtype=dtype
         )(hidden, mask=mask)
+    dropout = config.tagger_dropout
     hidden = keras.layers.Dropout(dropout, name="dropout", dtype=dtype)(hidden)
-    dense = keras.layers.Dense(num_classes, dtype="float32", name="tags")
+    classes = len(config.labels)
+    dense = keras.layers.Dense(classes, dtype="float32", name="tags")
     return keras.Model(inputs, dense(hidden), name="bilstm_tagger")
 
 

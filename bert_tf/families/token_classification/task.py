@@ -4,33 +4,26 @@ import collections
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.families.checks import Examination
 from bert_tf.families.data.folders import FolderFiles
 from bert_tf.families.data.user_files import ReadRows, UserFiles
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs
-from bert_tf.families.task import (
-    Answered,
-    RunSplit,
-    Score,
-    Split,
-    Task,
-    TaskConfig,
-)
+from bert_tf.families.task import PREDICTION, Answered, RunSplit, Split, Task
 from bert_tf.families.token_classification.config import (
+    FeatureTaggingConfig,
     TokenClassificationConfig,
 )
 from bert_tf.families.token_classification.conll_files import (
     DOCUMENT_MARK,
     TaggedWords,
     read_conll,
-    score_tag_file,
+    read_tag_predictions,
     split_off_documents,
     write_tag_predictions,
 )
@@ -51,8 +44,6 @@ from bert_tf.families.token_classification.entities import (
 )
 from bert_tf.families.token_classification.recipe import (
     TAGGER_FILE,
-    WEIGHTED_SUM_ALL,
-    WEIGHTED_SUM_LAST_FOUR,
     FeatureRecipe,
     TagRecipe,
     UserTagRecipe,
@@ -96,28 +87,14 @@ class ConllFolder(FolderFiles):
         self, split: str, recipe: TagRecipe, read_rows: ReadRows
     ) -> TaggedWords:
         """Reads the words of a split; tags are optional in test."""
-        return read_rows(self.path(split, recipe), split != "test")
+        return read_rows(self.path(split, recipe), recipe, split != "test")
 
 
-class TagPredictions(NamedTuple):
-    """Predictions of a tagger.
-
-    Attributes:
-      logits: float32 [W, C], of every word.
-      tags: W tags, in the scheme of the file of the words.
-    """
-
-    logits: np.ndarray
-    tags: list[str]
-
-
-WordsAnswered = Answered[TaggedWords, TagPredictions, TokenClassificationConfig]
+WordsAnswered = Answered[TaggedWords, TokenClassificationConfig]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenClassificationTask(
-    Task[TaggedWords, TokenClassificationConfig, TagPredictions]
-):
+class TokenClassificationTask(Task[TaggedWords, TokenClassificationConfig]):
     """A task that predicts a tag for every word.
 
     Attributes:
@@ -135,7 +112,9 @@ class TokenClassificationTask(
 
     recipe_type: ClassVar[type[TagRecipe]] = TagRecipe
     data_folder: ClassVar[str] = "conll2003"
-    config_type: ClassVar[type[TaskConfig]] = TokenClassificationConfig
+    config_type: ClassVar[type[TokenClassificationConfig]] = (
+        TokenClassificationConfig
+    )
 
     def resolve(self, recipe: Any) -> Self:
         """Returns the task of one run, which evaluates test if it has tags."""
@@ -147,17 +126,6 @@ class TokenClassificationTask(
     ) -> TaggedWords:
         """Reads a CoNLL-style file; see `read_conll`."""
         return read_conll(path, recipe, labelled or recipe.score_test)
-
-    def examine(
-        self,
-        recipe: TagRecipe,
-        tokenizer: Tokenizer,
-        splits: Mapping[str, TaggedWords],
-    ) -> Examination:
-        """Runs the data doctor; see `examine_words`."""
-        from bert_tf.families.token_classification.checks import examine_words
-
-        return examine_words(self.name, recipe, tokenizer, splits)
 
     def estimated_tokens(
         self, examples: TaggedWords, recipe: TagRecipe
@@ -185,13 +153,8 @@ class TokenClassificationTask(
                 "f1, precision and recall are of runs of words with one label "
                 f"other than {OUTSIDE}."
             )
-        return TokenClassificationConfig(
-            task=self.name,
-            labels=labels,
-            max_seq_length=recipe.max_seq_length,
-            context=recipe.context,
-            doc_stride=recipe.doc_stride,
-        )
+        values = {"task": self.name, "labels": labels}
+        return self.config_type.of_recipe(recipe, **values)
 
     def check(
         self, examples: TaggedWords, config: TokenClassificationConfig
@@ -251,20 +214,17 @@ class TokenClassificationTask(
         return TagObjective()
 
     def decode(
-        self,
-        outputs: Outputs,
-        split: Split,
-        tokenizer: Tokenizer,
-        config: TokenClassificationConfig,
-    ) -> TagPredictions:
-        """Returns the most probable tags in the scheme of the file."""
+        self, outputs: Outputs, split: Split, config: TokenClassificationConfig
+    ) -> dict[str, Any]:
+        """Returns logits and most probable tags in the scheme of the file."""
         from bert_tf.families.token_classification.answers import (
             tagged_entities,
         )
 
-        logits, words = outputs["logits"], split.examples
-        starts, labels = words.sentence_starts, config.labels
-        found = tagged_entities(logits, sentence_of_words(starts), labels)
+        words, labels = split.examples, config.labels
+        starts = words.sentence_starts
+        sentence = sentence_of_words(starts)
+        found = tagged_entities(outputs["logits"], sentence, labels)
         kinds = tag_table(labels).kinds
         columns = (x.numpy().tolist() for x in found[:3])
         predicted = (
@@ -272,13 +232,36 @@ class TokenClassificationTask(
             for kind, first, last in zip(*columns, strict=True)
         )
         scheme = words.scheme if words.tags else _scheme_of(config)
-        return TagPredictions(logits, tags_of(predicted, starts, scheme))
+        return outputs | {PREDICTION: tags_of(predicted, starts, scheme)}
 
-    def score(self, answered: WordsAnswered) -> Score:
-        """Computes the scores of conlleval, from 0 to 1, and the mean loss.
+    def metrics(
+        self,
+        examples: TaggedWords,
+        predictions: Sequence[str],
+        labels: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Computes the scores of conlleval.
 
-        Words with tags that the model lacks have no loss.
+        Returns:
+          f1, precision, recall and accuracy, from 0 to 1, and by_type: for each
+          type its f1, precision and recall and its numbers of gold (wanted),
+          predicted (found) and correct (right) entities.
         """
+        starts = examples.sentence_starts
+        scores = score_entities(examples.tags, predictions, starts)
+        by_type = {
+            kind: counts.scores()
+            | {
+                "wanted": counts.num_gold,
+                "found": counts.num_predicted,
+                "right": counts.num_correct,
+            }
+            for kind, counts in scores.by_type.items()
+        }
+        return scores.scores() | {"by_type": by_type}
+
+    def mean_loss(self, answered: WordsAnswered) -> float | None:
+        """Computes the mean loss of the words whose tags the model knows."""
         from bert_tf.families.token_classification.windows import (
             TAG_IDS,
             TAG_WEIGHTS,
@@ -286,39 +269,32 @@ class TokenClassificationTask(
         )
 
         examples, predictions, config = answered
-        values = _scores(examples, predictions.tags)
         tags = tag_numbers(_gold_tags(examples, config), config.labels)
         if (tags < 0).all():
-            return Score(values)
+            return None
         objective = TagObjective()
         weights = (tags >= 0).astype(np.float32)
         batch = {TAG_IDS: np.maximum(tags, 0), TAG_WEIGHTS: weights}
-        losses, _ = objective({"logits": predictions.logits}, batch)
+        losses, _ = objective(predictions, batch)
         means = objective.normalise(losses, objective.loss_weights(batch))
-        return Score(values, float(means["loss"]))
+        return float(means["loss"])
 
-    def baseline(
-        self, train: TaggedWords, examples: TaggedWords
-    ) -> dict[str, float]:
-        """Scores the most frequent tag of the training words."""
+    def guess(self, train: TaggedWords, examples: TaggedWords) -> list[str]:
+        """Returns the most frequent tag of the training words."""
         ((tag, _),) = collections.Counter(train.learned_tags).most_common(1)
         starts = examples.sentence_starts
-        tags = in_scheme([tag] * len(examples.tags), starts, examples.scheme)
-        return _scores(examples, tags)
+        return in_scheme([tag] * len(examples.tags), starts, examples.scheme)
 
     def references(self, examples: TaggedWords) -> list[str]:
         """Returns the tags in the scheme of training."""
         return examples.learned_tags
 
     def write_predictions(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        answered: WordsAnswered,
+        self, folder: pathlib.Path, split: str, answered: WordsAnswered
     ) -> pathlib.Path:
         """Writes a file for conlleval; see `write_tag_predictions`."""
         path = folder / f"predictions_{split}.txt"
-        tags = answered.predictions.tags
+        tags = answered.predictions[PREDICTION]
         write_tag_predictions(str(path), answered.examples, tags)
         return path
 
@@ -332,35 +308,15 @@ class TokenClassificationTask(
                 "row": int(examples.rows[part.start]),
                 "words": examples.words[part],
                 "tags": examples.tags[part],
-                "predictions": predictions.tags[part],
+                "predictions": predictions[PREDICTION][part],
             }
 
-    def file_scores(
-        self,
-        recipe: TagRecipe,
-        references: str,
-        predictions: str,
-        null_odds: str,
-    ) -> dict[str, Any]:
-        """Scores a file of words whose last column is the predicted tag.
-
-        Returns:
-          f1, precision, recall and accuracy, from 0 to 1, and by_type: for each
-          type its f1, precision and recall and its numbers of gold (wanted),
-          predicted (found) and correct (right) entities.
-        """
-        gold = self.read_file(references, recipe)
-        scores = score_tag_file(gold, predictions, recipe.encoding_errors)
-        by_type = {
-            kind: counts.scores()
-            | {
-                "wanted": counts.num_gold,
-                "found": counts.num_predicted,
-                "right": counts.num_correct,
-            }
-            for kind, counts in scores.by_type.items()
-        }
-        return scores.scores() | {"by_type": by_type}
+    def read_predictions(
+        self, path: str, examples: TaggedWords, recipe: Any, null_odds: str
+    ) -> list[str]:
+        """Reads the last column of a file; see `read_tag_predictions`."""
+        del null_odds
+        return read_tag_predictions(path, examples, recipe.encoding_errors)
 
 
 def _gold_tags(
@@ -372,10 +328,6 @@ def _gold_tags(
 
 def _scheme_of(config: TokenClassificationConfig) -> str:
     return IOB2 if has_scheme(config.labels) else IO
-
-
-def _scores(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:
-    return score_entities(words.tags, tags, words.sentence_starts).scores()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -418,24 +370,6 @@ class UserTokenClassificationTask(TokenClassificationTask):
         return dataclasses.replace(super().resolve(recipe), data=data)
 
 
-@dataclasses.dataclass(frozen=True)
-class FeatureTaggingConfig(TokenClassificationConfig):
-    """Configuration of a tagger on features; see `FeatureRecipe`.
-
-    Attributes:
-      features: the layers that a word's features come from.
-      lstm_units: units of each direction of both layers.
-      tagger_dropout: dropout rate of the input of each layer.
-    """
-
-    features: str
-    lstm_units: int
-    tagger_dropout: float
-
-    # A checkpoint has no such head.
-    head: ClassVar[str] = ""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureTaggingTask(TokenClassificationTask):
     """Token classification on features of a frozen encoder, computed once.
@@ -445,10 +379,9 @@ class FeatureTaggingTask(TokenClassificationTask):
     """
 
     recipe_type: ClassVar[type[FeatureRecipe]] = FeatureRecipe
-    config_type: ClassVar[type[TaskConfig]] = FeatureTaggingConfig
+    config_type: ClassVar[type[FeatureTaggingConfig]] = FeatureTaggingConfig
     # An LSTM computes padding too: without buckets, three times the words.
     bucket_by_length: ClassVar[bool] = True
-    extra_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
 
     def encoder_config(self, recipe: Any, config: BertConfig) -> BertConfig:
         """Raises `UserError` if the encoder has too few layers."""
@@ -456,18 +389,6 @@ class FeatureTaggingTask(TokenClassificationTask):
 
         layers_of(recipe.features, config.num_blocks)
         return config
-
-    def configure(
-        self, recipe: TagRecipe, examples: TaggedWords
-    ) -> FeatureTaggingConfig:
-        """Returns the config of a tagger that is trained on these tags."""
-        assert isinstance(recipe, FeatureRecipe)
-        return FeatureTaggingConfig(
-            **dataclasses.asdict(super().configure(recipe, examples)),
-            features=recipe.features,
-            lstm_units=recipe.lstm_units,
-            tagger_dropout=recipe.tagger_dropout,
-        )
 
     def encode(
         self,
@@ -491,22 +412,14 @@ class FeatureTaggingTask(TokenClassificationTask):
         assert run is not None
         assert isinstance(config, FeatureTaggingConfig)
         layers = layers_of(config.features, run.source.config.num_blocks)
-        recipe = run.recipe
-        if labelled and pathlib.Path(recipe.init_from, TAGGER_FILE).exists():
+        init_from = run.recipe.init_from
+        if labelled and pathlib.Path(init_from, TAGGER_FILE).exists():
             log(
-                f"{recipe.init_from}: its tagger is not read; a fresh one is "
+                f"{init_from}: its tagger is not read; a fresh one is "
                 "trained on features of its encoder."
             )
-        features = FeatureRows(
-            windows=dataclasses.replace(rows, tags=None),
-            checkpoint=run.source,
-            layers=layers,
-            precision=recipe.precision,
-            batch_size=recipe.eval_batch_size,
-            folder=run.output_dir / "features",
-            split=run.name,
-        )
-        return features.labelled(rows.tags)
+        windows = dataclasses.replace(rows, tags=None)
+        return FeatureRows(windows, run, layers).labelled(rows.tags)
 
     def build(
         self,
@@ -524,14 +437,10 @@ class FeatureTaggingTask(TokenClassificationTask):
         # Its shapes are static if those of its batches are.
         del unpadded
         assert isinstance(config, FeatureTaggingConfig)
-        features = config.features
         network = bilstm_tagger(
-            len(layers_of(features, encoder.config.num_blocks)),
+            len(layers_of(config.features, encoder.config.num_blocks)),
             encoder.config.hidden_size,
-            len(config.labels),
-            features in (WEIGHTED_SUM_LAST_FOUR, WEIGHTED_SUM_ALL),
-            config.lstm_units,
-            config.tagger_dropout,
+            config,
             encoder.dtype_policy,
         )
         return FeatureTagger(network, "feature_tagger", encoder)

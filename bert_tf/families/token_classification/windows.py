@@ -8,15 +8,14 @@ window around one sentence and predicts the tags of its words; see
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
 from bert_tf.families.rows import Outputs, Rows, RowsAround
-from bert_tf.families.task_model import LOSS, Sums, WeightedMean, weighted
+from bert_tf.families.task_model import ClassesObjective
 from bert_tf.families.token_classification.answers import word_windows
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
@@ -79,9 +78,7 @@ class WordRows(RowsAround):
         position = tf.gather(self.position.astype(np.int32), word)
         return row, position, word
 
-    def batch(
-        self, chosen: tf.Tensor, width: tf.Tensor | int = 0
-    ) -> dict[str, tf.Tensor]:
+    def batch(self, chosen: Any, width: Any = 0) -> dict[str, tf.Tensor]:
         """Makes a batch of some rows, with targets if there are `tags`.
 
         These are tag_ids, int32 [B, S], and tag_weights, float32 [B, S], 1 at
@@ -195,42 +192,13 @@ def sentences_in_context(
     return TokenIds(tokens.flat_values, first - left, count)
 
 
-class TagObjective(WeightedMean):
+class TagObjective(ClassesObjective):
     """Cross-entropy of the tags at the first sub-token of every word.
 
     Devlin et al. 2019, section 5.3: a softmax over the tags, no CRF. All words
-    have the same weight.
+    have the same weight. Logits are [B, S, C], tag_ids int32 [B, S] and
+    tag_weights float32 [B, S].
     """
 
-    weights_name: ClassVar[str] = TAG_WEIGHTS
-
-    def __call__(
-        self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
-    ) -> Sums:
-        """Sums the loss and the correct tags (accuracy).
-
-        Args:
-          outputs: logits [B, S, C].
-          batch: tag_ids int32 [B, S], tag_weights float32 [B, S].
-        """
-        tags, weights = batch[TAG_IDS], batch[TAG_WEIGHTS]
-        logits = ops.cast(outputs["logits"], "float32")
-        nll = ops.sparse_categorical_crossentropy(
-            tags, logits, from_logits=True
-        )
-        predicted = ops.argmax(logits, axis=-1)
-        correct = ops.equal(predicted, ops.cast(tags, predicted.dtype))
-        accuracy = weighted(ops.cast(correct, "float32"), weights)
-        return {LOSS: ops.sum(nll * weights)}, {"accuracy": accuracy}
-
-    def soft_target_loss(
-        self,
-        outputs: Mapping[str, Any],
-        teacher: Mapping[str, Any],
-        batch: Mapping[str, Any],
-        temperature: float,
-    ) -> Any:
-        """Sums the divergence of logits [B, S, C] from a teacher's."""
-        own, targets = outputs["logits"], teacher["logits"]
-        loss = self.divergence(own, targets, temperature)
-        return ops.sum(loss * batch[TAG_WEIGHTS])
+    label_name = TAG_IDS
+    weights_name = TAG_WEIGHTS

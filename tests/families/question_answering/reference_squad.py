@@ -11,6 +11,7 @@ import pathlib
 
 import reference_tokenization as tokenization
 
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.question_answering.squad_files import Answer, Question
 from bert_tf.text.tokenizer import BertTokenizer
 
@@ -23,6 +24,19 @@ SMALL = (
     *(f"##{letter}" for letter in LETTERS),
     *("smith", "steve", "cafe", "s", "(", ")"),
 )
+
+
+def span_config(
+    max_seq_length=384,
+    doc_stride=128,
+    max_query_length=64,
+    max_answer_length=30,
+    n_best_size=20,
+    with_null=False,
+):
+    """How a model answers, by default with the settings of run_squad.py."""
+    lengths = (max_seq_length, doc_stride, max_query_length, max_answer_length)
+    return QuestionAnsweringConfig("q", (), *lengths, n_best_size, with_null)
 
 
 def split(context):

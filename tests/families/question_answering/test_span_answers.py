@@ -31,6 +31,7 @@ from tests.as_numpy import as_numpy
 from tests.families.question_answering.reference_squad import (
     LETTERS,
     question,
+    span_config,
     split,
     tools,
     written,
@@ -47,7 +48,8 @@ def decode(questions, logits, lengths=LENGTHS, **kinds):
 
     Logits: for each question, {token: (start, end)}; token None is [CLS].
     """
-    windows = make_windows(questions, TOKENIZER, *lengths)
+    config = span_config(*lengths, **kinds)
+    windows = make_windows(questions, TOKENIZER, config)
     starts, ends = (
         np.full(windows.rows.arrays[0].shape, -9, np.float32) for _ in range(2)
     )
@@ -59,7 +61,11 @@ def decode(questions, logits, lengths=LENGTHS, **kinds):
             # Of one window.
             place = 0 if token is None else token + first[number]
             starts[begin + place], ends[begin + place] = start, end
-    return decode_answers(windows, TOKENIZER, starts, ends, **kinds)
+    return decode_answers(windows, both(starts, ends), config)
+
+
+def both(starts, ends):
+    return {"start_logits": starts, "end_logits": ends}
 
 
 def cut(contexts, spans, tokenizer):
@@ -263,9 +269,10 @@ def test_where_nothing_can_be_answered_nothing_fails():
 
 
 def assert_decoded_as_reference(questions, lengths, logits_of, **kinds):
-    windows = make_windows(questions, TOKENIZER, *lengths)
+    config = span_config(*lengths, **kinds)
+    windows = make_windows(questions, TOKENIZER, config)
     starts, ends = logits_of(windows.rows.arrays[0].shape)
-    found = decode_answers(windows, TOKENIZER, starts, ends, **kinds)
+    found = decode_answers(windows, both(starts, ends), config)
     split_at = windows.rows.arrays[1][1:-1]
     pairs = list(
         zip(np.split(starts, split_at), np.split(ends, split_at), strict=True)
@@ -354,12 +361,13 @@ def test_all_candidates_are_tried_where_many_have_one_text():
 
 def test_blocks_of_windows_change_nothing(monkeypatch):
     questions = [question("a b c d e f g" * (1 + i % 3)) for i in range(5)]
-    windows = make_windows(questions, TOKENIZER, 9, 2, 2)
+    config = span_config(9, 2, 2, with_null=True)
+    windows = make_windows(questions, TOKENIZER, config)
     random = np.random.default_rng(2)
     logits = random.normal(size=(2, len(windows.rows.arrays[0]))).astype(
         np.float32
     )
-    arguments = (windows, TOKENIZER, *logits, True)
+    arguments = (windows, both(*logits), config)
     whole = decode_answers(*arguments)
     for size in (1, 7):
         monkeypatch.setattr(
@@ -381,11 +389,12 @@ def test_blocks_of_windows_change_nothing(monkeypatch):
 
 @pytest.mark.parametrize("name", ["start_logits", "end_logits"])
 def test_logits_that_are_not_finite_are_refused(name):
-    windows = make_windows([question("a b c", "who ?")], TOKENIZER)
+    config = span_config()
+    windows = make_windows([question("a b c", "who ?")], TOKENIZER, config)
     logits = {"start_logits": np.zeros(8), "end_logits": np.zeros(8)}
     logits[name][3] = np.nan
     with pytest.raises(UserError, match=f"{name}: are not all finite"):
-        decode_answers(windows, TOKENIZER, **logits)
+        decode_answers(windows, logits, config)
 
 
 def test_the_files_hold_what_was_answered(tmp_path):
@@ -456,17 +465,18 @@ def test_answers_are_those_of_a_split(threshold):
         question(context, asked)
         for context, asked in zip(texts, models.texts(60, 14, 3), strict=True)
     ]
-    lengths = (40, 12, 10)
-    names = ("max_seq_length", "doc_stride", "max_query_length")
     model = models.span_model(
         bert_tf.bert_span_labeler(models.new_encoder()),
         models.tokenizer(),
-        **dict(zip(names, lengths, strict=True)),
+        max_seq_length=40,
+        doc_stride=12,
+        max_query_length=10,
         max_answer_length=12,
         n_best_size=5,
         with_null=threshold is not None,
         null_threshold=threshold or 0.0,
     )
+    config = span_config(40, 12, 10, 12, 5, threshold is not None)
     model.forward = made_up
     found = as_numpy(
         model.answers(
@@ -474,16 +484,13 @@ def test_answers_are_those_of_a_split(threshold):
             tf.constant([q.context for q in questions]),
         )
     )
-    windows = make_windows(questions, models.tokenizer(), *lengths)
+    windows = make_windows(questions, models.tokenizer(), config)
     every = np.arange(len(windows))
     outputs = as_numpy(made_up(windows.batch(every)))
     expected = decode_answers(
         windows,
-        models.tokenizer(),
-        **windows.gather([(every, outputs)]),
-        with_null=threshold is not None,
-        n_best_size=5,
-        max_answer_length=12,
+        windows.gather([(every, outputs)]),
+        config,
     )
     answers = models.strings(found["answer"])
     for row, answer in enumerate(expected.texts(threshold or 0.0)):

@@ -24,6 +24,7 @@ from tests.families.question_answering.reference_squad import (
     LETTERS,
     SMALL,
     question,
+    span_config,
     tools,
 )
 from tests.relatives import ALBERT_UNIGRAM, BYTES, UNIGRAM
@@ -32,8 +33,8 @@ from tests.relatives import ALBERT_UNIGRAM, BYTES, UNIGRAM
 def assert_as_reference(questions, pair, lengths):
     """Every part of the windows is what the plain rules give."""
     tokenizer, reference = pair
-    windows = make_windows(questions, tokenizer, *lengths)
-    positions = answer_positions(windows, questions, tokenizer)
+    windows = make_windows(questions, tokenizer, span_config(*lengths))
+    positions = answer_positions(windows, questions)
     rows, number = windows.rows, 0
     second = rows.packing.before_second(rows.first.count)
     (all_ids, starts), first = as_numpy((rows.arrays, second))
@@ -61,7 +62,7 @@ def test_a_case_worked_by_hand():
     """Ten pieces in windows of four, two apart: 0-3, 2-5, 4-7, 6-9."""
     tokenizer, _ = tools()
     asked = question("a b c d e f g h i j", "who ?", "d e")
-    windows = make_windows([asked], tokenizer, 9, 2, 2)
+    windows = make_windows([asked], tokenizer, span_config(9, 2, 2))
     offset, owned = offset_and_owned(windows)
     assert offset == [0, 2, 4, 6]
     tokens = tokenizer.id_to_token(windows.rows.arrays[0]).numpy().tolist()
@@ -72,7 +73,7 @@ def test_a_case_worked_by_hand():
     # c has one token at its right in the first window, none at its left in
     # the second; d is the other way round, and so on.
     assert owned == [[0, 3], [1, 3], [1, 3], [1, 4]]
-    assert answer_positions(windows, [asked], tokenizer).tolist() == [
+    assert answer_positions(windows, [asked]).tolist() == [
         [0, 0],
         [5, 6],
         [0, 0],
@@ -84,7 +85,7 @@ def test_a_longer_window_is_worth_more():
     """Windows 0-5 and 4-6: 4 and 5 are as deep in both, or less."""
     tokenizer, _ = tools()
     asked = question("a b c d e f g", "who ?")
-    windows = make_windows([asked], tokenizer, 11, 4, 2)
+    windows = make_windows([asked], tokenizer, span_config(11, 4, 2))
     assert offset_and_owned(windows) == ([0, 4], [[0, 5], [1, 3]])
 
 
@@ -110,8 +111,8 @@ def test_a_hundred_tokens_more_are_worth_one_more_beside(count):
 def test_an_answer_is_its_own_pieces_or_whole_words(context, answer, expected):
     tokenizer, reference = tools()
     asked = question(context, "who", answer)
-    windows = make_windows([asked], tokenizer)
-    ((first, last),) = answer_positions(windows, [asked], tokenizer)
+    windows = make_windows([asked], tokenizer, span_config())
+    ((first, last),) = answer_positions(windows, [asked])
     ids = windows.rows.arrays[0][first : last + 1]
     tokens = tokenizer.id_to_token(ids).numpy()
     assert [token.decode() for token in tokens] == expected
@@ -196,8 +197,8 @@ def test_an_answer_is_the_subwords_that_contain_it(data):
     _, begins, ends = map(np.array, tokenizer.tokenize_with_offsets(context))
     texts = ["tea", "in", "in ", " in \t Lion", "the", ") caf", "\u4eac", "12."]
     asked = [question(context, "t", text) for text in texts]
-    windows = make_windows(asked, tokenizer, 200, 200, 5)
-    positions = answer_positions(windows, asked, tokenizer)
+    windows = make_windows(asked, tokenizer, span_config(200, 200, 5))
+    positions = answer_positions(windows, asked)
     asking = tokenizer.tokenize("t").shape[0]
     before = tokenizer.packing.before_second(asking)
     for text, (first, last) in zip(texts, positions - before, strict=True):
@@ -222,7 +223,7 @@ def test_contexts_are_tokenized_once():
     # A context without tokens has no window.
     contexts = [" ", "a b", "", "\u200b \x00"]
     questions = [question(context) for context in contexts]
-    windows = make_windows(questions, tokenizer)
+    windows = make_windows(questions, tokenizer, span_config())
     assert windows.rows.example.numpy().tolist() == [1]
     assert windows.rows.num_examples == 4
 

@@ -26,9 +26,8 @@ def signatures(**changes):
 def test_logits_are_the_means_over_the_windows(pairs):
     columns = [models.texts(60, 14, seed) for seed in range(1 + pairs)]
     names = ["text", "text_b"][: len(columns)]
-    served = signatures(
-        num_texts=1 + pairs, long_inputs="windows", doc_stride=7
-    )
+    usage = {"num_texts": 1 + pairs, "long_inputs": "windows", "doc_stride": 7}
+    served = signatures(**usage)
     found = models.ask(
         served["serving_default"], **dict(zip(names, columns, strict=True))
     )
@@ -36,7 +35,11 @@ def test_logits_are_the_means_over_the_windows(pairs):
         Example(row[0], row[1] if pairs else None, None, "", 1)
         for row in zip(columns[0], columns[-1], strict=True)
     ]
-    rows = encode(examples, models.tokenizer(), 24, "windows", 7)
+    rows = encode(
+        examples,
+        models.tokenizer(),
+        models.text_config(max_seq_length=24, **usage),
+    )
     batch = rows.batch(np.arange(len(rows)))
     logits = models.classifier()(batch, training=False).numpy()
     means = [logits[rows.example.numpy() == n].mean(0) for n in range(60)]

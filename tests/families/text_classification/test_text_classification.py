@@ -209,7 +209,7 @@ def decoded(task, logits, labels, threshold=0.5):
         label_kind=task.label_kind, labels=labels, threshold=threshold
     )
     outputs = {"logits": np.array(logits, np.float32)}
-    return task.decode(outputs, None, None, config)
+    return task.decode(outputs, None, config)
 
 
 def test_numbers(tmp_path):
@@ -224,7 +224,7 @@ def test_numbers(tmp_path):
     found = decoded(task, [[1.5], [-9]], ())
     assert found["prediction"] == [1.5, -9.0]
     assert not {"scores", "probabilities"} & found.keys()
-    assert task.metrics([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], ()) == {
+    assert task.metrics(labelled([1.0, 2.0, 3.0]), [2.0, 4.0, 6.0]) == {
         "pearson": pytest.approx(1),
         "spearman": pytest.approx(1),
     }
@@ -252,11 +252,12 @@ def test_several_labels(tmp_path):
     np.testing.assert_allclose(
         found["scores"][0], [1 / (1 + np.exp(0.4)), 0.880797, 0], rtol=1e-5
     )
-    score = task.metrics([("a", "b"), ()], [("b",), ()], labels)
+    gold, found = labelled([("a", "b"), ()]), [("b",), ()]
+    score = task.metrics(gold, found, labels)
     assert score["micro_f1"] == pytest.approx(2 / 3)
     assert score["subset_accuracy"] == 0.5
     # Labels that do not occur are not counted.
-    assert score == task.metrics([("a", "b"), ()], [("b",), ()], ("a", "b"))
+    assert score == task.metrics(gold, found, ("a", "b"))
     # The most frequent set of labels is ("c",).
     train = labelled([("c",), ("c",), ()])
     score = task.baseline(train, labelled([("c",), ("a", "c")]))
@@ -457,7 +458,7 @@ def test_prediction_files(tmp_path):
     path = task.write_predictions(tmp_path, "dev", answered)
     assert path == tmp_path / "predictions_dev.tsv"
     assert path.read_text() == "index\tprediction\n0\ta|c\n1\t\n"
-    answers = read_predictions(str(path), examples, "f")
+    answers = read_predictions(str(path), examples)
     found = [task.parse_label(cell, place) for _, cell, place in answers]
     assert found == [("a", "c"), ()]
 
@@ -476,13 +477,12 @@ def test_numbers_are_clipped_to_the_range_before_they_are_scored(tmp_path):
         "index\tprediction\n"
         "0\t5.000000\n1\t0.000000\n2\t2.718280\n3\t5.000000\n"
     )
-    answers = read_predictions(str(path), examples, "f")
+    answers = read_predictions(str(path), examples)
     written = [float(cell) for _, cell, _ in answers]
-    gold = stsb.references(examples)
-    scores = stsb.metrics(gold, predictions["prediction"], ())
-    assert scores == pytest.approx(stsb.metrics(gold, written, ()))
+    scores = stsb.metrics(examples, predictions["prediction"])
+    assert scores == pytest.approx(stsb.metrics(examples, written))
     # Clipping makes two values beyond the range equal.
-    unclipped = stsb.metrics(gold, logits[:, 0].tolist(), ())
+    unclipped = stsb.metrics(examples, logits[:, 0].tolist())
     assert scores["spearman"] != pytest.approx(unclipped["spearman"])
     assert scores["pearson"] != pytest.approx(unclipped["pearson"])
 

@@ -7,10 +7,12 @@ import pytest
 from bert_tf.families.token_classification.conll_files import (
     read_conll,
     read_tag_predictions,
-    score_tag_file,
     write_tag_predictions,
 )
-from bert_tf.families.token_classification.entities import EntityCounts
+from bert_tf.families.token_classification.entities import (
+    EntityCounts,
+    score_entities,
+)
 from bert_tf.families.token_classification.recipe import TagRecipe
 from tests import user_errors
 
@@ -176,6 +178,13 @@ def gold(tmp_path, text=GOLD):
     return str(path)
 
 
+def scored(references, predictions):
+    """The scores of a file of predictions."""
+    words = read_conll(references)
+    tags = read_tag_predictions(predictions, words)
+    return score_entities(words.tags, tags, words.sentence_starts)
+
+
 def test_a_written_file_reads_and_scores(tmp_path, capsys):
     references = gold(tmp_path)
     path = str(tmp_path / "predictions.txt")
@@ -187,7 +196,7 @@ def test_a_written_file_reads_and_scores(tmp_path, capsys):
             "Peter I-PER I-PER\nBlackburn I-PER I-PER\n\n"
         )
     assert read_tag_predictions(path, data) == PREDICTED
-    scores = score_tag_file(data, path).scores()
+    scores = scored(references, path).scores()
     assert scores == {
         "f1": 2 * 2 / (2 + 3),
         "precision": 1.0,
@@ -212,7 +221,7 @@ def test_a_file_of_another_system(tmp_path):
         "-DOCSTART-\tX\tO\n\nPeter\tX\tI-PER\nBlackburn\tX\tB-PER",
         encoding="utf-8",
     )
-    scores = score_tag_file(read_conll(gold(tmp_path)), str(path))
+    scores = scored(gold(tmp_path), str(path))
     assert scores.overall == EntityCounts(3, 4, 2)
 
 
@@ -243,8 +252,7 @@ def test_accuracy_is_of_the_tags_as_given(
     gold_tags, found_tags, num_same, num_correct, tmp_path, capsys
 ):
     """Worked by hand: `$correctTag eq $guessed and $guessedType eq ...`."""
-    references, path = pasted(tmp_path, (gold_tags, found_tags))
-    scores = score_tag_file(read_conll(references), path)
+    scores = scored(*pasted(tmp_path, (gold_tags, found_tags)))
     assert scores.accuracy == num_same / 3
     assert scores.overall.num_correct == num_correct
     logged = "found.txt: has tags in IOB2 and" in capsys.readouterr().err
@@ -277,8 +285,7 @@ def test_accuracy_is_of_the_tags_as_given(
 def test_files_that_do_not_fit(tmp_path, text, expected):
     references = gold(tmp_path)
     path = written(tmp_path, text, "other.txt")
-    words = read_conll(references)
-    line = user_errors.error_of(score_tag_file, words, path)
+    line = user_errors.error_of(scored, references, path)
     assert line.removeprefix(f"{tmp_path}/").startswith(
         expected.format(gold=references)
     )

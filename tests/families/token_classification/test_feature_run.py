@@ -14,6 +14,7 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.families.model_folder import load_model
 from bert_tf.families.task import RunSplit
 from bert_tf.families.token_classification.config import (
+    FeatureTaggingConfig,
     TokenClassificationConfig,
 )
 from bert_tf.families.token_classification.features import (
@@ -22,8 +23,10 @@ from bert_tf.families.token_classification.features import (
     bilstm_tagger,
     layers_of,
 )
-from bert_tf.families.token_classification.recipe import FEATURES
-from bert_tf.families.token_classification.task import FeatureTaggingConfig
+from bert_tf.families.token_classification.recipe import (
+    FEATURES,
+    FeatureRecipe,
+)
 from bert_tf.families.token_classification.windows import (
     TagObjective,
     encode_words,
@@ -58,15 +61,9 @@ def encoded(words, length):
 
 
 def rows_of(start, tmp_path, layers, words):
-    return FeatureRows(
-        windows=encoded(words, 32),
-        checkpoint=load_checkpoint(start),
-        layers=layers,
-        precision="float32",
-        batch_size=3,
-        folder=tmp_path / "features",
-        split="dev",
-    )
+    recipe = FeatureRecipe(eval_batch_size=3)
+    run = RunSplit("dev", load_checkpoint(start), recipe, tmp_path)
+    return FeatureRows(encoded(words, 32), run, layers)
 
 
 def test_layers():
@@ -117,10 +114,11 @@ def test_features_are_those_of_first_sub_tokens(start, made, tmp_path):
 
 def changed(rows, name, factor):
     """Rows of an encoder with one array scaled."""
-    arrays = dict(rows.checkpoint.arrays)
+    arrays = dict(rows.run.source.arrays)
     arrays[name] = arrays[name] * factor
-    checkpoint = dataclasses.replace(rows.checkpoint, arrays=arrays)
-    return dataclasses.replace(rows, checkpoint=checkpoint)
+    source = dataclasses.replace(rows.run.source, arrays=arrays)
+    run = dataclasses.replace(rows.run, source=source)
+    return dataclasses.replace(rows, run=run)
 
 
 def test_features_are_computed_once(start, made, tmp_path, monkeypatch):
@@ -129,7 +127,8 @@ def test_features_are_computed_once(start, made, tmp_path, monkeypatch):
     rows = rows_of(start, tmp_path, (4,), words)
     stored = np.array(rows.vectors)
     assert stored.dtype == np.float16
-    (path,) = rows.folder.iterdir()
+    folder = tmp_path / "features"
+    (path,) = folder.iterdir()
     with monkeypatch.context() as patch:
         patch.setattr(FeatureRows, "write", None)
         again = dataclasses.replace(rows)
@@ -150,12 +149,20 @@ def test_features_are_computed_once(start, made, tmp_path, monkeypatch):
     beta = "bert/encoder/layer_3/output/LayerNorm/beta"
     rows = changed(rows, beta, np.nan)
     assert "are not finite" in error_of(lambda: rows.vectors)
-    assert not list(rows.folder.iterdir())
+    assert not list(folder.iterdir())
 
 
 @functools.cache
 def tagger(weighted):
-    return fill(bilstm_tagger(3, 6, 5, weighted, 4, 0.0), seed=2, scale=0.5)
+    features = "weighted_sum_all" if weighted else "concat_last_four"
+    network = bilstm_tagger(3, 6, tagger_config("OABCD", features, 4, 0.0))
+    return fill(network, seed=2, scale=0.5)
+
+
+def tagger_config(labels, features, units, dropout):
+    return FeatureTaggingConfig(
+        "names", tuple(labels), 32, "document", 0, features, units, dropout
+    )
 
 
 def vectors():
@@ -205,7 +212,8 @@ def test_a_weighted_sum_is_by_softmax():
 
 
 def test_the_tagger_has_the_papers_form():
-    network = bilstm_tagger(4, 768, 9, False, 768, 0.5)
+    config = tagger_config("OABCDEFGH", "concat_last_four", 768, 0.5)
+    network = bilstm_tagger(4, 768, config)
     shapes = {w.path: tuple(w.shape) for w in network.weights}
     part = "lstm_{}/{}_lstm/lstm_cell/kernel"
     for side in ("forward", "backward"):
@@ -269,9 +277,7 @@ def test_a_finished_run(finish_case, capsys):
 
 
 def test_the_search_for_a_bad_number_needs_no_token_ids(start, made):
-    config = FeatureTaggingConfig(
-        "names", tuple("OABCD"), 32, "document", 0, "last", 3, 0
-    )
+    config = tagger_config("OABCD", "last", 3, 0)
     model = made[0].build(BertEncoder.from_checkpoint(start), config)
     batch = vectors()
     batch["word_features"] = np.resize(batch["word_features"], (2, 5, 1, 16))

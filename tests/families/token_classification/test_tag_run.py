@@ -14,7 +14,6 @@ from bert_tf.families.token_classification.conll_files import (
     split_off_documents,
 )
 from bert_tf.families.token_classification.recipe import TagRecipe
-from bert_tf.families.token_classification.task import TagPredictions
 from bert_tf.families.token_classification.windows import TagObjective
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import prepare_training
@@ -52,8 +51,7 @@ def some_words(tmp_path, count, seed) -> TaggedWords:
 
 def mean_loss(words, logits, config):
     """The mean loss of a word, whatever is predicted."""
-    predictions = TagPredictions(logits, ["O"] * len(words.words))
-    return TASK.score(Answered(words, predictions, config)).loss
+    return TASK.mean_loss(Answered(words, {"logits": logits}, config))
 
 
 def test_only_first_sub_tokens_are_learned_from(tmp_path):
@@ -118,14 +116,15 @@ def test_labels_without_prefixes(tmp_path, text, answers):
     words = words_of(tmp_path, text, tagged=has_tags)
     logits = np.eye(3, dtype="float32")[[2, 2, 1, 1]] * 9
     split = Split(words, None)
-    found = TASK.decode({"logits": logits}, split, tokenizer(), config)
-    assert found.tags == answers.split()
+    found = TASK.decode({"logits": logits}, split, config)
+    assert found["prediction"] == answers.split()
     if has_tags:
-        score = TASK.score(Answered(words, found, config))
-        assert score.values["accuracy"] == 3 / 4
-        assert score.values["f1"] == 4 / 5
+        scores = TASK.score(Answered(words, found, config))
+        assert scores["accuracy"] == 3 / 4
+        assert scores["f1"] == 4 / 5
         # Of three words next to nothing, of one that misses by 9.
-        assert score.loss == pytest.approx(9 / 4, abs=1e-3)
+        loss = mean_loss(words, logits, config)
+        assert loss == pytest.approx(9 / 4, abs=1e-3)
         labels = TASK.encode(words, tokenizer(), config, labelled=True).tags
         assert labels.tolist() == [2, 2, 1, 0]
         # All words are PER: one entity of three words, in the file's form.

@@ -18,7 +18,6 @@ from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     Answer,
     TextModel,
-    encoder_of,
 )
 from bert_tf.text.layout import HOST, TokenIds, tokenize, truncate
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -53,9 +52,9 @@ class RatingModel(TextModel):
     task = "rating"
 
     def __init__(
-        self, model: keras.Model, tokenizer: Tokenizer, max_seq_length: int
+        self, model: keras.Model, tokenizer: Tokenizer, config: RatingConfig
     ):
-        super().__init__(model, encoder_of(model), tokenizer, max_seq_length)
+        super().__init__(model, tokenizer, config.max_seq_length)
 
     def requests(self) -> list[Request]:
         """Texts of several lengths."""
@@ -92,8 +91,4 @@ class RatingModel(TextModel):
         return rating_answers(tf.cast(self.forward(inputs), tf.float32))
 
 
-def text_model(
-    config: RatingConfig, model: keras.Model, tokenizer: Tokenizer
-) -> RatingModel:
-    """Wraps the return value of `config.build` as a model of texts."""
-    return RatingModel(model, tokenizer, config.max_seq_length)
+MODEL = RatingModel

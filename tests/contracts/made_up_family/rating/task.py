@@ -16,8 +16,9 @@ from bert_tf.families.data.examples import (
 )
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
 from bert_tf.families.recipe import UserFilesRecipe
-from bert_tf.families.row_task import PREDICTION, RowTask
+from bert_tf.families.row_task import RowTask
 from bert_tf.families.rows import TextRows
+from bert_tf.families.task import PREDICTION
 from bert_tf.families.task_model import MultiLabelObjective
 from bert_tf.tables.table import Dialect, Table
 from bert_tf.text.layout import pack_rows
@@ -65,12 +66,6 @@ class RatingTask(RowTask[Example, RatingConfig]):
             )
         return int(cell)
 
-    def configure(
-        self, recipe: UserFilesRecipe, examples: list[Example]
-    ) -> RatingConfig:
-        """The length and the steps."""
-        return RatingConfig(self.name, (), recipe.max_seq_length, self.steps)
-
     @property
     def fixed_config(self) -> dict[str, Any]:
         """How many steps a rating has."""
@@ -99,10 +94,11 @@ class RatingTask(RowTask[Example, RatingConfig]):
         return found | {PREDICTION: np.asarray(found["rating"]).tolist()}
 
     def metrics(
-        self, references: Any, predictions: Any, labels: Any = ()
+        self, examples: list[Example], predictions: Any, labels: Any = ()
     ) -> dict[str, float]:
         """The closeness and the accuracy of ratings."""
-        errors = np.abs(np.array(references) - np.array(predictions))
+        gold = self.references(examples)
+        errors = np.abs(np.array(gold) - np.array(predictions))
         return {
             "closeness": float(1 - errors.mean() / self.steps),
             "accuracy": float((errors == 0).mean()),
