@@ -41,6 +41,24 @@ def own_memory(peak: bool = False) -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
+class WorkerExit(ChildProcessError):
+    """The error of a worker process that ended.
+
+    Attributes:
+      code: its exit code; negative for the number of a signal.
+    """
+
+    def __init__(self, code: int) -> None:
+        # An OSError, on which callers keep the finished part.
+        super().__init__(
+            errno.ECHILD,
+            f"a worker process ended (exit code {code}; -9 if the system ran "
+            "out of memory); finished parts are kept, run the same command "
+            "again",
+        )
+        self.code = code
+
+
 class _Worker:
     """A process that handles one request at a time."""
 
@@ -76,13 +94,7 @@ class _Worker:
         try:
             kind, value = pickle.load(self._results)
         except (EOFError, pickle.UnpicklingError):
-            # An OSError, on which callers keep the finished part.
-            raise ChildProcessError(
-                errno.ECHILD,
-                "a worker process ended (exit code "
-                f"{self.process.wait()}; -9 if the system ran out of memory); "
-                "finished parts are kept, run the same command again",
-            ) from None
+            raise WorkerExit(self.process.wait()) from None
         if kind == "result":
             return value
         if kind == "user_error":
@@ -128,7 +140,7 @@ class WorkerPool:
         Returns:
           A future of the worker's result. It raises the worker's UserError or
           OSError, a RuntimeError with the traceback of any other error, or
-          ChildProcessError if the worker exited.
+          WorkerExit if the worker exited.
         """
         return self._threads.submit(self._call, request)
 

@@ -16,7 +16,7 @@ GROUND = (
     *("architecture_list", "errors", "family_list", "files", "compat"),
     *("keras_files", "processes", "progress", "recipe", "config", "features"),
     *("foreign_files", "libraries", "sharding", "lazy_arrays", "sources"),
-    *("user_modules", "side_by_side"),
+    *("user_modules", "side_by_side", "system_memory"),
 )
 LEVELS = {
     **dict.fromkeys(GROUND, 0),

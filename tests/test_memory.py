@@ -1,6 +1,7 @@
 """The plan of a training's memory: arithmetic, search, advice, measurement."""
 
 import dataclasses
+from concurrent.futures import Future
 
 import pytest
 from model_helpers import small_config
@@ -22,6 +23,8 @@ from bert_tf.memory.prediction import (
     largest_batch,
     min_slices,
 )
+from bert_tf.processes import WorkerExit
+from bert_tf.system_memory import available_memory
 
 BASE = Workload(BertConfig.from_size("base", 30_522), 512, 8, 77)
 
@@ -306,6 +309,111 @@ def test_estimate_and_saving(
         peaks.append(found.peak_bytes)
     # The process alone has a gigabyte.
     assert len(peaks) == 1 or peaks[1] < 0.85 * peaks[0]
+
+
+class EndedPool:
+    """A pool whose process ends with an error."""
+
+    def __init__(self, error: Exception):
+        self.error = error
+
+    def __call__(self, *_) -> "EndedPool":
+        return self
+
+    def __enter__(self) -> "EndedPool":
+        return self
+
+    def __exit__(self, *_) -> None:
+        pass
+
+    def submit(self, work: Workload) -> Future:
+        future: Future = Future()
+        future.set_exception(self.error)
+        return future
+
+
+@pytest.mark.parametrize(
+    ("error", "kills", "reason"),
+    [
+        (WorkerExit(1), (0, 0), "ended with exit code 1, after its messages"),
+        (WorkerExit(-11), (0, 0), "was ended by SIGSEGV (exit code -11)"),
+        (WorkerExit(-9), (3, 3), "was ended by SIGKILL (exit code -9)"),
+        (RuntimeError("Traceback\n  x\nValueError: bad\n"), (0, 0), "bad"),
+        (WorkerExit(-9), (3, 4), None),
+        (WorkerExit(77), (0, 0), None),
+    ],
+)
+def test_only_a_limit_is_taken_for_one(
+    error, kills, reason, monkeypatch
+) -> None:
+    counts = iter(kills)
+    monkeypatch.setattr(measurement, "WorkerPool", EndedPool(error))
+    monkeypatch.setattr(measurement, "kills_for_memory", lambda: next(counts))
+    if reason is None:
+        assert measure(BASE, 1e9) is None
+        return
+    with pytest.raises(UserError) as raised:
+        measure(BASE, 1e9)
+    assert reason in str(raised.value)
+    assert "8 rows" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        ("", {}, 8 << 30),
+        ("0::/\n", {"memory.max": "900", "memory.current": "300"}, 600),
+        (
+            "0::/a/b\n",
+            {
+                "memory.max": "max",
+                "a/memory.max": "1000",
+                "a/memory.current": "700",
+                "a/memory.stat": "file 5\ninactive_file 200\n",
+                "a/b/memory.max": "max",
+                "a/b/memory.current": "700",
+            },
+            500,
+        ),
+        # The path of a container's group is that of the host.
+        (
+            "9:name=systemd:/\n4:memory:/docker/0a1b\n0::/\n",
+            {
+                "memory/memory.limit_in_bytes": "1000",
+                "memory/memory.usage_in_bytes": "400",
+                "memory/memory.stat": "inactive_file 9\ntotal_inactive_file 50",
+            },
+            650,
+        ),
+        (
+            "4:cpu,memory:/\n",
+            {
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+                "memory/memory.usage_in_bytes": "400",
+            },
+            8 << 30,
+        ),
+        ("0::/\n", {"memory.max": "300", "memory.current": "900"}, 0),
+    ],
+)
+def test_available_memory_is_that_of_the_container(
+    groups, files, expected, tmp_path
+) -> None:
+    contents = {
+        "proc/meminfo": "MemFree: 1 kB\nMemAvailable:    8388608 kB\n",
+        "proc/self/cgroup": groups,
+        **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
+    }
+    for name, text in contents.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert available_memory(tmp_path) == expected
+
+
+def test_a_system_that_does_not_report_its_memory(tmp_path) -> None:
+    with pytest.raises(UserError, match="give `memory`"):
+        available_memory(tmp_path)
 
 
 def test_a_trial_ends_at_its_limit() -> None:

@@ -5,8 +5,7 @@ exits above the limit; on a GPU the limit is that of TensorFlow's allocator.
 """
 
 import os
-import pathlib
-import re
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +22,8 @@ from bert_tf.families.task_model import ClassesObjective, TaskModel
 from bert_tf.memory.prediction import Workload
 from bert_tf.models import bert_classifier
 from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.processes import WorkerPool, own_memory
+from bert_tf.processes import WorkerExit, WorkerPool, own_memory
+from bert_tf.system_memory import available_memory, kills_for_memory
 from bert_tf.training.recipe import TrainingRecipe
 from bert_tf.training.setup import make_step
 from bert_tf.training.step import Objective
@@ -32,6 +32,8 @@ _WORKER = "bert_tf.memory.worker"
 # Later steps allocate no more than the second.
 _STEPS = 2
 _WATCH_SECONDS = 0.02
+# The exit code of a trial that exceeds its limit.
+_ABOVE_LIMIT = 77
 
 
 class Measured(NamedTuple):
@@ -60,26 +62,41 @@ def free_memory() -> float:
         # In a separate process, since TensorFlow reserves the GPU's memory.
         with WorkerPool(_WORKER, None, 1) as pool:
             return pool.submit(None).result()
-    try:
-        text = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
-    except OSError:
-        text = ""
-    match = re.search(r"MemAvailable:\s*(\d+) kB", text)
-    if match is None:
-        raise UserError(
-            "this system does not report its free memory; give `memory`."
-        )
-    return 1024.0 * int(match[1])
+    return available_memory()
 
 
 def measure(work: Workload, limit: float) -> Measured | None:
-    """Runs training steps in a fresh process; None if they exceed `limit`."""
+    """Runs training steps in a fresh process; None if they exceed `limit`.
+
+    Raises:
+      UserError: the process ended for another reason.
+    """
+    kills = kills_for_memory()
     with WorkerPool(_WORKER, limit, 1) as pool:
         try:
             return pool.submit(work).result()
-        except ChildProcessError:
-            # It exited above the limit, or the system killed it.
-            return None
+        except WorkerExit as error:
+            code = error.code
+        except RuntimeError as error:
+            # The traceback of an exception in the process.
+            reason = f"raised {str(error).strip().splitlines()[-1]}"
+            raise _not_measured(work, reason) from error
+    if code == _ABOVE_LIMIT:
+        return None
+    if code == -signal.SIGKILL and kills_for_memory() != kills:
+        return None
+    reason = f"ended with exit code {code}, after its messages above"
+    if code < 0:
+        reason = f"was ended by {signal.Signals(-code).name} (exit code {code})"
+    raise _not_measured(work, reason)
+
+
+def _not_measured(work: Workload, reason: str) -> UserError:
+    return UserError(
+        f"the process that runs training steps of {work.batch_size} rows "
+        f"{reason}, so whether they fit into the memory is not known; remove "
+        "the cause and run the command again."
+    )
 
 
 def largest_measured(
@@ -137,7 +154,7 @@ def run_trial(work: Workload, limit: float) -> Measured:
     try:
         seconds = _last_step_seconds(work)
     except tf.errors.ResourceExhaustedError:
-        os._exit(1)
+        os._exit(_ABOVE_LIMIT)
     if gpus:
         peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
     else:
@@ -166,7 +183,7 @@ def _last_step_seconds(work: Workload) -> float:
 def _exit_above(limit: float) -> None:
     while own_memory() <= limit:
         time.sleep(_WATCH_SECONDS)
-    os._exit(1)
+    os._exit(_ABOVE_LIMIT)
 
 
 def make_trial(
