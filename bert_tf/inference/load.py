@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoints import POOLER, load_checkpoint
-from bert_tf.config import KERAS, POOLED, PRECISIONS
+from bert_tf.config import KERAS, PRECISIONS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, check_choice, whole_number
 from bert_tf.families.requests import Refusal, Tensors, refusal_of
@@ -49,9 +48,9 @@ from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
+    from bert_tf.families.pretrained.answers import PretrainedModel
     from bert_tf.families.pretrained.settings import Settings
     from bert_tf.inference.explanation import Explanation
-    from bert_tf.inference.vectors import Extractor
 
 Texts = str | Iterable[str]
 
@@ -92,7 +91,8 @@ class LoadedModel(FinishedModel):
         self.facts: dict[str, Any] = describe_model(self.served)
         self.facts |= describe_training(self.folder)
         self._function = self.served.signatures()[SERVING_DEFAULT]
-        self._extractors: dict[Settings, Extractor] = {}
+        # The encoder as a model of vectors, by settings; see `vectors.py`.
+        self.vector_models: dict[Settings, PretrainedModel] = {}
 
     @property
     def _loaded(self) -> "LoadedModel":
@@ -331,28 +331,6 @@ class LoadedModel(FinishedModel):
                     "model needs `precision`=float32."
                 )
         return list(self.served.to_answers(outputs, rows))
-
-    def extractor(self, settings: "Settings") -> "Extractor":
-        """Returns the extractor of these settings, which is created once.
-
-        Raises:
-          UserError: a setting does not fit the model.
-        """
-        from bert_tf.inference.vectors import Extractor
-
-        if settings not in self._extractors:
-            has_pooler = True
-            if settings.pooling == POOLED:
-                has_pooler = POOLER in load_checkpoint(self.folder).heads
-            self._extractors[settings] = Extractor(
-                self.encoder,
-                self.tokenizer,
-                settings,
-                self.served.modules,
-                has_pooler,
-                self.served.runtime,
-            )
-        return self._extractors[settings]
 
     def _for_pairs(self, name: str) -> str:
         """Returns advice for a missing second text, or ""."""

@@ -15,6 +15,7 @@ from bert_tf.config import AUTO, CLS, LAST_TOKEN, MEAN, PER_TOKEN, POOLED
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError, first_few, whole_number
 from bert_tf.families.model_folder import restore_read_heads
+from bert_tf.families.pretrained.settings import DEFAULTS, Settings
 from bert_tf.families.requests import (
     Request,
     Tensors,
@@ -36,6 +37,7 @@ from bert_tf.families.text_model import (
     encoder_of,
     largest,
 )
+from bert_tf.features import ENCODER_INPUTS
 from bert_tf.layers.initialization import assigned_later
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.runtimes.runtime import Network, Runtime
@@ -81,36 +83,42 @@ class PretrainedModel(TextModel):
     Args:
       model: a BertPretrainer or a BertEncoder.
       tokenizer: the tokenizer it was trained with.
-      max_seq_length: the longest row; None takes the modules', or the number of
-        positions.
-      top_k: K.
-      max_masks: the most masks of a text.
+      settings: the longest row, and what `compiled_vectors` computes.
       modules: the modules of the model's folder.
       has_pooler: whether the weights of the pooler are trained.
+      top_k: K.
+      max_masks: the most masks of a text; None for as many as a row has tokens.
 
     Attributes:
       width: D, the dimension of a text's vector.
+      modules: the modules that the settings apply; None if there are none.
+      prompt: the prompt that the settings name, or else the default one.
 
     Raises:
-      UserError: see `TextModel`; or another model, or a number out of range.
+      UserError: see `TextModel` and `Settings.applied`; or another model, or a
+        number out of range.
     """
 
     def __init__(
         self,
         model: keras.Model,
         tokenizer: Tokenizer,
-        max_seq_length: int | None = None,
-        top_k: int = 5,
-        max_masks: int = 20,
+        settings: Settings = DEFAULTS,
         modules: SentenceModules | None = None,
         has_pooler: bool = True,
+        top_k: int = 5,
+        max_masks: int | None = 20,
     ):
         encoder = encoder_of(model)
-        if max_seq_length is None:
-            max_seq_length = encoder.config.longest_input
-            if modules is not None:
-                max_seq_length = min(max_seq_length, modules.max_seq_length)
-        super().__init__(model, encoder, tokenizer, max_seq_length)
+        modules = settings.applied(modules, encoder.config, has_pooler)
+        longest = encoder.config.longest_input
+        if modules is not None:
+            longest = min(longest, modules.max_seq_length)
+        super().__init__(
+            model, encoder, tokenizer, settings.max_seq_length or longest
+        )
+        if max_masks is None:
+            max_masks = self.max_seq_length
         known = len(tokenizer.vocabulary)
         whole_number("top_k", top_k, 1, known, "the size of the vocabulary")
         whole_number("max_masks", max_masks, 1)
@@ -120,6 +128,7 @@ class PretrainedModel(TextModel):
                 "BertEncoder."
             )
         self.encoder = encoder
+        self.settings = settings
         # A causal model does not attend to the text after a mask.
         self._fills_masks = (
             model is not encoder
@@ -135,7 +144,7 @@ class PretrainedModel(TextModel):
         self.width = encoder.config.hidden_size
         self._last = encoder.config.num_blocks
         self._top_k, self._max_masks = top_k, max_masks
-        self._room = max_seq_length - tokenizer.packing.num_special(1)
+        self._room = self.max_seq_length - tokenizer.packing.num_special(1)
         self._sentence_vectors: SentenceVectors | None = None
         if modules is not None:
             self._sentence_vectors = SentenceVectors(modules, self.width)
@@ -144,14 +153,10 @@ class PretrainedModel(TextModel):
             self.prompts = {k: v for k, v in modules.prompts.items() if v}
             self.default_prompt_name = modules.default_prompt_name
         # Tokenized eagerly, before a graph is traced.
-        self._default_prompt = self.prompt(None)
+        self.prompt = self._prompt_named(settings.prompt_name)
 
-    def prompt(self, name: str | None) -> Prompt:
-        """Returns a prompt by name; None is the default one, if any.
-
-        Raises:
-          UserError: the model's folder has no such prompt.
-        """
+    def _prompt_named(self, name: str | None) -> Prompt:
+        """Returns a prompt by name; None is the default one, if any."""
         text = self.modules.prompt(name) if self.modules else ""
         if not text:
             return Prompt("", 0)
@@ -173,7 +178,7 @@ class PretrainedModel(TextModel):
         found[EMBED] = signature(self._embed, text_spec("text"))
         if self.prompts:
             assert self.modules is not None
-            prompts = {name: self.prompt(name) for name in self.modules.prompts}
+            prompts = {n: self._prompt_named(n) for n in self.modules.prompts}
             found[EMBED_WITH_PROMPT] = signature(
                 functools.partial(self._embed_with_prompt, prompts=prompts),
                 text_spec("text"),
@@ -334,7 +339,23 @@ class PretrainedModel(TextModel):
         scores = tf.gather(tf.nn.softmax(logits), ids, batch_dims=2)
         return {"ids": ids, "scores": scores}
 
-    def vectors(
+    @functools.cached_property
+    def compiled_vectors(self) -> Callable[[Tensors], tf.Tensor]:
+        """Computes the vectors of rows by the model's settings, in a graph."""
+        layers = self.settings.layer_numbers(self.encoder.config)
+        # One graph for all lengths, so that all round alike.
+        specs = {
+            feature.name: tf.TensorSpec([None, None], tf.int32)
+            for feature in ENCODER_INPUTS
+        }
+        function = functools.partial(
+            self._vectors,
+            kinds=[(number, self.settings.pooling) for number in layers],
+            prompt_length=self.prompt.length,
+        )
+        return tf.function(function, input_signature=[specs], autograph=False)
+
+    def _vectors(
         self,
         inputs: Tensors,
         kinds: Sequence[tuple[int, str]],
@@ -346,8 +367,8 @@ class PretrainedModel(TextModel):
         Args:
           inputs: the encoder's, int32 [B, S].
           kinds: the layer, 0 for the embeddings, and the pooling of each of K
-            vectors, see `Settings`. AUTO, which applies the modules, and POOLED
-            take only the last layer.
+            vectors, see `Settings`. Modules and POOLED take only the last
+            layer.
           prompt_length: the tokens of the prompt, a number or int32 [B].
           unpadded: see `BertEncoder`.
 
@@ -376,17 +397,17 @@ class PretrainedModel(TextModel):
             # The [CLS] of a causal model attends only to itself.
             if pooling == CLS and self.encoder.config.causal:
                 pooling = LAST_TOKEN
-            found.append(pool(hidden, is_token, pooling))
+            mode = MEAN if pooling == AUTO else pooling
+            found.append(pool(hidden, is_token, mode))
         return tf.stack(found, axis=1)
 
     def _embed(self, text: tf.Tensor) -> Tensors:
-        prompt = self._default_prompt
         kinds: tuple[tuple[int, str], ...] = ((self._last, AUTO),)
         if self.modules is None:
             kinds = ((self._last, CLS), (self._last, MEAN))
         with tf.device(HOST):
-            text = tf.strings.join([prompt.text, text])
-            lengths = tf.fill([tf.size(text)], prompt.length)
+            text = tf.strings.join([self.prompt.text, text])
+            lengths = tf.fill([tf.size(text)], self.prompt.length)
         found = self._text_vectors(text, kinds, lengths)
         if self.modules is None:
             return {"cls": found[:, 0], "mean": found[:, 1]}
@@ -422,14 +443,14 @@ class PretrainedModel(TextModel):
         kinds: Sequence[tuple[int, str]],
         prompt_lengths: tf.Tensor,
     ) -> tf.Tensor:
-        """`vectors` of texts, float32 [B, K, D]."""
+        """`_vectors` of texts, float32 [B, K, D]."""
         with tf.device(HOST):
             texts = tokenize(self.tokenizer, text)
             texts, _ = truncate(texts, None, self._room)
 
         def compute(inputs: Tensors, chosen: tf.Tensor) -> Tensors:
             lengths = tf.gather(prompt_lengths, chosen)
-            found = self.vectors(inputs, kinds, lengths, unpadded=True)
+            found = self._vectors(inputs, kinds, lengths, unpadded=True)
             return {"vectors": found}
 
         shape = (len(kinds), self.width)
@@ -532,8 +553,9 @@ def open_pretrained(
     tokenizer: Tokenizer,
     fills_masks: bool,
     dtype: str = "float32",
-    max_seq_length: int | None = None,
+    settings: Settings = DEFAULTS,
     modules: SentenceModules | None = None,
+    max_masks: int | None = 20,
 ) -> PretrainedModel:
     """Opens a checkpoint as a pre-trained model.
 
@@ -542,10 +564,10 @@ def open_pretrained(
       tokenizer: its tokenizer; see `text_tokenizer`.
       fills_masks: whether to build its masked-LM head.
       dtype: the dtype or policy of the layers.
-      max_seq_length, modules: see `PretrainedModel`.
+      settings, modules, max_masks: see `PretrainedModel`.
 
     Raises:
-      UserError: an array is missing or malformed.
+      UserError: an array is missing or malformed; or see `PretrainedModel`.
     """
     kind = BertPretrainer if fills_masks else encoder_class(checkpoint.config)
     with assigned_later():
@@ -554,7 +576,8 @@ def open_pretrained(
     return PretrainedModel(
         model,
         tokenizer,
-        max_seq_length,
-        modules=modules,
-        has_pooler=POOLER in checkpoint.heads,
+        settings,
+        modules,
+        POOLER in checkpoint.heads,
+        max_masks=max_masks,
     )

@@ -52,18 +52,22 @@ class Settings:
         if not self.layers:
             raise UserError("layers: name at least one, for example -1.")
 
-    def follows(
-        self, modules: SentenceModules | None, config: BertConfig
-    ) -> bool:
-        """Whether the modules of the model's folder are applied.
+    def applied(
+        self,
+        modules: SentenceModules | None,
+        config: BertConfig,
+        has_pooler: bool,
+    ) -> SentenceModules | None:
+        """Returns the modules of the model's folder if they are applied.
 
         Raises:
-          UserError: they are not, but a prompt is named.
+          UserError: the settings do not fit the model.
         """
         is_last = self.layer_numbers(config) == (config.num_blocks,)
         leaves_to_folder = self.pooling == AUTO and is_last
         if leaves_to_folder and modules is not None:
-            return True
+            modules.prompt(self.prompt_name)
+            return modules
         if self.prompt_name is not None:
             why = "the model's folder has no modules.json, and so no prompts"
             if not leaves_to_folder:
@@ -73,7 +77,12 @@ class Settings:
                     f"{','.join(map(str, self.layers))}; leave these out"
                 )
             raise UserError(f"`prompt_name`={self.prompt_name}: {why}.")
-        return False
+        if self.pooling == POOLED and not has_pooler:
+            raise UserError(
+                f"`pooling`={POOLED}: the model has no pooler; take cls, mean "
+                "or max."
+            )
+        return None
 
     def layer_numbers(self, config: BertConfig) -> tuple[int, ...]:
         """Returns the non-negative numbers of the layers.
@@ -103,6 +112,10 @@ class Settings:
                 "only the last layer; give -1 with `pooling`=pooled."
             )
         return tuple(found)
+
+
+# The modules of the model's folder, or else the mean of the last layer.
+DEFAULTS = Settings()
 
 
 def parse_layers(text: str, pooling: str) -> tuple[int, ...]:
