@@ -75,17 +75,14 @@ class SentenceVectors:
 
     Args:
       modules: the modules of the folder.
-      hidden_size: H.
 
     Attributes:
       modules: the modules.
-      width: D, the dimension of a vector.
       weights: the variables of the dense layers.
     """
 
-    def __init__(self, modules: SentenceModules, hidden_size: int):
+    def __init__(self, modules: SentenceModules):
         self.modules = modules
-        self.width = modules.width(hidden_size)
         self.weights: list[tf.Variable] = []
         self._steps = [
             self._dense(step) if isinstance(step, Dense) else _normalised
@@ -119,7 +116,7 @@ class SentenceVectors:
         vectors = tf.concat(pooled, axis=1)
         for step in self._steps:
             vectors = step(vectors)
-        return vectors[:, : self.width]
+        return vectors[:, : self.modules.truncate_dim]
 
     def _variable(self, array: object) -> tf.Variable:
         variable = tf.Variable(array, trainable=False, dtype=tf.float32)

@@ -1,6 +1,7 @@
 """Extracts features of texts in files to JSON lines or an .npz file."""
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -20,11 +21,7 @@ from bert_tf.config import AUTO, MEAN, PER_TOKEN
 from bert_tf.errors import UserError
 from bert_tf.families.pretrained.settings import Settings
 from bert_tf.features import INPUT_IDS, SEGMENT_IDS
-from bert_tf.files import (
-    STANDARD_STREAM,
-    check_output,
-    written_beside,
-)
+from bert_tf.files import STANDARD_STREAM, check_output, written_beside
 from bert_tf.inference.vectors import (
     NOWHERE,
     OFFSETS,
@@ -139,22 +136,16 @@ def extract_features(
             f"text_columns={','.join(text_columns)}: name one column, or two "
             "of a pair, comma-separated."
         )
+    read = functools.partial(read_texts, inputs, text_columns, encoding_errors)
     total = 0
     if STANDARD_STREAM not in map(str, inputs):
         # Reports malformed lines before the computation starts.
-        total = sum(
-            1 for _ in read_texts(inputs, text_columns, encoding_errors)
-        )
+        total = sum(1 for _ in read())
     # Texts are read a chunk ahead of their vectors.
-    rows, ahead = itertools.tee(
-        read_texts(inputs, text_columns, encoding_errors)
-    )
+    rows, ahead = itertools.tee(read())
+    given = (parts if parts[1:] else parts[0] for parts, _ in ahead)
     opened, texts, note = open_for_texts(
-        model,
-        (parts if parts[1:] else parts[0] for parts, _ in ahead),
-        settings,
-        precision,
-        runtime,
+        model, given, settings, precision, runtime
     )
     log(f"{model}: computed by {opened.computed_by}{note}.")
     num_texts = num_empty = num_tokens = 0
@@ -168,18 +159,15 @@ def extract_features(
             num_empty += sum(not "".join(each).strip() for each in parts)
             num_tokens += int(chunk.starts[-1])
             if chunk.tokens:
-                shift = np.repeat(
-                    np.array(begins, np.int32), np.diff(chunk.starts)
-                )
+                shift = np.repeat(begins, np.diff(chunk.starts))
                 shift *= chunk.tokens[SEGMENT_IDS.name]
                 offsets = chunk.tokens[OFFSETS]
                 offsets += np.where(offsets == NOWHERE, 0, shift[:, None])
             yield chunk
 
     begun = time.monotonic()
-    write = (
-        write_npz if pathlib.Path(output).suffix == NPZ else write_json_lines
-    )
+    to_npz = pathlib.Path(output).suffix == NPZ
+    write = write_npz if to_npz else write_json_lines
     with (
         _opened(output) as file,
         Progress("extracting", total, 0, " texts") as progress,

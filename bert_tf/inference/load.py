@@ -1,10 +1,9 @@
 """Loads a model folder as a function from texts to plain Python answers."""
 
-import functools
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import tensorflow as tf
 from bert_tf.config import KERAS, PRECISIONS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, check_choice, whole_number
-from bert_tf.families.requests import Refusal, Tensors, refusal_of
+from bert_tf.families.requests import Refusal, refusal_of
 from bert_tf.families.text_model import (
     EMBED_WITH_PROMPT,
     PROMPT_NAME,
@@ -90,7 +89,9 @@ class LoadedModel(FinishedModel):
         self._device = device
         self.facts: dict[str, Any] = describe_model(self.served)
         self.facts |= describe_training(self.folder)
-        self._function = self.served.signatures()[SERVING_DEFAULT]
+        signatures = self.served.signatures()
+        self._function = signatures[SERVING_DEFAULT]
+        self._with_prompt = signatures.get(EMBED_WITH_PROMPT, self._function)
         # The encoder as a model of vectors, by settings; see `vectors.py`.
         self.vector_models: dict[Settings, PretrainedModel] = {}
 
@@ -107,11 +108,6 @@ class LoadedModel(FinishedModel):
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
         return self.served.tokenizer
-
-    @functools.cached_property
-    def _with_prompt(self) -> Callable[..., Tensors]:
-        """The signature that takes the name of a prompt."""
-        return self.served.signatures()[EMBED_WITH_PROMPT]
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -149,7 +149,7 @@ def open_for_texts(
     opened = functools.partial(open_model, model, settings)
     if precision != AUTO:
         return opened(precision, runtime), texts, ""
-    chosen = choose(
+    opened_model, _, rows, note = choose(
         opened,
         runtime,
         lambda model: model,
@@ -157,7 +157,7 @@ def open_for_texts(
         lambda model, first: next(text_vectors(model, first)).vectors,
         difference_of_vectors,
     )
-    return chosen.model, chosen.rows, chosen.note
+    return opened_model, rows, note
 
 
 def text_vectors(
@@ -204,7 +204,7 @@ def _groups(
     characters = size = 0
     for number, text in enumerate(texts):
         first, *second = text_parts(text, f"texts[{number}]")
-        parts = (model.prompt.text + first, *second)
+        parts = (model.prompt + first, *second)
         length = sum(map(len, parts))
         # An upper bound, since few texts have more tokens than characters.
         most = min(length + special, model.max_seq_length) if by_token else 1
@@ -245,10 +245,8 @@ def _rows(
     if not bounds:
         return rows, {}, num_truncated
     # Offsets are packed in the same way as ids.
-    begin, middle, end = (
-        (NOWHERE,) * len(frame)
-        for frame in (packing.begin, packing.middle, packing.end)
-    )
+    frames = (packing.begin, packing.middle, packing.end)
+    begin, middle, end = ((NOWHERE,) * len(frame) for frame in frames)
     nowhere = Packing(begin, middle, end, 0, NOWHERE)
     offsets = []
     for bound in (0, 1):
@@ -259,11 +257,8 @@ def _rows(
             is_pair=is_pair,
         )
         offsets.append(packed.flat()[INPUT_IDS.name].numpy())
-    flat = rows.flat()
-    tokens = {
-        feature.name: flat[feature.name].numpy()
-        for feature in (INPUT_IDS, SEGMENT_IDS)
-    }
+    flat, names = rows.flat(), (INPUT_IDS.name, SEGMENT_IDS.name)
+    tokens = {name: flat[name].numpy() for name in names}
     return rows, tokens | {OFFSETS: np.stack(offsets, axis=1)}, num_truncated
 
 

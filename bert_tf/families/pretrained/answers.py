@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -49,19 +49,6 @@ FILL_MASK, EMBED = "fill_mask", "embed"
 SEQUENCE_OUTPUT, POOLED_OUTPUT = "sequence_output", "pooled_output"
 
 
-class Prompt(NamedTuple):
-    """A prompt of sentence-transformers, which precedes a text.
-
-    Attributes:
-      text: the prompt.
-      length: its tokens in a row, including [CLS], as sentence-transformers
-        counts them; 0 if it is empty.
-    """
-
-    text: str
-    length: int
-
-
 class PretrainedModel(TextModel):
     """A pre-trained model of texts.
 
@@ -93,6 +80,8 @@ class PretrainedModel(TextModel):
       width: D, the dimension of a text's vector.
       modules: the modules that the settings apply; None if there are none.
       prompt: the prompt that the settings name, or else the default one.
+      prompt_length: its tokens in a row, including [CLS], as
+        sentence-transformers counts them; 0 if it is empty.
 
     Raises:
       UserError: see `TextModel` and `Settings.applied`; or another model, or a
@@ -139,6 +128,8 @@ class PretrainedModel(TextModel):
             "fill-mask and embeddings" if self._fills_masks else "embeddings"
         )
         self.explains = self._fills_masks
+        # What serving_default does.
+        self._answers_masks = self._fills_masks and modules is None
         self.has_pooler = has_pooler
         self.modules = modules
         self.width = encoder.config.hidden_size
@@ -147,28 +138,23 @@ class PretrainedModel(TextModel):
         self._room = self.max_seq_length - tokenizer.packing.num_special(1)
         self._sentence_vectors: SentenceVectors | None = None
         if modules is not None:
-            self._sentence_vectors = SentenceVectors(modules, self.width)
-            self.width = self._sentence_vectors.width
+            self._sentence_vectors = SentenceVectors(modules)
+            self.width = modules.width(self.width)
             self.weights += self._sentence_vectors.weights
             self.prompts = {k: v for k, v in modules.prompts.items() if v}
             self.default_prompt_name = modules.default_prompt_name
         # Tokenized eagerly, before a graph is traced.
-        self.prompt = self._prompt_named(settings.prompt_name)
+        self.prompt, self.prompt_length = self._prompt(settings.prompt_name)
 
-    def _prompt_named(self, name: str | None) -> Prompt:
-        """Returns a prompt by name; None is the default one, if any."""
+    def _prompt(self, name: str | None) -> tuple[str, int]:
+        """Returns a prompt, None for the default one, and its length."""
         text = self.modules.prompt(name) if self.modules else ""
         if not text:
-            return Prompt("", 0)
+            return "", 0
         # sentence-transformers counts the prompt as a row without [SEP].
         tokens = self.tokenizer.tokenize(text)
         length = len(self.tokenizer.packing.begin) + len(tokens)
-        return Prompt(text, min(length, self.max_seq_length - 1))
-
-    @property
-    def _answers_masks(self) -> bool:
-        """Whether serving_default fills masks."""
-        return self._fills_masks and self.modules is None
+        return text, min(length, self.max_seq_length - 1)
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -178,7 +164,7 @@ class PretrainedModel(TextModel):
         found[EMBED] = signature(self._embed, text_spec("text"))
         if self.prompts:
             assert self.modules is not None
-            prompts = {n: self._prompt_named(n) for n in self.modules.prompts}
+            prompts = {n: self._prompt(n) for n in self.modules.prompts}
             found[EMBED_WITH_PROMPT] = signature(
                 functools.partial(self._embed_with_prompt, prompts=prompts),
                 text_spec("text"),
@@ -351,7 +337,7 @@ class PretrainedModel(TextModel):
         function = functools.partial(
             self._vectors,
             kinds=[(number, self.settings.pooling) for number in layers],
-            prompt_length=self.prompt.length,
+            prompt_length=self.prompt_length,
         )
         return tf.function(function, input_signature=[specs], autograph=False)
 
@@ -402,22 +388,16 @@ class PretrainedModel(TextModel):
         return tf.stack(found, axis=1)
 
     def _embed(self, text: tf.Tensor) -> Tensors:
-        kinds: tuple[tuple[int, str], ...] = ((self._last, AUTO),)
-        if self.modules is None:
-            kinds = ((self._last, CLS), (self._last, MEAN))
         with tf.device(HOST):
-            text = tf.strings.join([self.prompt.text, text])
-            lengths = tf.fill([tf.size(text)], self.prompt.length)
-        found = self._text_vectors(text, kinds, lengths)
-        if self.modules is None:
-            return {"cls": found[:, 0], "mean": found[:, 1]}
-        return {"embedding": found[:, 0]}
+            text = tf.strings.join([self.prompt, text])
+            lengths = tf.fill([tf.size(text)], self.prompt_length)
+        return self._embed_prompted(text, lengths)
 
     def _embed_with_prompt(
         self,
         text: tf.Tensor,
         prompt_name: tf.Tensor,
-        prompts: Mapping[str, Prompt],
+        prompts: Mapping[str, tuple[str, int]],
     ) -> Tensors:
         with tf.device(HOST):
             same = tf.equal(prompt_name[:, tf.newaxis], list(prompts))
@@ -434,16 +414,16 @@ class PretrainedModel(TextModel):
             texts, lengths = zip(*prompts.values(), strict=True)
             text = tf.strings.join([tf.gather(texts, number), text])
             lengths = tf.gather(lengths, number)
-        found = self._text_vectors(text, ((self._last, AUTO),), lengths)
-        return {"embedding": found[:, 0]}
+        return self._embed_prompted(text, lengths)
 
-    def _text_vectors(
-        self,
-        text: tf.Tensor,
-        kinds: Sequence[tuple[int, str]],
-        prompt_lengths: tf.Tensor,
-    ) -> tf.Tensor:
-        """`_vectors` of texts, float32 [B, K, D]."""
+    def _embed_prompted(
+        self, text: tf.Tensor, prompt_lengths: tf.Tensor
+    ) -> Tensors:
+        """Computes the outputs of embed for texts that begin with prompts."""
+        poolings = {"cls": CLS, "mean": MEAN}
+        if self.modules is not None:
+            poolings = {"embedding": AUTO}
+        kinds = [(self._last, pooling) for pooling in poolings.values()]
         with tf.device(HOST):
             texts = tokenize(self.tokenizer, text)
             texts, _ = truncate(texts, None, self._room)
@@ -453,8 +433,9 @@ class PretrainedModel(TextModel):
             found = self._vectors(inputs, kinds, lengths, unpadded=True)
             return {"vectors": found}
 
-        shape = (len(kinds), self.width)
-        return self.compute(texts, None, compute, {"vectors": shape})["vectors"]
+        shape = {"vectors": (len(kinds), self.width)}
+        vectors = self.compute(texts, None, compute, shape)["vectors"]
+        return dict(zip(poolings, tf.unstack(vectors, axis=1), strict=True))
 
     def to_answers(
         self,
@@ -491,11 +472,11 @@ class PretrainedModel(TextModel):
             names.append(POOLED_OUTPUT)
         vectors, last = self._sentence_vectors, f"layer_{self._last}"
         # Ids do not show which tokens are the prompt's.
-        embeds = vectors is not None and not vectors.modules.leaves_prompts_out
-        found = self._encoded(inputs, *names, *([last] if embeds else []))
-        if vectors is not None and embeds:
-            hidden = found.pop(last)
-            found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
+        if vectors is None or vectors.modules.leaves_prompts_out:
+            return self._encoded(inputs, *names)
+        found = self._encoded(inputs, *names, last)
+        hidden = found.pop(last)
+        found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
         return found
 
     def row_outputs(self, inputs: Tensors) -> Tensors:
