@@ -118,17 +118,15 @@ class SentenceVectors:
             vectors = step(vectors)
         return vectors[:, : self.modules.truncate_dim]
 
-    def _variable(self, array: object) -> tf.Variable:
-        variable = tf.Variable(array, trainable=False, dtype=tf.float32)
-        self.weights.append(variable)
-        return variable
-
     def _dense(self, dense: Dense) -> Callable[[tf.Tensor], tf.Tensor]:
-        kernel = self._variable(dense.kernel)
-        bias = None if dense.bias is None else self._variable(dense.bias)
-        residual = None
-        if dense.residual_kernel is not None:
-            residual = self._variable(dense.residual_kernel)
+        arrays = (dense.kernel, dense.bias, dense.residual_kernel)
+        kernel, bias, residual = (
+            array
+            if array is None
+            else tf.Variable(array, trainable=False, dtype=tf.float32)
+            for array in arrays
+        )
+        self.weights += [w for w in (kernel, bias, residual) if w is not None]
         activate = ACTIVATIONS[dense.activation]
 
         def compute(vectors: tf.Tensor) -> tf.Tensor:

@@ -159,6 +159,7 @@ def extract_features(
             num_empty += sum(not "".join(each).strip() for each in parts)
             num_tokens += int(chunk.starts[-1])
             if chunk.tokens:
+                # Offsets in a second text count from the begin of its line.
                 shift = np.repeat(begins, np.diff(chunk.starts))
                 shift *= chunk.tokens[SEGMENT_IDS.name]
                 offsets = chunk.tokens[OFFSETS]
@@ -301,7 +302,6 @@ def write_npz(
         for chunk in chunks:
             arrays = {"vectors": chunk.vectors}
             if chunk.tokens:
-                whole["vocabulary"] = np.array(tokens)
                 starts = chunk.starts + num_tokens
                 arrays["row_starts"] = starts[1:] if num_tokens else starts
                 arrays |= chunk.tokens
@@ -310,8 +310,12 @@ def write_npz(
                 if name not in growing:
                     place = pathlib.Path(file.name).parent
                     temporary = tempfile.TemporaryFile(dir=place)  # noqa: SIM115
-                    growing[name] = files.enter_context(temporary), array[0]
+                    files.enter_context(temporary)
+                    # A view would hold the whole chunk.
+                    growing[name] = temporary, array[0].copy()
                 growing[name][0].write(np.ascontiguousarray(array).data)
+        if num_tokens:
+            whole["vocabulary"] = np.array(tokens)
         with zipfile.ZipFile(file, "w") as archive:
             for name, array in whole.items():
                 with archive.open(f"{name}.npy", "w") as member:
