@@ -32,12 +32,9 @@ def main(texts: list[str]) -> None:
     mask = model.tokenizer.vocabulary.special.mask
     for text in texts:
         print(text)
-        for number, candidates in enumerate(
-            fill_mask(model, text, _TOP_K.value), 1
-        ):
-            shown = "  ".join(
-                f"{c.token} {c.probability:.2g}" for c in candidates
-            )
+        masks = fill_mask(model, text, _TOP_K.value)
+        for number, best in enumerate(masks, 1):
+            shown = "  ".join(f"{c.token} {c.probability:.2g}" for c in best)
             print(f"  {mask} {number}: {shown}")
 
 

@@ -120,13 +120,12 @@ class SentenceVectors:
 
     def _dense(self, dense: Dense) -> Callable[[tf.Tensor], tf.Tensor]:
         arrays = (dense.kernel, dense.bias, dense.residual_kernel)
-        kernel, bias, residual = (
-            array
-            if array is None
-            else tf.Variable(array, trainable=False, dtype=tf.float32)
-            for array in arrays
-        )
-        self.weights += [w for w in (kernel, bias, residual) if w is not None]
+        variables = [
+            each if each is None else tf.Variable(each, False, dtype=tf.float32)
+            for each in arrays
+        ]
+        self.weights += [each for each in variables if each is not None]
+        kernel, bias, residual = variables
         activate = ACTIVATIONS[dense.activation]
 
         def compute(vectors: tf.Tensor) -> tf.Tensor:

@@ -39,7 +39,8 @@ def open_masked_lm(source: str | os.PathLike) -> PretrainedModel:
             "after a mask are not visible; use a masked LM."
         )
     tokenizer = text_tokenizer(checkpoint)
-    return open_pretrained(checkpoint, tokenizer, True, max_masks=None)
+    longest = checkpoint.config.longest_input
+    return open_pretrained(checkpoint, tokenizer, True, max_masks=longest)
 
 
 def fill_mask(

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.families.pretrained.settings import Settings
+from bert_tf.families.pretrained.settings import DEFAULTS
 from bert_tf.inference.load import LoadedModel, load
 from bert_tf.inference.saving import save
 from bert_tf.inference.vectors import open_model
@@ -203,6 +203,5 @@ def test_embed_takes_a_loaded_model_and_loads_nothing_again(tmp_path, eagerly):
     assert "has no pooler" in line
     for path in (tmp_path / "m").iterdir():
         path.unlink()
-    settings = Settings((-1,), "mean")
-    assert open_model(model, settings) is open_model(model, settings)
+    assert open_model(model, DEFAULTS) is open_model(model, DEFAULTS)
     assert bert_tf.embed(model, texts).shape == (9, 24)

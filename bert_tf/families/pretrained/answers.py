@@ -74,7 +74,7 @@ class PretrainedModel(TextModel):
       modules: the modules of the model's folder.
       has_pooler: whether the weights of the pooler are trained.
       top_k: K.
-      max_masks: the most masks of a text; None for as many as a row has tokens.
+      max_masks: the most masks of a text.
 
     Attributes:
       width: D, the dimension of a text's vector.
@@ -96,18 +96,15 @@ class PretrainedModel(TextModel):
         modules: SentenceModules | None = None,
         has_pooler: bool = True,
         top_k: int = 5,
-        max_masks: int | None = 20,
+        max_masks: int = 20,
     ):
         encoder = encoder_of(model)
         modules = settings.applied(modules, encoder.config, has_pooler)
         longest = encoder.config.longest_input
         if modules is not None:
             longest = min(longest, modules.max_seq_length)
-        super().__init__(
-            model, encoder, tokenizer, settings.max_seq_length or longest
-        )
-        if max_masks is None:
-            max_masks = self.max_seq_length
+        length = settings.max_seq_length or longest
+        super().__init__(model, encoder, tokenizer, length)
         known = len(tokenizer.vocabulary)
         whole_number("top_k", top_k, 1, known, "the size of the vocabulary")
         whole_number("max_masks", max_masks, 1)
@@ -128,8 +125,8 @@ class PretrainedModel(TextModel):
             "fill-mask and embeddings" if self._fills_masks else "embeddings"
         )
         self.explains = self._fills_masks
-        # What serving_default does.
-        self._answers_masks = self._fills_masks and modules is None
+        is_masked_lm = self._fills_masks and modules is None
+        self._default = FILL_MASK if is_masked_lm else EMBED
         self.has_pooler = has_pooler
         self.modules = modules
         self.width = encoder.config.hidden_size
@@ -162,16 +159,14 @@ class PretrainedModel(TextModel):
         if self._fills_masks:
             found[FILL_MASK] = signature(self.fill_mask, text_spec("text"))
         found[EMBED] = signature(self._embed, text_spec("text"))
-        if self.prompts:
-            assert self.modules is not None
+        if self.modules is not None and self.prompts:
             prompts = {n: self._prompt(n) for n in self.modules.prompts}
             found[EMBED_WITH_PROMPT] = signature(
                 functools.partial(self._embed_with_prompt, prompts=prompts),
                 text_spec("text"),
                 text_spec(PROMPT_NAME),
             )
-        default = FILL_MASK if self._answers_masks else EMBED
-        found[SERVING_DEFAULT] = found[default]
+        found[SERVING_DEFAULT] = found[self._default]
         found[TOKENS] = self.tokens_signature()
         return found
 
@@ -215,7 +210,7 @@ class PretrainedModel(TextModel):
 
     def answers(self, text: tf.Tensor) -> Tensors:
         """The outputs of serving_default; see the class."""
-        return (self.fill_mask if self._answers_masks else self._embed)(text)
+        return (self._embed if self._default == EMBED else self.fill_mask)(text)
 
     def fill_mask(self, text: tf.Tensor, top_k: int = 0) -> Tensors:
         """Predicts the tokens at the masks of texts.
@@ -391,7 +386,7 @@ class PretrainedModel(TextModel):
         with tf.device(HOST):
             text = tf.strings.join([self.prompt, text])
             lengths = tf.fill([tf.size(text)], self.prompt_length)
-        return self._embed_prompted(text, lengths)
+        return self._embedded(text, lengths)
 
     def _embed_with_prompt(
         self,
@@ -414,12 +409,10 @@ class PretrainedModel(TextModel):
             texts, lengths = zip(*prompts.values(), strict=True)
             text = tf.strings.join([tf.gather(texts, number), text])
             lengths = tf.gather(lengths, number)
-        return self._embed_prompted(text, lengths)
+        return self._embedded(text, lengths)
 
-    def _embed_prompted(
-        self, text: tf.Tensor, prompt_lengths: tf.Tensor
-    ) -> Tensors:
-        """Computes the outputs of embed for texts that begin with prompts."""
+    def _embedded(self, text: tf.Tensor, lengths: tf.Tensor) -> Tensors:
+        """Computes the outputs of embed of texts behind prompts."""
         poolings = {"cls": CLS, "mean": MEAN}
         if self.modules is not None:
             poolings = {"embedding": AUTO}
@@ -429,8 +422,8 @@ class PretrainedModel(TextModel):
             texts, _ = truncate(texts, None, self._room)
 
         def compute(inputs: Tensors, chosen: tf.Tensor) -> Tensors:
-            lengths = tf.gather(prompt_lengths, chosen)
-            found = self._vectors(inputs, kinds, lengths, unpadded=True)
+            prompts = tf.gather(lengths, chosen)
+            found = self._vectors(inputs, kinds, prompts, unpadded=True)
             return {"vectors": found}
 
         shape = {"vectors": (len(kinds), self.width)}
@@ -443,7 +436,7 @@ class PretrainedModel(TextModel):
         rows: Sequence[Mapping[str, Any]],
     ) -> list[Answer]:
         """See `TextModel`: the tokens at each mask, or a text's vector."""
-        if not self._answers_masks:
+        if self._default == EMBED:
             name = "mean" if self.modules is None else "embedding"
             return [{"embedding": row} for row in outputs[name].tolist()]
         return [
@@ -520,8 +513,7 @@ class PretrainedModel(TextModel):
         if self.runtime is None:
             return compute(inputs, unpadded)
         weights = [variable.value for variable in self.encoder.weights]
-        config, longest = self.encoder.config, self.max_seq_length
-        network = Network(config, weights, longest)
+        network = Network(self.encoder.config, weights, self.max_seq_length)
         name = ",".join(names)
         compiled = self.runtime.compiled(compute, name, network)
         if compiled is None:
@@ -536,7 +528,7 @@ def open_pretrained(
     dtype: str = "float32",
     settings: Settings = DEFAULTS,
     modules: SentenceModules | None = None,
-    max_masks: int | None = 20,
+    max_masks: int = 20,
 ) -> PretrainedModel:
     """Opens a checkpoint as a pre-trained model.
 

@@ -42,10 +42,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice("`pooling`", self.pooling, (PER_TOKEN, *TEXT_POOLINGS))
-        sizes = {"batch_size": 1}
-        if self.max_seq_length != 0:
-            sizes["max_seq_length"] = 3
-        for name, least in sizes.items():
+        shortest = 3 if self.max_seq_length != 0 else 0
+        for name, least in (("batch_size", 1), ("max_seq_length", shortest)):
             size = whole_number(name, getattr(self, name), least)
             # The dataclass is frozen.
             object.__setattr__(self, name, size)
@@ -114,7 +112,6 @@ class Settings:
         return tuple(found)
 
 
-# The modules of the model's folder, or else the mean of the last layer.
 DEFAULTS = Settings()
 
 
