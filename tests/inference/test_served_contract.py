@@ -203,9 +203,6 @@ def tags(labels=models.TAGS, **settings):
     return models.tag_model(models.tagger(), labels, **settings)
 
 
-TOO_LONG = Settings(max_seq_length=81)
-
-
 def pretrained(network=models.pretrainer, **settings):
     return PretrainedModel(network(), models.tokenizer(), **settings)
 
@@ -229,7 +226,7 @@ def pretrained(network=models.pretrainer, **settings):
         (pretrained, {"top_k": 0}, "top_k`=0"),
         (pretrained, {"top_k": 10_000}, "top_k`=10000"),
         (pretrained, {"max_masks": 0}, "max_masks`=0"),
-        (pretrained, {"settings": TOO_LONG}, "max_seq_length`=81"),
+        (pretrained, {"settings": Settings(max_seq_length=81)}, "3 to 80"),
         (pretrained, {"network": models.classifier}, "no BertPretrainer"),
     ],
 )

@@ -18,9 +18,8 @@ def model():
     keras.utils.set_random_seed(5)
     sizes = {"vocab_size": len(TOKENS), "max_position_embeddings": 8}
     config = small_config(num_hidden_layers=1, initializer_range=0.5, **sizes)
-    return PretrainedModel(
-        bert_tf.BertPretrainer(config), bert_tf.BertTokenizer(TOKENS)
-    )
+    tokenizer = bert_tf.BertTokenizer(TOKENS)
+    return PretrainedModel(bert_tf.BertPretrainer(config), tokenizer)
 
 
 def test_probabilities_are_those_of_the_logits(model):
