@@ -1,7 +1,7 @@
 """Sentence vectors beside sentence-transformers and transformers.
 
 A section of benchmarks/cpu_table.py. The same texts go through the same weights
-in bfloat16: `bert_tf.embed`'s Embedder by Keras and by OpenVINO,
+in bfloat16: `bert_tf.embed` by Keras and by OpenVINO,
 sentence-transformers (both sort by length) and transformers (batches in the
 order of the texts, padded to their longest row, as its users write it). All are
 loaded and warm, and count from strings to vectors in NumPy. Equality is the
@@ -50,7 +50,7 @@ def _least_cosine(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 def embeddings(settings: Settings) -> list[dict]:
     """The table of embeddings."""
-    from bert_tf.inference.embed import Embedder
+    import bert_tf
 
     texts = _mixed_texts(settings)
     mean = np.mean([len(text) for text in texts])
@@ -63,10 +63,10 @@ def embeddings(settings: Settings) -> list[dict]:
     vectors: dict[str, Callable[[], np.ndarray]] = {}
 
     def ours(name: str, given: dict[str, str]) -> Callable:
-        embedder = Embedder(
+        model = bert_tf.load(
             settings.embedder, precision="mixed_bfloat16", **given
         )
-        vectors[name] = functools.partial(embedder, texts)
+        vectors[name] = functools.partial(bert_tf.embed, model, texts)
         return vectors[name]
 
     for name, given in _OURS.items():
@@ -94,7 +94,7 @@ def embeddings(settings: Settings) -> list[dict]:
             settings.rounds, lambda seconds: len(texts) / seconds, True
         )
         if exact is None:
-            exact = Embedder(settings.embedder)(texts)
+            exact = bert_tf.embed(settings.embedder, texts, precision="float32")
         for name, row in table["rows"].items():
             cosine = _least_cosine(vectors[name](), exact)
             row["cells"] = {"least cosine": f"{cosine:.6f}"}

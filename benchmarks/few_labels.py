@@ -31,7 +31,6 @@ import numpy as np
 from absl import flags
 
 import bert_tf
-from bert_tf.inference.embed import Embedder
 from tools import command_line
 
 PEER = "benchmarks.few_labels_setfit"
@@ -113,14 +112,14 @@ def draw(task: str, count: int, seed: int) -> tuple[list[Row], list[Row]]:
 
 
 @functools.cache
-def embedder() -> Embedder:
+def embedder() -> bert_tf.LoadedModel:
     """The sentence model, loaded once."""
-    return Embedder(_MODEL.value)
+    return bert_tf.load(_MODEL.value)
 
 
 def write_job(folder: pathlib.Path, task: str, count: int, seed: int) -> None:
     """Writes the rows and the vectors of a job."""
-    embed = embedder()
+    embed = functools.partial(bert_tf.embed, embedder())
     folder.mkdir(parents=True, exist_ok=True)
     splits = dict(zip(("train", "test"), draw(task, count, seed), strict=True))
     features: dict[str, np.ndarray] = {}

@@ -160,12 +160,13 @@ def _pretrain(records: pathlib.Path, model: pathlib.Path) -> None:
 
 
 def _fill_masks(model: pathlib.Path) -> None:
-    from bert_tf.inference.fill_mask import MaskFiller
+    from bert_tf.inference.fill_mask import fill_mask, open_masked_lm
 
-    filler = MaskFiller.from_checkpoint(model)
+    opened = open_masked_lm(model)
     for sentence in _SENTENCES:
         best = "  ".join(
-            f"{c.token} {c.probability:.0%}" for c in filler(sentence)[0]
+            f"{c.token} {c.probability:.0%}"
+            for c in fill_mask(opened, sentence)[0]
         )
         print(f"   {sentence}\n      {best}")
 

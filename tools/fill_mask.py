@@ -21,21 +21,20 @@ _TOP_K = flags.DEFINE_integer("top_k", 5, "Candidates for each mask.")
 def main(texts: list[str]) -> None:
     """Prints the candidates for each mask of each text."""
     from bert_tf.errors import UserError
-    from bert_tf.inference.fill_mask import MaskFiller
+    from bert_tf.inference.fill_mask import fill_mask, open_masked_lm
 
     if not texts:
         raise UserError(
             'give a text after the flags, for example "Paris is the [MASK] of '
             'France."'
         )
-    filler = MaskFiller.from_checkpoint(_MODEL.value)
-    mask = filler.tokenizer.vocabulary.special.mask
+    model = open_masked_lm(_MODEL.value)
+    mask = model.tokenizer.vocabulary.special.mask
     for text in texts:
         print(text)
-        for number, candidates in enumerate(filler(text, _TOP_K.value), 1):
-            shown = "  ".join(
-                f"{c.token} {c.probability:.2g}" for c in candidates
-            )
+        masks = fill_mask(model, text, _TOP_K.value)
+        for number, best in enumerate(masks, 1):
+            shown = "  ".join(f"{c.token} {c.probability:.2g}" for c in best)
             print(f"  {mask} {number}: {shown}")
 
 

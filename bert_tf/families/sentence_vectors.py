@@ -75,17 +75,14 @@ class SentenceVectors:
 
     Args:
       modules: the modules of the folder.
-      hidden_size: H.
 
     Attributes:
       modules: the modules.
-      width: D, the dimension of a vector.
       weights: the variables of the dense layers.
     """
 
-    def __init__(self, modules: SentenceModules, hidden_size: int):
+    def __init__(self, modules: SentenceModules):
         self.modules = modules
-        self.width = modules.width(hidden_size)
         self.weights: list[tf.Variable] = []
         self._steps = [
             self._dense(step) if isinstance(step, Dense) else _normalised
@@ -119,19 +116,16 @@ class SentenceVectors:
         vectors = tf.concat(pooled, axis=1)
         for step in self._steps:
             vectors = step(vectors)
-        return vectors[:, : self.width]
-
-    def _variable(self, array: object) -> tf.Variable:
-        variable = tf.Variable(array, trainable=False, dtype=tf.float32)
-        self.weights.append(variable)
-        return variable
+        return vectors[:, : self.modules.truncate_dim]
 
     def _dense(self, dense: Dense) -> Callable[[tf.Tensor], tf.Tensor]:
-        kernel = self._variable(dense.kernel)
-        bias = None if dense.bias is None else self._variable(dense.bias)
-        residual = None
-        if dense.residual_kernel is not None:
-            residual = self._variable(dense.residual_kernel)
+        arrays = (dense.kernel, dense.bias, dense.residual_kernel)
+        variables = [
+            each if each is None else tf.Variable(each, False, dtype=tf.float32)
+            for each in arrays
+        ]
+        self.weights += [each for each in variables if each is not None]
+        kernel, bias, residual = variables
         activate = ACTIVATIONS[dense.activation]
 
         def compute(vectors: tf.Tensor) -> tf.Tensor:

@@ -1,100 +1,18 @@
 """Sentence embeddings: one vector per text."""
 
-import os
-from collections.abc import Iterable, Iterator
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable
 
 import numpy as np
 
 from bert_tf.config import AUTO, KERAS, TEXT_POOLINGS
-from bert_tf.encoders import BertEncoder
-from bert_tf.errors import UserError, check_choice
+from bert_tf.errors import check_choice
 from bert_tf.families.pretrained.settings import Settings
 from bert_tf.families.sentence_vectors import SHORTEST
-from bert_tf.inference.precision import FLOAT32, choose, difference_of_vectors
-from bert_tf.inference.vectors import Extractor
+from bert_tf.inference.load import LoadedModel
+from bert_tf.inference.precision import FLOAT32
+from bert_tf.inference.vectors import Model, open_for_texts, text_vectors
 from bert_tf.progress import log
 from bert_tf.text.given_texts import Text, members
-from bert_tf.text.tokenizer_protocol import Tokenizer
-
-Pair = tuple[BertEncoder, Tokenizer]
-
-
-@runtime_checkable
-class HasExtractor(Protocol):
-    """A model that has its own `Extractor`, as `LoadedModel`."""
-
-    def extractor(self, settings: Settings) -> Extractor:
-        """Returns the extractor of these settings."""
-
-
-Model = str | os.PathLike | Pair | HasExtractor
-
-
-class Embedder:
-    """Computes embeddings; see `embed` for the arguments."""
-
-    def __init__(
-        self,
-        model: Model,
-        pooling: str = AUTO,
-        layer: int = -1,
-        normalize: bool = False,
-        max_seq_length: int = 0,
-        batch_size: int = 32,
-        precision: str = "float32",
-        prompt_name: str | None = None,
-        runtime: str = KERAS,
-    ):
-        check_choice("`pooling`", pooling, TEXT_POOLINGS)
-        settings = Settings(
-            (layer,), pooling, max_seq_length, batch_size, prompt_name
-        )
-        self.normalize = normalize
-        if isinstance(model, tuple | list):
-            pair = (BertEncoder, Tokenizer)
-            if len(model) != 2 or not all(map(isinstance, model, pair)):
-                kinds = ", ".join(type(part).__name__ for part in model)
-                raise UserError(
-                    f"model: is ({kinds}); give an encoder and its tokenizer, "
-                    "or a model folder."
-                )
-            self.extractor = Extractor(*model, settings)
-        elif isinstance(model, HasExtractor):
-            self.extractor = model.extractor(settings)
-        else:
-            self.extractor = Extractor.from_checkpoint(
-                model, settings, precision, runtime
-            )
-            return
-        if runtime != KERAS:
-            raise UserError(
-                f"`runtime`={runtime}: the model is loaded already; give it to "
-                "bert_tf.load, or give the model's folder."
-            )
-        own = self.extractor.model.encoder.dtype_policy.name
-        if precision not in ("float32", own):
-            raise UserError(
-                f"precision={precision}: the encoder has {own} already; "
-                "make it with that dtype, or give the model's folder."
-            )
-
-    def __call__(self, texts: str | Iterable[Text]) -> np.ndarray:
-        """Computes embeddings; see `embed`."""
-        if isinstance(texts, str):
-            (vectors,) = self.stream([texts])
-            return vectors[0]
-        none = np.zeros((0, self.extractor.model.width), np.float32)
-        return np.concatenate([none, *self.stream(texts)])
-
-    def stream(self, texts: Iterable[Text]) -> Iterator[np.ndarray]:
-        """Yields the embeddings of consecutive texts, float32 [R, D]."""
-        for chunk in self.extractor.chunks(members(texts, "`texts`")):
-            vectors = chunk.vectors[:, 0]
-            if self.normalize:
-                norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-                vectors = vectors / np.maximum(norms, SHORTEST)
-            yield vectors
 
 
 def embed(
@@ -109,7 +27,7 @@ def embed(
     prompt_name: str | None = None,
     runtime: str = KERAS,
 ) -> np.ndarray:
-    """Computes embeddings of texts; see `Embedder` for repeated calls.
+    """Computes embeddings of texts.
 
     A folder of sentence-transformers (with modules.json) gives the vectors of
     `SentenceTransformer(folder).encode(texts)`: its pooling, dense layers,
@@ -155,34 +73,24 @@ def embed(
       UserError: there is no such model or it has no vocabulary, its modules
         are malformed or unknown, or an argument or a text is invalid.
     """
-
-    def opened(precision: str, runtime: str) -> Embedder:
-        return Embedder(
-            model,
-            pooling,
-            layer,
-            normalize,
-            max_seq_length,
-            batch_size,
-            precision,
-            prompt_name,
-            runtime,
-        )
-
-    is_loaded = isinstance(model, tuple | list | HasExtractor)
-    if precision != AUTO:
-        return opened(precision, runtime)(texts)
-    if is_loaded or isinstance(texts, str):
-        return opened(FLOAT32, runtime)(texts)
-    embedder, _, rows, note = choose(
-        opened,
-        runtime,
-        lambda embedder: embedder.extractor.model,
-        lambda embedder: iter(members(texts, "`texts`")),
-        lambda embedder, rows: embedder.extractor.first_vectors(rows),
-        difference_of_vectors,
+    check_choice("`pooling`", pooling, TEXT_POOLINGS)
+    settings = Settings(
+        (layer,), pooling, max_seq_length, batch_size, prompt_name
+    )
+    is_one = isinstance(texts, str)
+    given = [texts] if is_one else members(texts, "`texts`")
+    is_loaded = isinstance(model, tuple | list | LoadedModel)
+    if precision == AUTO and (is_one or is_loaded):
+        precision = FLOAT32
+    opened, rows, note = open_for_texts(
+        model, given, settings, precision, runtime
     )
     if note:
-        computed = embedder.extractor.model.computed_by
-        log(f"{model}: computed by {computed}{note}.")
-    return embedder(rows)
+        log(f"{model}: computed by {opened.computed_by}{note}.")
+    none = np.zeros((0, opened.width), np.float32)
+    chunks = text_vectors(opened, rows)
+    vectors = np.concatenate([none, *(chunk.vectors[:, 0] for chunk in chunks)])
+    if normalize:
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors /= np.maximum(norms, SHORTEST)
+    return vectors[0] if is_one else vectors

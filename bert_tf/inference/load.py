@@ -1,20 +1,18 @@
 """Loads a model folder as a function from texts to plain Python answers."""
 
-import functools
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoints import POOLER, load_checkpoint
-from bert_tf.config import KERAS, POOLED, PRECISIONS
+from bert_tf.config import KERAS, PRECISIONS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, check_choice, whole_number
-from bert_tf.families.requests import Refusal, Tensors, refusal_of
+from bert_tf.families.requests import Refusal, refusal_of
 from bert_tf.families.text_model import (
     EMBED_WITH_PROMPT,
     PROMPT_NAME,
@@ -49,9 +47,9 @@ from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
+    from bert_tf.families.pretrained.answers import PretrainedModel
     from bert_tf.families.pretrained.settings import Settings
     from bert_tf.inference.explanation import Explanation
-    from bert_tf.inference.vectors import Extractor
 
 Texts = str | Iterable[str]
 
@@ -91,8 +89,11 @@ class LoadedModel(FinishedModel):
         self._device = device
         self.facts: dict[str, Any] = describe_model(self.served)
         self.facts |= describe_training(self.folder)
-        self._function = self.served.signatures()[SERVING_DEFAULT]
-        self._extractors: dict[Settings, Extractor] = {}
+        signatures = self.served.signatures()
+        self._function = signatures[SERVING_DEFAULT]
+        self._with_prompt = signatures.get(EMBED_WITH_PROMPT, self._function)
+        # The encoder as a model of vectors, by settings; see `vectors.py`.
+        self.vector_models: dict[Settings, PretrainedModel] = {}
 
     @property
     def _loaded(self) -> "LoadedModel":
@@ -107,11 +108,6 @@ class LoadedModel(FinishedModel):
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
         return self.served.tokenizer
-
-    @functools.cached_property
-    def _with_prompt(self) -> Callable[..., Tensors]:
-        """The signature that takes the name of a prompt."""
-        return self.served.signatures()[EMBED_WITH_PROMPT]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -331,28 +327,6 @@ class LoadedModel(FinishedModel):
                     "model needs `precision`=float32."
                 )
         return list(self.served.to_answers(outputs, rows))
-
-    def extractor(self, settings: "Settings") -> "Extractor":
-        """Returns the extractor of these settings, which is created once.
-
-        Raises:
-          UserError: a setting does not fit the model.
-        """
-        from bert_tf.inference.vectors import Extractor
-
-        if settings not in self._extractors:
-            has_pooler = True
-            if settings.pooling == POOLED:
-                has_pooler = POOLER in load_checkpoint(self.folder).heads
-            self._extractors[settings] = Extractor(
-                self.encoder,
-                self.tokenizer,
-                settings,
-                self.served.modules,
-                has_pooler,
-                self.served.runtime,
-            )
-        return self._extractors[settings]
 
     def _for_pairs(self, name: str) -> str:
         """Returns advice for a missing second text, or ""."""

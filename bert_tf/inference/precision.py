@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -45,23 +45,6 @@ def has_bfloat16() -> bool:
     return False
 
 
-class Choice(NamedTuple, Generic[Model, Item]):
-    """A model in the precision that was chosen for it.
-
-    Attributes:
-      model: the opened model.
-      precision: its precision.
-      rows: all rows.
-      note: why it is that one, as the end of a line; "" if nothing was
-        compared.
-    """
-
-    model: Model
-    precision: str
-    rows: Iterator[Item]
-    note: str
-
-
 def choose(
     opened: Callable[[str, str], Model],
     runtime: str,
@@ -69,7 +52,7 @@ def choose(
     rows_of: Callable[[Model], Iterator[Item]],
     results: Callable[[Model, list[Item]], Results],
     difference: Callable[[Results, Results], str],
-) -> Choice[Model, Item]:
+) -> tuple[Model, str, Iterator[Item], str]:
     """Opens a model in bfloat16 if that keeps the results of the first rows.
 
     Args:
@@ -80,18 +63,22 @@ def choose(
       results: computes the results of some rows.
       difference: says how results in float32 and bfloat16 differ; "" if they
         agree.
+
+    Returns:
+      The opened model, its precision, all rows, and why it has this precision,
+      as the end of a line; "" if nothing was compared.
     """
     model = opened(FLOAT32, runtime)
     rows = rows_of(model)
     kind = network(model).runtime_kind
     may_be_faster = kind == KERAS or RUNTIMES[kind].bfloat16
     if not may_be_faster or not has_bfloat16() or has_accelerator():
-        return Choice(model, FLOAT32, rows, "")
+        return model, FLOAT32, rows, ""
     first = list(itertools.islice(rows, COMPARED_ROWS + 1))
     rows = itertools.chain(first, rows)
     compared = first[:COMPARED_ROWS]
     if len(first) == len(compared):
-        return Choice(model, FLOAT32, rows, "")
+        return model, FLOAT32, rows, ""
     wanted = results(model, compared)
     kind = network(model).runtime_kind
     # Two models at a time would take more memory than one in float32.
@@ -104,12 +91,12 @@ def choose(
         why = str(error).rstrip(".")
     if why:
         note = f", because in bfloat16 {why}"
-        return Choice(opened(FLOAT32, runtime), FLOAT32, rows, note)
+        return opened(FLOAT32, runtime), FLOAT32, rows, note
     note = (
         f", which agrees with float32 on the first {COMPARED_ROWS} rows; "
         f"`precision`={FLOAT32} refuses it"
     )
-    return Choice(model, BFLOAT16, rows, note)
+    return model, BFLOAT16, rows, note
 
 
 def difference_of_answers(wanted: Sequence[Any], found: Sequence[Any]) -> str:

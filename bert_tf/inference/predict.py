@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self
 
+import numpy as np
+
 from bert_tf.config import AUTO, KERAS
 from bert_tf.errors import Fault, UserError
 from bert_tf.families.requests import Refusal
@@ -25,16 +27,17 @@ from bert_tf.files import (
     sync,
     write_text,
 )
+from bert_tf.inference.cells import Inputs
 from bert_tf.inference.load import LoadedModel, load
 from bert_tf.inference.precision import (
     choose,
     difference_of_answers,
 )
-from bert_tf.inference.rows import Columns, InputRow, PredictSettings
+from bert_tf.inference.rows import Columns, PredictSettings
 from bert_tf.layers.initialization import bytes_of
 from bert_tf.progress import Progress, log
 from bert_tf.recipe import join_settings, read_json_object
-from bert_tf.tables.table import Table, existing_files
+from bert_tf.tables.table import Row, Table, existing_files
 from bert_tf.tables.writing import (
     CSV,
     ENDINGS,
@@ -176,7 +179,7 @@ def _answer_rows(
 
         table = Table(())
 
-        def rows_of(loaded: LoadedModel) -> Iterator[InputRow]:
+        def rows_of(loaded: LoadedModel) -> Iterator[Row]:
             # The model's folder may state that its files have no header.
             nonlocal table
             columns = columns_of(loaded)
@@ -217,14 +220,16 @@ def _answer_rows(
             pass
         begun, before = time.monotonic(), writer.num_rows
         with _progress(table) as progress:
-            counter = _Counter(table, progress)
+            counted = table.bytes_read
             for chunk in _chunks(rows):
-                lines, errors = _answers(
-                    loaded,
-                    chunk,
-                    counter.chunk(len(chunk)),
-                    with_file=len(table.files) > 1,
-                )
+                end = counted + len(chunk)
+                if table.bytes_in_files:
+                    end = table.bytes_read
+                shares = np.linspace(counted, end, len(chunk) + 1, dtype=int)
+                counter = map(progress.update, np.diff(shares).tolist())
+                with_file = len(table.files) > 1
+                lines, errors = _answers(loaded, chunk, counter, with_file)
+                counted = end
                 writer.add(lines, errors)
                 speed = (writer.num_rows - before) / (time.monotonic() - begun)
                 progress.update(0, f"{speed:,.0f} rows/s")
@@ -288,10 +293,12 @@ def _refuse_other_answers(
             for line in lines:
                 number = int(line["index"])
                 row = next(row for row in rows if row.position == number)
-                if row.inputs is None:
+                if row.fault:
                     raise ValueError
-                for name, value in row.inputs.items():
-                    cell: Any = value if isinstance(value, str) else [*value]
+                for name, value in zip(columns.columns, row.cells, strict=True):
+                    cell: Any = (
+                        value if isinstance(value, str) else [*(value or ())]
+                    )
                     is_text = output.suffix in (CSV, TSV)
                     if is_text and cell != value:
                         cell = json.dumps(cell, ensure_ascii=False)
@@ -329,33 +336,14 @@ def _progress(table: Table) -> Progress:
     return Progress("predicting", table.num_rows, 0, " rows")
 
 
-class _Counter:
-    """Advances a bar with each row of the chunk that was just read."""
-
-    def __init__(self, table: Table, progress: Progress):
-        self._table, self._progress = table, progress
-        self._counted = table.bytes_read
-
-    def chunk(self, num_rows: int) -> Iterator[None]:
-        """Advances with each of `num_rows` steps."""
-        begin, end = self._counted, self._counted + num_rows
-        if self._table.bytes_in_files:
-            end = self._table.bytes_read
-        for number in range(1, num_rows + 1):
-            now = begin + (end - begin) * number // num_rows
-            self._progress.update(now - self._counted)
-            self._counted = now
-            yield
-
-
-def _chunks(rows: Iterable[InputRow]) -> Iterator[list[InputRow]]:
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Yields consecutive rows that are computed together."""
-    chunk: list[InputRow] = []
+    chunk: list[Row] = []
     characters = 0
     for row in rows:
         chunk.append(row)
-        characters += sum(map(len, (row.inputs or {}).values()))
-        characters += sum(len(str(value)) for value in row.kept.values())
+        characters += sum(len(cell or ()) for cell in row.cells)
+        characters += sum(len(str(value)) for value in row.columns.values())
         if len(chunk) == _ROWS or characters >= _CHARACTERS:
             yield chunk
             chunk, characters = [], 0
@@ -363,40 +351,47 @@ def _chunks(rows: Iterable[InputRow]) -> Iterator[list[InputRow]]:
         yield chunk
 
 
+def _inputs(model: LoadedModel, row: Row) -> Inputs:
+    """Returns the model's inputs by column."""
+    cells: Iterable[Any] = row.cells
+    return dict(zip(model.served.columns, cells, strict=True))
+
+
 def _in_order(
-    model: LoadedModel, rows: Sequence[InputRow]
+    model: LoadedModel, rows: Sequence[Row]
 ) -> list[Answer | Refusal]:
     """Returns the answers of the rows that are not malformed."""
-    inputs = [row.inputs for row in rows if row.inputs is not None]
+    inputs = [_inputs(model, row) for row in rows if not row.fault]
     found = dict(model.answers(inputs))
     return [found[number] for number in range(len(inputs))]
 
 
 def _answers(
     model: LoadedModel,
-    chunk: list[InputRow],
+    chunk: list[Row],
     counter: Iterator[None],
     with_file: bool,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns the output lines and the error lines of a chunk, in order."""
-    valid = [row for row in chunk if row.inputs is not None]
-    inputs = [row.inputs for row in valid if row.inputs is not None]
+    valid = [row for row in chunk if not row.fault]
+    inputs = [_inputs(model, row) for row in valid]
     answers: dict[int, Answer | Refusal] = {}
     for number, answer in model.answers(inputs):
         answers[valid[number].position] = answer
         next(counter)
     lines, errors = [], []
     for row in chunk:
-        answer = answers.get(row.position, Refusal("", row.fault))
+        fault = str(row.fault).removeprefix(f"{row.place}: ")
+        answer = answers.get(row.position, Refusal("", fault))
         begin: dict[str, Any] = {"row": row.number, "index": row.position}
         if with_file:
             begin = {"file": row.path, **begin}
         if isinstance(answer, Refusal):
             fault = f"{answer.column} {answer.why}".strip()
-            errors.append(_with_kept(begin, row.kept, {"error": fault}))
+            errors.append(_with_kept(begin, row.columns, {"error": fault}))
         else:
-            values = {**(row.inputs or {}), **answer}
-            lines.append(_with_kept(begin, row.kept, values))
+            values = {**_inputs(model, row), **answer}
+            lines.append(_with_kept(begin, row.columns, values))
     for _ in counter:
         pass
     return lines, errors

@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bert_tf.config import AUTO, PRECISION_HELP, PRECISIONS
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
@@ -14,10 +14,10 @@ from bert_tf.families.question_answering.recipe import UserQuestionRecipe
 from bert_tf.families.recipe import UserFilesRecipe
 from bert_tf.families.usage_options import pair_task
 from bert_tf.files import STANDARD_STREAM, unpacked_name, whole_text
-from bert_tf.inference.cells import CHOICES, Inputs
+from bert_tf.inference.cells import CHOICES
 from bert_tf.libraries import RUNTIME_HELP
 from bert_tf.recipe import Settings, like, read_json_object, setting
-from bert_tf.tables.delimited import has_column, listed
+from bert_tf.tables.delimited import Cell, has_column, listed
 from bert_tf.tables.table import (
     FORMATS,
     TXT,
@@ -97,26 +97,6 @@ class PredictSettings(Settings):
     )
 
 
-class InputRow(NamedTuple):
-    """A row of a file.
-
-    Attributes:
-      number: first line, counted from 1; in memory its position.
-      position: index among all rows, including malformed ones.
-      inputs: the model's inputs; None for a malformed row.
-      path: its file, or the name of data in memory.
-      fault: what is wrong with the row.
-      kept: values of the columns to keep.
-    """
-
-    number: int
-    position: int
-    inputs: Inputs | None
-    fault: str = ""
-    kept: Mapping[str, Any] = {}
-    path: str = ""
-
-
 @dataclasses.dataclass(frozen=True)
 class Columns:
     """Maps the columns of a model to those of a file.
@@ -191,37 +171,42 @@ class Columns:
         )
         return Table(source, dialect)
 
-    def inputs(self, row: Row) -> Inputs:
-        """Returns a row's inputs; raises `Fault` if it is malformed."""
+    def inputs(self, row: Row) -> tuple[Cell, ...]:
+        """Returns the model's inputs; raises `Fault` if a row is malformed."""
         place = row.place
         cells = iter(row.cells)
-        inputs: dict[str, str | tuple[str, ...]] = {}
+        inputs: list[Cell] = []
         for name, columns in self.columns.items():
             values = [next(cells) for _ in columns]
             if name == CHOICES:
-                inputs[name] = texts_of(values, columns, place)
+                inputs.append(texts_of(values, columns, place))
                 continue
-            inputs[name] = text = text_of(values[0], columns[0], place)
+            text = text_of(values[0], columns[0], place)
+            inputs.append(text)
             if name != START and not text.strip():
                 raise Fault(
                     "an empty text",
                     f"{place}: the text in {columns[0]!r} is empty "
                     f"({excerpt(text)}).",
                 )
-        return inputs
+        return tuple(inputs)
 
     def read(
         self,
         table: Table,
         settings: PredictSettings,
         same_columns: bool = False,
-    ) -> Generator[InputRow, None, None]:
+    ) -> Generator[Row, None, None]:
         """Yields the rows of a table; see `Table.rows`.
 
         Args:
           table: the table.
           settings: how to read it.
           same_columns: whether all rows keep the columns of the first row.
+
+        Yields:
+          Rows, whose cells are the model's inputs, and whose columns are those
+          to keep.
 
         Raises:
           UserError: the table has no rows, lacks a column, or is no text.
@@ -259,7 +244,7 @@ class Columns:
                         )
                     names = kept if same_columns else chosen
                     values = {name: row.columns.get(name) for name in names}
-                read = InputRow(row.number, row.position, None, path=row.path)
+                read = row._replace(cells=(), columns={})
                 try:
                     if row.fault:
                         raise row.fault
@@ -268,10 +253,9 @@ class Columns:
                         f"{place}what `keep_columns` keeps",
                         settings.encoding_errors,
                     )
-                    read = read._replace(kept=json.loads(text))
-                    read = read._replace(inputs=self.inputs(row))
-                except Fault as error:
-                    fault = str(error).removeprefix(place)
+                    read = read._replace(columns=json.loads(text))
+                    read = read._replace(cells=self.inputs(row))
+                except Fault as fault:
                     read = read._replace(fault=fault)
                 yield read
         except MissingColumn as error:

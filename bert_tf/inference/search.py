@@ -96,7 +96,7 @@ def _vectors(name: str, given: Any, model: "Model | None") -> np.ndarray:
                 )
             from bert_tf.inference.embed import embed
 
-            rows = list(embed(model, rows))
+            return embed(model, rows)
         given, found = rows, _matrix(rows)
     if found.ndim != 2 or not found.size:
         raise UserError(

@@ -99,6 +99,7 @@ def served_model(
     if config is None:
         # Not imported for fine-tuned models.
         from bert_tf.families.pretrained.answers import open_pretrained
+        from bert_tf.families.pretrained.settings import Settings
 
         fills_masks = checkpoint.fills_masks and options.task != EMBEDDINGS
         length = options.max_seq_length
@@ -106,8 +107,9 @@ def served_model(
             length = length or checkpoint.max_seq_length
         elif length is not None:
             length = min(length, modules.max_seq_length)
+        settings = Settings(max_seq_length=length or 0)
         return open_pretrained(
-            checkpoint, tokenizer, fills_masks, dtype, length, modules
+            checkpoint, tokenizer, fills_masks, dtype, settings, modules
         )
     # A pooler that the head does not read is optional.
     unread = () if config.reads_pooler else (POOLER,)

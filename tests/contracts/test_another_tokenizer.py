@@ -17,7 +17,7 @@ from bert_tf.architectures import bert
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.inference.fill_mask import MaskFiller
+from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.inference.saving import EXTRA, MODEL_FILE, write_saved_model
 from bert_tf.inference.served_folder import served_model
 from bert_tf.records.build import create_records
@@ -209,7 +209,7 @@ def test_a_saved_model_takes_text(run, tmp_path):
 
 
 def test_masks_and_vectors(start, eagerly):
-    (filled,) = MaskFiller.from_checkpoint(start)("so g<mask>od", top_k=3)
+    (filled,) = bert_tf.fill_mask(start, "so g<mask>od", top_k=3)
     assert {best.token for best in filled} < set(Letters().tokens)
     vectors = bert_tf.embed(start, ["so good", "dull"], pooling="mean")
     assert vectors.shape == (2, 24)
@@ -234,7 +234,8 @@ def test_without_a_mask_there_is_nothing_to_fill():
     assert data.blank_id == PAD
     config = small_config(vocab_size=len(data))
     pretrainer = bert_tf.BertPretrainer(config)
-    line = error_of(MaskFiller, pretrainer, data.tokenizer())
+    model = PretrainedModel(pretrainer, data.tokenizer())
+    line = error_of(bert_tf.fill_mask, model, "so")
     assert "no mask token" in line
     encoder = BertEncoder(config)
     assert bert_tf.embed((encoder, data.tokenizer()), ["so"]).shape == (1, 24)

@@ -10,6 +10,7 @@ import bert_tf
 from bert_tf.families.multiple_choice.answers import ChoiceModel
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.pretrained.settings import Settings
 from bert_tf.families.question_answering.answers import SpanModel
 from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.text_classification.answers import SentenceModel
@@ -147,7 +148,9 @@ KINDS = {
     "tags": lambda: tag_model(tagger(), TAGS),
     "choice": lambda: choice_model(has_start=True),
     "pretrained": lambda: PretrainedModel(pretrainer(), tokenizer()),
-    "encoder": lambda: PretrainedModel(encoder(), tokenizer(), 40),
+    "encoder": lambda: PretrainedModel(
+        encoder(), tokenizer(), Settings(max_seq_length=40)
+    ),
     "bfloat16": lambda: of_policy("mixed_bfloat16"),
 }
 

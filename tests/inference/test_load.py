@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.families.pretrained.settings import DEFAULTS
 from bert_tf.inference.load import LoadedModel, load
 from bert_tf.inference.saving import save
-from bert_tf.inference.vectors import Settings
+from bert_tf.inference.vectors import open_model
 from tests.families.pretrained.extraction_models import save_model, some_texts
 from tests.inference import serving_models as models
 from tests.user_errors import error_of
@@ -202,6 +203,5 @@ def test_embed_takes_a_loaded_model_and_loads_nothing_again(tmp_path, eagerly):
     assert "has no pooler" in line
     for path in (tmp_path / "m").iterdir():
         path.unlink()
-    settings = Settings((-1,), "mean")
-    assert model.extractor(settings) is model.extractor(settings)
+    assert open_model(model, DEFAULTS) is open_model(model, DEFAULTS)
     assert bert_tf.embed(model, texts).shape == (9, 24)

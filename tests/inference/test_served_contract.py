@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.pretrained.settings import Settings
 from tests.inference import serving_models as models
 
 REFUSED = tf.errors.InvalidArgumentError
@@ -225,7 +226,7 @@ def pretrained(network=models.pretrainer, **settings):
         (pretrained, {"top_k": 0}, "top_k`=0"),
         (pretrained, {"top_k": 10_000}, "top_k`=10000"),
         (pretrained, {"max_masks": 0}, "max_masks`=0"),
-        (pretrained, {"max_seq_length": 81}, "max_seq_length`=81"),
+        (pretrained, {"settings": Settings(max_seq_length=81)}, "3 to 80"),
         (pretrained, {"network": models.classifier}, "no BertPretrainer"),
     ],
 )

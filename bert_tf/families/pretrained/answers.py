@@ -3,7 +3,6 @@
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -14,6 +13,7 @@ from bert_tf.config import AUTO, CLS, LAST_TOKEN, MEAN, PER_TOKEN, POOLED
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError, first_few, whole_number
 from bert_tf.families.model_folder import restore_read_heads
+from bert_tf.families.pretrained.settings import DEFAULTS, Settings
 from bert_tf.families.requests import (
     Request,
     Tensors,
@@ -37,6 +37,7 @@ from bert_tf.families.text_model import (
     encoder_of,
     largest,
 )
+from bert_tf.features import ENCODER_INPUTS
 from bert_tf.layers.initialization import assigned_later
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.runtimes.runtime import Network, Runtime
@@ -46,19 +47,6 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 
 FILL_MASK, EMBED = "fill_mask", "embed"
 SEQUENCE_OUTPUT, POOLED_OUTPUT = "sequence_output", "pooled_output"
-
-
-class Prompt(NamedTuple):
-    """A prompt of sentence-transformers, which precedes a text.
-
-    Attributes:
-      text: the prompt.
-      length: its tokens in a row, including [CLS], as sentence-transformers
-        counts them; 0 if it is empty.
-    """
-
-    text: str
-    length: int
 
 
 class PretrainedModel(TextModel):
@@ -82,36 +70,41 @@ class PretrainedModel(TextModel):
     Args:
       model: a BertPretrainer or a BertEncoder.
       tokenizer: the tokenizer it was trained with.
-      max_seq_length: the longest row; None takes the modules', or the number of
-        positions.
-      top_k: K.
-      max_masks: the most masks of a text.
+      settings: the longest row, and what `compiled_vectors` computes.
       modules: the modules of the model's folder.
       has_pooler: whether the weights of the pooler are trained.
+      top_k: K.
+      max_masks: the most masks of a text.
 
     Attributes:
       width: D, the dimension of a text's vector.
+      modules: the modules that the settings apply; None if there are none.
+      prompt: the prompt that the settings name, or else the default one.
+      prompt_length: its tokens in a row, including [CLS], as
+        sentence-transformers counts them; 0 if it is empty.
 
     Raises:
-      UserError: see `TextModel`; or another model, or a number out of range.
+      UserError: see `TextModel` and `Settings.applied`; or another model, or a
+        number out of range.
     """
 
     def __init__(
         self,
         model: keras.Model,
         tokenizer: Tokenizer,
-        max_seq_length: int | None = None,
-        top_k: int = 5,
-        max_masks: int = 20,
+        settings: Settings = DEFAULTS,
         modules: SentenceModules | None = None,
         has_pooler: bool = True,
+        top_k: int = 5,
+        max_masks: int = 20,
     ):
         encoder = encoder_of(model)
-        if max_seq_length is None:
-            max_seq_length = encoder.config.longest_input
-            if modules is not None:
-                max_seq_length = min(max_seq_length, modules.max_seq_length)
-        super().__init__(model, tokenizer, max_seq_length)
+        modules = settings.applied(modules, encoder.config, has_pooler)
+        longest = encoder.config.longest_input
+        if modules is not None:
+            longest = min(longest, modules.max_seq_length)
+        length = settings.max_seq_length or longest
+        super().__init__(model, tokenizer, length)
         known = len(tokenizer.vocabulary)
         whole_number("top_k", top_k, 1, known, "the size of the vocabulary")
         whole_number("max_masks", max_masks, 1)
@@ -121,6 +114,7 @@ class PretrainedModel(TextModel):
                 "BertEncoder."
             )
         self.encoder = encoder
+        self.settings = settings
         # A causal model does not attend to the text after a mask.
         self._fills_masks = (
             model is not encoder
@@ -131,40 +125,33 @@ class PretrainedModel(TextModel):
             "fill-mask and embeddings" if self._fills_masks else "embeddings"
         )
         self.explains = self._fills_masks
+        is_masked_lm = self._fills_masks and modules is None
+        self._default = FILL_MASK if is_masked_lm else EMBED
         self.has_pooler = has_pooler
         self.modules = modules
         self.width = encoder.config.hidden_size
         self._last = encoder.config.num_blocks
         self._top_k, self._max_masks = top_k, max_masks
-        self._room = max_seq_length - tokenizer.packing.num_special(1)
+        self._room = self.max_seq_length - tokenizer.packing.num_special(1)
         self._sentence_vectors: SentenceVectors | None = None
         if modules is not None:
-            self._sentence_vectors = SentenceVectors(modules, self.width)
-            self.width = self._sentence_vectors.width
+            self._sentence_vectors = SentenceVectors(modules)
+            self.width = modules.width(self.width)
             self.weights += self._sentence_vectors.weights
             self.prompts = {k: v for k, v in modules.prompts.items() if v}
             self.default_prompt_name = modules.default_prompt_name
         # Tokenized eagerly, before a graph is traced.
-        self._default_prompt = self.prompt(None)
+        self.prompt, self.prompt_length = self._prompt(settings.prompt_name)
 
-    def prompt(self, name: str | None) -> Prompt:
-        """Returns a prompt by name; None is the default one, if any.
-
-        Raises:
-          UserError: the model's folder has no such prompt.
-        """
+    def _prompt(self, name: str | None) -> tuple[str, int]:
+        """Returns a prompt, None for the default one, and its length."""
         text = self.modules.prompt(name) if self.modules else ""
         if not text:
-            return Prompt("", 0)
+            return "", 0
         # sentence-transformers counts the prompt as a row without [SEP].
         tokens = self.tokenizer.tokenize(text)
         length = len(self.tokenizer.packing.begin) + len(tokens)
-        return Prompt(text, min(length, self.max_seq_length - 1))
-
-    @property
-    def _answers_masks(self) -> bool:
-        """Whether serving_default fills masks."""
-        return self._fills_masks and self.modules is None
+        return text, min(length, self.max_seq_length - 1)
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -172,16 +159,14 @@ class PretrainedModel(TextModel):
         if self._fills_masks:
             found[FILL_MASK] = signature(self.fill_mask, text_spec("text"))
         found[EMBED] = signature(self._embed, text_spec("text"))
-        if self.prompts:
-            assert self.modules is not None
-            prompts = {name: self.prompt(name) for name in self.modules.prompts}
+        if self.modules is not None and self.prompts:
+            prompts = {n: self._prompt(n) for n in self.modules.prompts}
             found[EMBED_WITH_PROMPT] = signature(
                 functools.partial(self._embed_with_prompt, prompts=prompts),
                 text_spec("text"),
                 text_spec(PROMPT_NAME),
             )
-        default = FILL_MASK if self._answers_masks else EMBED
-        found[SERVING_DEFAULT] = found[default]
+        found[SERVING_DEFAULT] = found[self._default]
         found[TOKENS] = self.tokens_signature()
         return found
 
@@ -225,7 +210,7 @@ class PretrainedModel(TextModel):
 
     def answers(self, text: tf.Tensor) -> Tensors:
         """The outputs of serving_default; see the class."""
-        return (self.fill_mask if self._answers_masks else self._embed)(text)
+        return (self._embed if self._default == EMBED else self.fill_mask)(text)
 
     def fill_mask(self, text: tf.Tensor, top_k: int = 0) -> Tensors:
         """Predicts the tokens at the masks of texts.
@@ -335,7 +320,23 @@ class PretrainedModel(TextModel):
         scores = tf.gather(tf.nn.softmax(logits), ids, batch_dims=2)
         return {"ids": ids, "scores": scores}
 
-    def vectors(
+    @functools.cached_property
+    def compiled_vectors(self) -> Callable[[Tensors], tf.Tensor]:
+        """Computes the vectors of rows by the model's settings, in a graph."""
+        layers = self.settings.layer_numbers(self.encoder.config)
+        # One graph for all lengths, so that all round alike.
+        specs = {
+            feature.name: tf.TensorSpec([None, None], tf.int32)
+            for feature in ENCODER_INPUTS
+        }
+        function = functools.partial(
+            self._vectors,
+            kinds=[(number, self.settings.pooling) for number in layers],
+            prompt_length=self.prompt_length,
+        )
+        return tf.function(function, input_signature=[specs], autograph=False)
+
+    def _vectors(
         self,
         inputs: Tensors,
         kinds: Sequence[tuple[int, str]],
@@ -347,8 +348,8 @@ class PretrainedModel(TextModel):
         Args:
           inputs: the encoder's, int32 [B, S].
           kinds: the layer, 0 for the embeddings, and the pooling of each of K
-            vectors, see `Settings`. AUTO, which applies the modules, and POOLED
-            take only the last layer.
+            vectors, see `Settings`. Modules and POOLED take only the last
+            layer.
           prompt_length: the tokens of the prompt, a number or int32 [B].
           unpadded: see `BertEncoder`.
 
@@ -377,27 +378,21 @@ class PretrainedModel(TextModel):
             # The [CLS] of a causal model attends only to itself.
             if pooling == CLS and self.encoder.config.causal:
                 pooling = LAST_TOKEN
-            found.append(pool(hidden, is_token, pooling))
+            mode = MEAN if pooling == AUTO else pooling
+            found.append(pool(hidden, is_token, mode))
         return tf.stack(found, axis=1)
 
     def _embed(self, text: tf.Tensor) -> Tensors:
-        prompt = self._default_prompt
-        kinds: tuple[tuple[int, str], ...] = ((self._last, AUTO),)
-        if self.modules is None:
-            kinds = ((self._last, CLS), (self._last, MEAN))
         with tf.device(HOST):
-            text = tf.strings.join([prompt.text, text])
-            lengths = tf.fill([tf.size(text)], prompt.length)
-        found = self._text_vectors(text, kinds, lengths)
-        if self.modules is None:
-            return {"cls": found[:, 0], "mean": found[:, 1]}
-        return {"embedding": found[:, 0]}
+            text = tf.strings.join([self.prompt, text])
+            lengths = tf.fill([tf.size(text)], self.prompt_length)
+        return self._embedded(text, lengths)
 
     def _embed_with_prompt(
         self,
         text: tf.Tensor,
         prompt_name: tf.Tensor,
-        prompts: Mapping[str, Prompt],
+        prompts: Mapping[str, tuple[str, int]],
     ) -> Tensors:
         with tf.device(HOST):
             same = tf.equal(prompt_name[:, tf.newaxis], list(prompts))
@@ -414,31 +409,30 @@ class PretrainedModel(TextModel):
             texts, lengths = zip(*prompts.values(), strict=True)
             text = tf.strings.join([tf.gather(texts, number), text])
             lengths = tf.gather(lengths, number)
-        found = self._text_vectors(text, ((self._last, AUTO),), lengths)
-        return {"embedding": found[:, 0]}
+        return self._embedded(text, lengths)
 
-    def _text_vectors(
-        self,
-        text: tf.Tensor,
-        kinds: Sequence[tuple[int, str]],
-        prompt_lengths: tf.Tensor,
-    ) -> tf.Tensor:
-        """`vectors` of texts, float32 [B, K, D]."""
+    def _embedded(self, text: tf.Tensor, lengths: tf.Tensor) -> Tensors:
+        """Computes the outputs of embed of texts behind prompts."""
+        poolings = {"cls": CLS, "mean": MEAN}
+        if self.modules is not None:
+            poolings = {"embedding": AUTO}
+        kinds = [(self._last, pooling) for pooling in poolings.values()]
         with tf.device(HOST):
             texts = tokenize(self.tokenizer, text)
             texts, _ = truncate(texts, None, self._room)
 
         def compute(inputs: Tensors, chosen: tf.Tensor) -> Tensors:
-            lengths = tf.gather(prompt_lengths, chosen)
-            found = self.vectors(inputs, kinds, lengths, unpadded=True)
+            prompts = tf.gather(lengths, chosen)
+            found = self._vectors(inputs, kinds, prompts, unpadded=True)
             return {"vectors": found}
 
-        shape = (len(kinds), self.width)
-        return self.compute(texts, None, compute, {"vectors": shape})["vectors"]
+        shape = {"vectors": (len(kinds), self.width)}
+        vectors = self.compute(texts, None, compute, shape)["vectors"]
+        return dict(zip(poolings, tf.unstack(vectors, axis=1), strict=True))
 
     def to_answers(self, outputs: Arrays, rows: InputRows) -> list[Answer]:
         """See `TextModel`: the tokens at each mask, or a text's vector."""
-        if not self._answers_masks:
+        if self._default == EMBED:
             name = "mean" if self.modules is None else "embedding"
             return [{"embedding": row} for row in outputs[name].tolist()]
         return [
@@ -467,11 +461,11 @@ class PretrainedModel(TextModel):
             names.append(POOLED_OUTPUT)
         vectors, last = self._sentence_vectors, f"layer_{self._last}"
         # Ids do not show which tokens are the prompt's.
-        embeds = vectors is not None and not vectors.modules.leaves_prompts_out
-        found = self._encoded(inputs, *names, *([last] if embeds else []))
-        if vectors is not None and embeds:
-            hidden = found.pop(last)
-            found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
+        if vectors is None or vectors.modules.leaves_prompts_out:
+            return self._encoded(inputs, *names)
+        found = self._encoded(inputs, *names, last)
+        hidden = found.pop(last)
+        found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
         return found
 
     def row_outputs(self, inputs: Tensors) -> Tensors:
@@ -515,8 +509,7 @@ class PretrainedModel(TextModel):
         if self.runtime is None:
             return compute(inputs, unpadded)
         weights = [variable.value for variable in self.encoder.weights]
-        config, longest = self.encoder.config, self.max_seq_length
-        network = Network(config, weights, longest)
+        network = Network(self.encoder.config, weights, self.max_seq_length)
         name = ",".join(names)
         compiled = self.runtime.compiled(compute, name, network)
         if compiled is None:
@@ -529,8 +522,9 @@ def open_pretrained(
     tokenizer: Tokenizer,
     fills_masks: bool,
     dtype: str = "float32",
-    max_seq_length: int | None = None,
+    settings: Settings = DEFAULTS,
     modules: SentenceModules | None = None,
+    max_masks: int = 20,
 ) -> PretrainedModel:
     """Opens a checkpoint as a pre-trained model.
 
@@ -539,10 +533,10 @@ def open_pretrained(
       tokenizer: its tokenizer; see `text_tokenizer`.
       fills_masks: whether to build its masked-LM head.
       dtype: the dtype or policy of the layers.
-      max_seq_length, modules: see `PretrainedModel`.
+      settings, modules, max_masks: see `PretrainedModel`.
 
     Raises:
-      UserError: an array is missing or malformed.
+      UserError: an array is missing or malformed; or see `PretrainedModel`.
     """
     kind = BertPretrainer if fills_masks else encoder_class(checkpoint.config)
     with assigned_later():
@@ -551,7 +545,8 @@ def open_pretrained(
     return PretrainedModel(
         model,
         tokenizer,
-        max_seq_length,
-        modules=modules,
-        has_pooler=POOLER in checkpoint.heads,
+        settings,
+        modules,
+        POOLER in checkpoint.heads,
+        max_masks=max_masks,
     )

@@ -42,28 +42,30 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice("`pooling`", self.pooling, (PER_TOKEN, *TEXT_POOLINGS))
-        sizes = {"batch_size": 1}
-        if self.max_seq_length != 0:
-            sizes["max_seq_length"] = 3
-        for name, least in sizes.items():
+        shortest = 3 if self.max_seq_length != 0 else 0
+        for name, least in (("batch_size", 1), ("max_seq_length", shortest)):
             size = whole_number(name, getattr(self, name), least)
             # The dataclass is frozen.
             object.__setattr__(self, name, size)
         if not self.layers:
             raise UserError("layers: name at least one, for example -1.")
 
-    def follows(
-        self, modules: SentenceModules | None, config: BertConfig
-    ) -> bool:
-        """Whether the modules of the model's folder are applied.
+    def applied(
+        self,
+        modules: SentenceModules | None,
+        config: BertConfig,
+        has_pooler: bool,
+    ) -> SentenceModules | None:
+        """Returns the modules of the model's folder if they are applied.
 
         Raises:
-          UserError: they are not, but a prompt is named.
+          UserError: the settings do not fit the model.
         """
         is_last = self.layer_numbers(config) == (config.num_blocks,)
         leaves_to_folder = self.pooling == AUTO and is_last
         if leaves_to_folder and modules is not None:
-            return True
+            modules.prompt(self.prompt_name)
+            return modules
         if self.prompt_name is not None:
             why = "the model's folder has no modules.json, and so no prompts"
             if not leaves_to_folder:
@@ -73,7 +75,12 @@ class Settings:
                     f"{','.join(map(str, self.layers))}; leave these out"
                 )
             raise UserError(f"`prompt_name`={self.prompt_name}: {why}.")
-        return False
+        if self.pooling == POOLED and not has_pooler:
+            raise UserError(
+                f"`pooling`={POOLED}: the model has no pooler; take cls, mean "
+                "or max."
+            )
+        return None
 
     def layer_numbers(self, config: BertConfig) -> tuple[int, ...]:
         """Returns the non-negative numbers of the layers.
@@ -103,6 +110,9 @@ class Settings:
                 "only the last layer; give -1 with `pooling`=pooled."
             )
         return tuple(found)
+
+
+DEFAULTS = Settings()
 
 
 def parse_layers(text: str, pooling: str) -> tuple[int, ...]:

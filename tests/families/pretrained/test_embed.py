@@ -5,8 +5,6 @@ import pytest
 
 import bert_tf
 from bert_tf.errors import UserError
-from bert_tf.inference import vectors as extractor_module
-from bert_tf.inference.embed import Embedder
 from tests.families.pretrained.extraction_models import (
     alone,
     save_model,
@@ -19,17 +17,12 @@ MODEL = (small_encoder(), small_tokenizer())
 TEXTS = [*some_texts(12), ("the cat", "a dog")]
 
 
-@pytest.fixture(scope="module")
-def embedder():
-    return Embedder(MODEL)
-
-
-def test_a_folder_is_what_its_parts_are(tmp_path, embedder):
+def test_a_folder_is_what_its_parts_are(tmp_path):
     folder = save_model(tmp_path / "model")
     found = bert_tf.embed(folder, iter(TEXTS))
     assert found.shape == (13, 24)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, embedder(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(found, bert_tf.embed(MODEL, TEXTS), atol=1e-6)
     expected = [alone(*MODEL, text)["layers"][3].mean(0) for text in TEXTS]
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -41,18 +34,10 @@ def test_layer_pooling_and_normalisation():
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_a_stream_is_the_whole_in_parts(monkeypatch, embedder):
-    monkeypatch.setattr(extractor_module, "_TEXTS", 5)
-    parts = list(embedder.stream(TEXTS))
-    assert [len(part) for part in parts] == [5, 5, 3]
-    np.testing.assert_allclose(
-        np.concatenate(parts), embedder(TEXTS), atol=1e-5
-    )
-
-
-def test_no_texts_give_no_vectors_and_one_string_gives_one(embedder):
-    assert embedder([]).shape == (0, 24)
-    np.testing.assert_array_equal(embedder("a dog"), embedder(["a dog"])[0])
+def test_no_texts_give_no_vectors_and_one_string_gives_one():
+    assert bert_tf.embed(MODEL, []).shape == (0, 24)
+    (expected,) = bert_tf.embed(MODEL, ["a dog"])
+    np.testing.assert_array_equal(bert_tf.embed(MODEL, "a dog"), expected)
 
 
 def test_texts_that_are_truncated_are_counted(capsys):

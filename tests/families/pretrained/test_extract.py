@@ -13,11 +13,11 @@ import pytest
 
 import bert_tf
 from bert_tf.errors import UserError
+from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.pretrained.settings import Settings
-from bert_tf.inference import features as extract_module
-from bert_tf.inference import vectors as extractor_module
-from bert_tf.inference.features import Line, extract_features, read_texts
-from bert_tf.inference.vectors import Extractor
+from bert_tf.inference import features as module
+from bert_tf.inference import vectors
+from bert_tf.inference.features import extract_features, read_texts
 from tests.families.pretrained.extraction_models import (
     TOKENS,
     alone,
@@ -41,8 +41,8 @@ TOKEN_SETTINGS = Settings((-1, 0), "none", batch_size=4)
 
 
 @functools.cache
-def extractor_of(settings: Settings) -> Extractor:
-    return Extractor(*MODEL, settings)
+def model_of(settings: Settings) -> PretrainedModel:
+    return PretrainedModel(*MODEL, settings)
 
 
 @pytest.fixture
@@ -50,17 +50,18 @@ def model(monkeypatch) -> str:
     """A name for the model, which is built once."""
 
     def load(source, settings, precision, runtime):
-        assert (source, precision) == ("model", "float32")
-        return extractor_of(settings)
+        assert source in ("model", MODEL)
+        assert precision == "float32"
+        return model_of(settings)
 
-    monkeypatch.setattr(Extractor, "from_checkpoint", load)
+    monkeypatch.setattr(vectors, "open_model", load)
     return "model"
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
-    monkeypatch.setattr(extractor_module, "_TEXTS", 5)
-    monkeypatch.setattr(extract_module, "_NUMBERS", 500)
+    monkeypatch.setattr(vectors, "_TEXTS", 5)
+    monkeypatch.setattr(module, "_NUMBERS", 500)
 
 
 @pytest.fixture
@@ -209,10 +210,10 @@ def test_tables_have_columns(tmp_path):
             path.write_text('id,text\n1,"a ""b""\nc"\n2,d ||| e\n')
         else:
             pyarrow.parquet.write_table(table, path)
-        lines = [*read_texts([path], ["text"])]
-        assert lines == [Line(row["text"]) for row in rows]
-        lines = [*read_texts([path], ["id", "text"])]
-        assert lines[1] == Line(("2", "d ||| e"))
+        found = [*read_texts([path], ["text"])]
+        assert found == [((row["text"],), 0) for row in rows]
+        found = [*read_texts([path], ["id", "text"])]
+        assert found[1] == (("2", "d ||| e"), 0)
         line = error_of(list, read_texts([path], ["txt"]))
         assert line.startswith(f"{path}: has no column 'txt'")
         assert line.endswith("Name it with `text_columns`.")
@@ -252,13 +253,13 @@ def test_bytes_that_are_not_utf_8_can_be_replaced(model, tmp_path):
 def test_nothing_half_written(model, lines_file, tmp_path, monkeypatch, name):
     output = tmp_path / name
     output.write_text("older")
-    chunks = Extractor.chunks
+    text_vectors = module.text_vectors
 
-    def breaks_off(self, *arguments):
-        yield next(chunks(self, *arguments))
+    def breaks_off(*arguments):
+        yield next(text_vectors(*arguments))
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Extractor, "chunks", breaks_off)
+    monkeypatch.setattr(module, "text_vectors", breaks_off)
     with pytest.raises(OSError, match="No space left") as caught:
         extract_features(model, [lines_file], output, TOKEN_SETTINGS)
     assert caught.value.filename == str(output)
@@ -269,18 +270,28 @@ def test_nothing_half_written(model, lines_file, tmp_path, monkeypatch, name):
 def test_memory_is_that_of_a_chunk(model, tmp_path, monkeypatch):
     path = tmp_path / "many.txt"
     path.write_text("the cat sat on the mat\n" * 60)
+    num_read = 0
+
+    def counted(*arguments):
+        nonlocal num_read
+        num_read = 0
+        for row in read_texts(*arguments):
+            num_read += 1
+            yield row
+
     waiting = []
-    placed = extract_module._Source.placed
 
-    def counted(self, chunk):
-        waiting.append(len(self._begins))
-        return placed(self, chunk)
+    def weighed(file, chunks, layers, tokens):
+        for number, chunk in enumerate(chunks):
+            assert len(chunk.starts) == 6
+            waiting.append(num_read - 5 * number)
 
-    monkeypatch.setattr(extract_module._Source, "placed", counted)
-    extract_features(model, [path], tmp_path / "out.npz", TOKEN_SETTINGS)
-    assert len(waiting) == 12
+    monkeypatch.setattr(module, "read_texts", counted)
+    monkeypatch.setattr(module, "write_npz", weighed)
+    output = tmp_path / "out.npz"
+    extract_features(model, [path], output, TOKEN_SETTINGS, "float32")
     # A chunk, and the text after it.
-    assert max(waiting) == 6
+    assert waiting == [6] * 11 + [5]
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ from bert_tf.checkpoints.sentence_files import read_sentence_modules
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import text_tokenizer
+from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.pretrained.settings import Settings
 from bert_tf.families.sentence_vectors import SentenceVectors
-from bert_tf.inference.embed import Embedder
+from bert_tf.inference.embed import embed
 from bert_tf.inference.features import extract_features
-from bert_tf.inference.vectors import Extractor
+from bert_tf.inference.load import LoadedModel
 from bert_tf.models import restore
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.families.pretrained.sentence_folders import (
@@ -34,48 +35,43 @@ ENCODERS: dict[str, BertEncoder] = {}
 TOKENIZERS: dict[object, BertTokenizer] = {}
 
 
-class Opened:
+def loaded(folder) -> LoadedModel:
     """A folder, whose encoder and tokenizer are shared with other folders."""
-
-    def __init__(self, folder):
-        checkpoint = load_checkpoint(folder)
-        self.modules = read_sentence_modules(checkpoint)
-        config, rules = checkpoint.config, checkpoint.tokenizer_config
-        kind = config.model_type
-        if kind not in ENCODERS:
-            ENCODERS[kind] = encoder_class(config)(config)
-            restore(ENCODERS[kind], checkpoint, [POOLER])
-        if rules not in TOKENIZERS:
-            TOKENIZERS[rules] = text_tokenizer(checkpoint)
-        self.pair = ENCODERS[kind], TOKENIZERS[rules]
-
-    def extractor(self, settings):
-        return Extractor(*self.pair, settings, self.modules)
+    checkpoint = load_checkpoint(folder)
+    config, rules = checkpoint.config, checkpoint.tokenizer_config
+    kind = config.model_type
+    if kind not in ENCODERS:
+        ENCODERS[kind] = encoder_class(config)(config)
+        restore(ENCODERS[kind], checkpoint, [POOLER])
+    if rules not in TOKENIZERS:
+        TOKENIZERS[rules] = text_tokenizer(checkpoint)
+    modules = read_sentence_modules(checkpoint)
+    pair = ENCODERS[kind], TOKENIZERS[rules]
+    return LoadedModel(PretrainedModel(*pair, modules=modules), folder)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_vectors_are_those_of_encode(name, tmp_path):
-    model = Opened(write_folder(name, tmp_path / "model"))
+    model = loaded(write_folder(name, tmp_path / "model"))
     for prompt, expected in vectors_of(name).items():
         texts, prompt_name = TEXTS, prompt
         if prompt == "pairs":
             texts, prompt_name = PAIRS, None
-        found = Embedder(model, prompt_name=prompt_name)(texts)
+        found = embed(model, texts, prompt_name=prompt_name)
         np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
 
 def test_explicit_settings_read_the_transformer_alone(tmp_path):
-    folder = write_folder("dense", tmp_path / "model")
-    plain = Opened(folder)
-    plain.modules = None
-    found = Embedder(Opened(folder), "cls")(TEXTS)
-    np.testing.assert_array_equal(found, Embedder(plain, "cls")(TEXTS))
-    expected = Embedder(plain, "mean", layer=1)(TEXTS)
-    found = Embedder(Opened(folder), layer=1)(TEXTS)
+    model = loaded(write_folder("dense", tmp_path / "model"))
+    plain = model.encoder, model.tokenizer
+    found = embed(model, TEXTS, "cls")
+    np.testing.assert_array_equal(found, embed(plain, TEXTS, "cls"))
+    expected = embed(plain, TEXTS, "mean", layer=1)
+    found = embed(model, TEXTS, layer=1)
     np.testing.assert_array_equal(found, expected)
     for settings in ({"pooling": "cls"}, {"layer": 1}):
         with pytest.raises(UserError, match="`prompt_name`=query: belongs to"):
-            Embedder(Opened(folder), prompt_name="query", **settings)
+            embed(model, TEXTS, prompt_name="query", **settings)
 
 
 def test_files_of_features_have_them(tmp_path):
@@ -98,9 +94,7 @@ def test_half_precision_sums_in_float32(tmp_path):
     hidden = np.zeros((1, 4096, 16), np.float32)
     hidden[:, :, 0] = 1.0
     mask = np.ones((1, 4096), np.int32)
-    vectors = SentenceVectors(modules, 16)(
-        tf.cast(hidden, tf.bfloat16), mask, 0
-    )
+    vectors = SentenceVectors(modules)(tf.cast(hidden, tf.bfloat16), mask, 0)
     np.testing.assert_allclose(vectors[0, 0], 1.0, atol=1e-6)
 
 

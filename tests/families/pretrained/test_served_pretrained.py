@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.pretrained.settings import Settings
 from tests.inference import serving_models as models
 
 MASKED = [
@@ -74,7 +75,10 @@ def test_texts_are_embedded_as_by_embed():
 
 def test_an_encoder_alone_embeds():
     encoder = models.encoder()
-    functions = PretrainedModel(encoder, models.tokenizer(), 16).signatures()
+    settings = Settings(max_seq_length=16)
+    functions = PretrainedModel(
+        encoder, models.tokenizer(), settings
+    ).signatures()
     assert set(functions) == {"embed", "serving_default", "tokens"}
     assert functions["serving_default"] is functions["embed"]
     texts = models.texts(10, 20, 6)

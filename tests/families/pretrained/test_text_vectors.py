@@ -9,9 +9,10 @@ import pytest
 
 from bert_tf.errors import UserError
 from bert_tf.families import rows as family_rows
+from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.pretrained.settings import Settings, parse_layers
-from bert_tf.inference import vectors as extractor_module
-from bert_tf.inference.vectors import Extractor
+from bert_tf.inference import vectors as module
+from bert_tf.inference.vectors import OFFSETS, open_model, text_vectors
 from tests.families.pretrained.extraction_models import (
     POSITIONS,
     TOKENS,
@@ -38,12 +39,12 @@ MIXED = [
 
 
 @functools.cache
-def extractor_of(**settings) -> Extractor:
-    return Extractor(ENCODER, TOKENIZER, Settings(**settings))
+def model_of(**settings) -> PretrainedModel:
+    return PretrainedModel(ENCODER, TOKENIZER, Settings(**settings))
 
 
 def vectors_of(texts, **settings) -> np.ndarray:
-    chunks = list(extractor_of(**settings).chunks(texts))
+    chunks = list(text_vectors(model_of(**settings), texts))
     return np.concatenate([chunk.vectors for chunk in chunks])
 
 
@@ -89,7 +90,7 @@ def test_each_text_as_if_alone_and_in_order(pooling, layers, numbers):
     [("_TEXTS", 10, 10), ("_CHARACTERS", 200, 8), ("_BYTES", 9216, 4)],
 )
 def test_texts_are_read_as_they_are_needed(monkeypatch, limit, value, most):
-    monkeypatch.setattr(extractor_module, limit, value)
+    monkeypatch.setattr(module, limit, value)
     read = 0
 
     def endless():
@@ -98,7 +99,7 @@ def test_texts_are_read_as_they_are_needed(monkeypatch, limit, value, most):
             read += 1
             yield "the cat sat on a mat, we"[: 20 + read % 5]
 
-    chunks = extractor_of(pooling="none").chunks(endless())
+    chunks = text_vectors(model_of(pooling="none"), endless())
     for number in range(1, 5):
         assert (
             1
@@ -113,8 +114,7 @@ def test_batches_are_counted_and_short_where_rows_are_long(monkeypatch):
     monkeypatch.setattr(family_rows, "_ROW_TOKENS", 8)
     computed = []
     texts = ["the " * 14, "a", "cat", "dog", "the " * 14, "mat", "sat"]
-    extractor = extractor_of(batch_size=4)
-    list(extractor.chunks(texts, computed.append))
+    list(text_vectors(model_of(batch_size=4), texts, computed.append))
     # Two rows of 16 tokens are as much as four of 8 or ten of 3.
     assert computed == [2, 5]
 
@@ -138,10 +138,11 @@ def normalised(text: str) -> str:
     ],
 )
 def test_offsets_cut_the_token_out_of_its_text(text):
-    (chunk,) = extractor_of(pooling="none").chunks([text])
+    (chunk,) = text_vectors(model_of(pooling="none"), [text])
     parts = (text,) if isinstance(text, str) else text
     inner = 0
-    for number, segment, (start, end) in zip(*chunk.tokens, strict=True):
+    columns = (chunk.tokens[k] for k in ("input_ids", "segment_ids", OFFSETS))
+    for number, segment, (start, end) in zip(*columns, strict=True):
         token = TOKENS[number]
         if token in ("[CLS]", "[SEP]"):
             assert (start, end) == (-1, -1)
@@ -152,15 +153,16 @@ def test_offsets_cut_the_token_out_of_its_text(text):
             assert cut == "😀"
         else:
             assert normalised(cut).rstrip("\u200b ") == token.removeprefix("##")
-    assert inner == len(chunk.tokens.ids) - 1 - len(parts)
+    assert inner == chunk.starts[-1] - 1 - len(parts)
 
 
-def test_texts_too_long_are_truncated_as_the_packer_does_and_counted():
+def test_texts_too_long_are_truncated_as_the_packer_does_and_counted(capsys):
     texts = ["the cat " * 20, "the cat", ("a " * 9, "dog " * 3), "mat " * 6]
-    (chunk,) = extractor_of(pooling="none", max_seq_length=8).chunks(texts)
-    assert chunk.num_truncated == 2
+    (chunk,) = text_vectors(model_of(pooling="none", max_seq_length=8), texts)
+    line = "2 of 4 texts have more than 8 tokens and are truncated"
+    assert capsys.readouterr().err.startswith(line)
     np.testing.assert_array_equal(np.diff(chunk.starts), [8, 4, 8, 8])
-    third = chunk.tokens.ids[12:20]
+    third = chunk.tokens["input_ids"][12:20]
     words = " ".join(TOKENS[i] for i in third)
     assert words == "[CLS] a a a [SEP] dog dog [SEP]"
     first = expected("the cat the cat the cat", "none", (3,))
@@ -171,8 +173,8 @@ def test_padding_is_not_seen_even_where_all_is_negative():
     # Otherwise the maximum would be the zero of the padding.
     encoder = small_encoder()
     encoder.blocks[-1].output_norm.beta.assign(np.full(24, -9.0, np.float32))
-    extractor = Extractor(encoder, TOKENIZER, Settings(pooling="max"))
-    (chunk,) = extractor.chunks(["the", "the cat sat on the mat"])
+    model = PretrainedModel(encoder, TOKENIZER, Settings(pooling="max"))
+    (chunk,) = text_vectors(model, ["the", "the cat sat on the mat"])
     assert chunk.vectors.max() < 0
 
 
@@ -180,22 +182,22 @@ def test_precision(tmp_path):
     folder = save_model(tmp_path / "model")
     exact = vectors_of(MIXED)
     for precision in ("mixed_bfloat16", "mixed_float16"):
-        lower = Extractor.from_checkpoint(folder, Settings(), precision)
-        (chunk,) = lower.chunks(MIXED)
+        lower = open_model(folder, Settings(), precision)
+        (chunk,) = text_vectors(lower, MIXED)
         assert chunk.vectors.dtype == np.float32
         error = np.abs(chunk.vectors - exact).max() / np.abs(exact).max()
         assert 0 < error < 0.05
     with pytest.raises(UserError, match="`precision`='float64': takes one"):
-        Extractor.from_checkpoint(folder, Settings(), "float64")
+        open_model(folder, Settings(), "float64")
 
 
 def test_a_model_without_a_pooler_is_loaded_in_silence(tmp_path, capfd):
     folder = save_model(tmp_path / "model", with_pooler=False)
-    (chunk,) = Extractor.from_checkpoint(folder, Settings()).chunks(MIXED)
+    (chunk,) = text_vectors(open_model(folder, Settings()), MIXED)
     np.testing.assert_allclose(chunk.vectors, vectors_of(MIXED), atol=1e-6)
     assert capfd.readouterr().err == ""
     with pytest.raises(UserError, match="has no pooler; take cls"):
-        Extractor.from_checkpoint(folder, Settings(pooling="pooled"))
+        open_model(folder, Settings(pooling="pooled"))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_a_model_without_a_pooler_is_loaded_in_silence(tmp_path, capfd):
     ],
 )
 def test_bad_settings(settings, message):
-    line = error_of(extractor_of, **settings)
+    line = error_of(model_of, **settings)
     assert re.search(message, line), line
 
 
@@ -240,9 +242,9 @@ def test_a_pair_needs_room_and_a_model_for_pairs():
     with pytest.raises(UserError, match=r"=3: texts\[1\] is a pair, which"):
         vectors_of(["a", ("a", "the")], max_seq_length=3)
     encoder = small_encoder(type_vocab_size=1)
-    extractor = Extractor(encoder, TOKENIZER, Settings())
+    model = PretrainedModel(encoder, TOKENIZER)
     with pytest.raises(UserError, match=r"texts\[0\] is a pair: type_voc"):
-        next(extractor.chunks([("a", "the")]))
+        next(text_vectors(model, [("a", "the")]))
 
 
 def test_weights_that_are_not_finite():
@@ -250,10 +252,10 @@ def test_weights_that_are_not_finite():
     table = encoder.embeddings.word_table.numpy()
     table[TOKENS.index("dog")] = np.nan
     encoder.embeddings.word_table.assign(table)
-    extractor = Extractor(encoder, TOKENIZER, Settings())
-    assert len(list(extractor.chunks(["the cat"]))) == 1
+    model = PretrainedModel(encoder, TOKENIZER)
+    assert len(list(text_vectors(model, ["the cat"]))) == 1
     with pytest.raises(UserError, match=r"texts\[0\] or a later text"):
-        next(extractor.chunks(["the cat", "the dog"]))
+        next(text_vectors(model, ["the cat", "the dog"]))
 
 
 def test_layers_of_the_command_line():
