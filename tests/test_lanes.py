@@ -174,6 +174,12 @@ def test_measured_seconds_have_those_of_child_processes():
             ["tests/text/test_unigram.py"],
         ),
         ("tests/relatives.py", ["tests/test_relatives.py"], []),
+        # Imported by its name.
+        (
+            "bert_tf/families/text_classification/checks.py",
+            ["tests/families/test_checks.py"],
+            [],
+        ),
     ],
 )
 def test_a_change_chooses_the_tests_that_depend_on_it(changed, chosen, others):

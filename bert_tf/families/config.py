@@ -47,13 +47,9 @@ class TaskConfig(abc.ABC):
 
     @classmethod
     def of_recipe(cls, recipe: Any, **values: Any) -> Self:
-        """Returns the config of a model that is trained with a recipe.
-
-        Its fields are the settings of the same names, and `values`.
-        """
-        names = {field.name for field in dataclasses.fields(cls)}
-        settings = {k: v for k, v in vars(recipe).items() if k in names}
-        return cls(**settings | values)
+        """Returns `values` with the settings of a recipe of the same names."""
+        names = cls.__dataclass_fields__.keys() & vars(recipe).keys()
+        return cls(**{name: getattr(recipe, name) for name in names} | values)
 
     @classmethod
     @abc.abstractmethod
@@ -74,7 +70,6 @@ class TaskConfig(abc.ABC):
           unpadded: whether it skips padding, with shapes that are known only at
             run time.
         """
-        # Loads TensorFlow.
         from bert_tf import models
 
         builder = getattr(models, self.builder)

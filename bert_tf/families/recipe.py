@@ -23,18 +23,12 @@ BAD_ROWS = ("error", "skip")
 class FinetuningRecipe(
     TeacherSettings,
     TrainingRecipe,
-    defaults={
-        "learning_rate": 5e-5,
-        "keep_checkpoint_max": 2,
-        "log_steps": 20,
-    },
+    defaults={"learning_rate": 5e-5, "keep_checkpoint_max": 2, "log_steps": 20},
 ):
     """The settings of every fine-tuning; recipe.json stores them."""
 
     task: str = setting(
-        "",
-        "a name in tasks/, or the path of a task file",
-        may_be_code=True,
+        "", "a name in tasks/, or the path of a task file", may_be_code=True
     )
     data_dir: str = setting("", "folder of the task's files")
     encoding_errors: str = like(CorpusRecipe, "encoding_errors")
@@ -97,9 +91,7 @@ class FinetuningRecipe(
         at_least=0,
     )
     eval_steps: int = setting(
-        0,
-        "steps between evaluations; 0 = at the end of each epoch",
-        at_least=0,
+        0, "steps between evaluations; 0 = at the end of each epoch", at_least=0
     )
     ensemble: str = setting(
         "",

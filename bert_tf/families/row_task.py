@@ -22,6 +22,7 @@ from bert_tf.families.task import (
     Split,
     Task,
 )
+from bert_tf.families.token_estimates import tokens_of_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 Example = TypeVar("Example", bound=Any)
@@ -36,6 +37,11 @@ class RowTask(Task[Sequence[Example], Config], Generic[Example, Config]):
     name, arrays of N rows, and a list of `PREDICTION`. A prediction file has
     the index of each row and its prediction.
     """
+
+    def estimated_tokens(self, examples: list[Example], recipe: Any) -> float:
+        """Estimates the tokens of rows of `texts`; see `Task`."""
+        texts = ("".join(example.texts) for example in examples)
+        return tokens_of_rows(texts, recipe.max_seq_length)
 
     @abc.abstractmethod
     def rows(

@@ -27,10 +27,8 @@ from bert_tf.errors import UserError
 from bert_tf.families import part_of
 from bert_tf.families.checks import Examination, examine_rows
 from bert_tf.families.config import TaskConfig
-from bert_tf.families.data.examples import known_label, typical
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs, Rows
-from bert_tf.families.token_estimates import tokens_of_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -253,8 +251,7 @@ class Task(TaskTemplate, Generic[Examples, Config]):
 
     def estimated_tokens(self, examples: Examples, recipe: Any) -> float:
         """Estimates the tokens of the rows of examples, without a tokenizer."""
-        texts = ("".join(example.texts) for example in examples)
-        return tokens_of_rows(texts, recipe.max_seq_length)
+        return float(len(examples) * recipe.max_seq_length)
 
     def encoder_config(self, recipe: Any, config: BertConfig) -> BertConfig:
         """Returns the config of the encoder to train.
@@ -277,7 +274,6 @@ class Task(TaskTemplate, Generic[Examples, Config]):
         Raises:
           UserError: nothing can be learned from them.
         """
-        del examples
         values = {"task": self.name, "labels": (), **self.fixed_config}
         config: Any = self.config_type.of_recipe(recipe, **values)
         return config
@@ -367,7 +363,6 @@ class Task(TaskTemplate, Generic[Examples, Config]):
 
     def mean_loss(self, answered: Answered[Examples, Config]) -> float | None:
         """Computes the mean loss of an example; None if it is not defined."""
-        del answered
         return None
 
     def baseline(self, train: Examples, examples: Examples) -> Scores:
@@ -381,6 +376,8 @@ class Task(TaskTemplate, Generic[Examples, Config]):
 
     def guess(self, train: Examples, examples: Examples) -> Any:
         """Predicts without a model: the most frequent label of training."""
+        from bert_tf.families.data.examples import typical
+
         return [typical(self.references(train))] * len(examples)
 
     @abc.abstractmethod
@@ -391,6 +388,8 @@ class Task(TaskTemplate, Generic[Examples, Config]):
 
     def references(self, examples: Examples) -> list[Any]:
         """Returns the gold answers as JSON types; by default the labels."""
+        from bert_tf.families.data.examples import known_label
+
         return [known_label(example) for example in examples]
 
     @abc.abstractmethod

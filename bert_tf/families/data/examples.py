@@ -224,6 +224,15 @@ def known_label(example: Any) -> Any:
     return example.label
 
 
+def typical(labels: Sequence[Any]) -> Any:
+    """Returns the mean of numbers, or the smallest most frequent label."""
+    if isinstance(labels[0], float):
+        return math.fsum(labels) / len(labels)
+    counts = collections.Counter(labels)
+    most = max(counts.values())
+    return min(label for label in counts if counts[label] == most)
+
+
 def names_in(label: Label) -> tuple[str, ...]:
     """Returns the names in a label, none in a number."""
     if isinstance(label, tuple):
@@ -238,15 +247,6 @@ def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(labels, key=lambda label: (float(label), label)))
     except ValueError:
         return tuple(sorted(labels))
-
-
-def typical(labels: Sequence[Label]) -> Label:
-    """Returns the mean of numbers, or the smallest most frequent label."""
-    if isinstance(labels[0], float):
-        return math.fsum(labels) / len(labels)
-    counts = collections.Counter(labels)
-    most = max(counts.values())
-    return min(label for label in counts if counts[label] == most)
 
 
 _COLUMNS = ("index", "prediction")

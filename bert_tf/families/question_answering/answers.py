@@ -1,7 +1,7 @@
 """Question answering that takes text: question and context in, answer out."""
 
 import itertools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -15,7 +15,6 @@ from bert_tf.families.question_answering.answer_texts import (
     score_of,
 )
 from bert_tf.families.question_answering.config import QuestionAnsweringConfig
-from bert_tf.families.question_answering.recipe import SpanRecipe
 from bert_tf.families.requests import (
     QUESTIONS,
     Request,
@@ -47,6 +46,9 @@ from bert_tf.text.layout import (
 )
 from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
+
+if TYPE_CHECKING:
+    from bert_tf.families.question_answering.recipe import SpanRecipe
 
 
 class SpanModel(TextModel):
@@ -200,7 +202,7 @@ def span_rows(
     question: TokenIds,
     context: TokenIds,
     room: int,
-    config: QuestionAnsweringConfig | SpanRecipe,
+    config: "QuestionAnsweringConfig | SpanRecipe",
     max_windows: int = tf.int32.max,
 ) -> SpanRows:
     """Splits contexts into windows and pairs them with their questions.

@@ -6,7 +6,7 @@ by the operations of `answers.py`.
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +27,6 @@ from bert_tf.families.question_answering.prediction_files import (
     Answers,
     ScoredText,
 )
-from bert_tf.families.question_answering.recipe import SpanRecipe
 from bert_tf.families.question_answering.squad_files import Question
 from bert_tf.families.rows import Outputs, RowsAround
 from bert_tf.families.task_model import END_LOGITS, START_LOGITS
@@ -42,6 +41,9 @@ from bert_tf.text.layout import (
     tokenize,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
+
+if TYPE_CHECKING:
+    from bert_tf.families.question_answering.recipe import SpanRecipe
 
 # Contexts per call of the tokenizer; windows, and pairs of a start and an end,
 # per block.
@@ -125,7 +127,7 @@ class SpanWindows(RowsAround):
     context: np.ndarray
     tokenizer: Tokenizer
     room: int
-    config: QuestionAnsweringConfig | SpanRecipe
+    config: "QuestionAnsweringConfig | SpanRecipe"
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
         """Concatenates the logits of all tokens of all windows, [T]."""
@@ -178,7 +180,7 @@ class SpanWindows(RowsAround):
 def make_windows(
     questions: Sequence[Question],
     tokenizer: Tokenizer,
-    config: QuestionAnsweringConfig | SpanRecipe,
+    config: "QuestionAnsweringConfig | SpanRecipe",
 ) -> SpanWindows:
     """Tokenizes questions and contexts and makes windows; see `span_rows`.
 

@@ -132,7 +132,7 @@ class TokenClassificationTask(Task[TaggedWords, TokenClassificationConfig]):
     ) -> float:
         """Estimates the tokens of sentences, which a document fills up."""
         if recipe.context == "document":
-            return float(len(examples) * recipe.max_seq_length)
+            return super().estimated_tokens(examples, recipe)
         return float(estimated_tokens(examples.words).sum() + 2 * len(examples))
 
     def configure(
