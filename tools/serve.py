@@ -25,7 +25,10 @@ from bert_tf.progress import log
 from . import command_line
 
 _MODEL_NAME = flags.DEFINE_string(
-    "model_name", "default", "Name of the model for clients."
+    "model_name",
+    None,
+    "Name of the model for clients; by default that of the folder in --model, "
+    "and default with --model_base_path.",
 )
 _MODEL_BASE_PATH = flags.DEFINE_string(
     "model_base_path", None, "Folder of the version folders (1, 2, ...)."
@@ -160,6 +163,12 @@ _SSL_FILE = flags.DEFINE_string(
 )
 _HEALTH = flags.DEFINE_bool(
     "enable_grpc_healthcheck_service", False, "Offer grpc.health.v1.Health."
+)
+_ACCESS_LOG = flags.DEFINE_bool(
+    "access_log",
+    False,
+    "Write a line for each REST request to standard error: client, request, "
+    "status, bytes and seconds.",
 )
 _GRPC_MAX_THREADS = flags.DEFINE_integer(
     "grpc_max_threads",
@@ -302,7 +311,13 @@ def _models():
     if _MODEL_CONFIG_FILE.value is not None:
         return read_models(_MODEL_CONFIG_FILE.value)
     path = pathlib.Path(_MODEL_BASE_PATH.value or "")
-    return (ModelConfig(_MODEL_NAME.value, path),)
+    name = _MODEL_NAME.value
+    if name is None and _MODEL.value is not None:
+        # The last part of a folder, and of hf://organisation/name.
+        name = os.path.basename(os.path.normpath(_MODEL.value))
+        if name in ("", os.curdir, os.pardir):
+            name = pathlib.Path(_MODEL.value).resolve().name
+    return (ModelConfig(name or "default", path),)
 
 
 @contextlib.contextmanager
@@ -323,9 +338,9 @@ def _written(config):
     )
     log(f"{_MODEL.value}: computed by {loaded.served.computed_by}.")
     with tempfile.TemporaryDirectory() as folder:
-        base = pathlib.Path(folder) / _MODEL_NAME.value
+        base = pathlib.Path(folder)
         version = base / "1"
-        version.mkdir(parents=True)
+        version.mkdir()
         training = describe_training(loaded.folder)
         # The version calls functions of this process, which these hold.
         signatures = write_files(
@@ -404,6 +419,7 @@ def _config():
         inter_op_threads=inter_op,
         cors=_CORS.value,
         health=_HEALTH.value,
+        access_log=_ACCESS_LOG.value,
         grpc_max_requests=_GRPC_MAX_THREADS.value,
         grpc_options=_grpc_options(),
         load_threads=_LOAD_THREADS.value or 1,

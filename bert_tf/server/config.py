@@ -129,6 +129,7 @@ class ServerConfig:
       cors: whether pages of other sites may use REST.
       tls: keys of TLS for REST and gRPC; None for no TLS.
       health: whether gRPC has the service grpc.health.v1.Health.
+      access_log: whether each REST request is a line on standard error.
       grpc_max_requests: maximum of concurrent gRPC requests, above which
         RESOURCE_EXHAUSTED is returned; None for no limit.
       grpc_options: channel arguments of gRPC by name.
@@ -158,6 +159,7 @@ class ServerConfig:
     cors: bool = False
     tls: TlsConfig | None = None
     health: bool = False
+    access_log: bool = False
     grpc_max_requests: int | None = None
     grpc_options: tuple[tuple[str, str | int], ...] = ()
     load_threads: int = 1

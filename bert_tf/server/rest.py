@@ -73,6 +73,7 @@ class RestApi:
             application.router.add_get(
                 self._config.metrics_path, self._show_metrics
             )
+        application.router.add_get("/health", self._show_health)
         page.add_routes(application, self._models)
         application.router.add_route("*", "/{v:[vV]}1/{rest:.*}", self._answer)
         return application
@@ -111,6 +112,19 @@ class RestApi:
         return web.Response(
             text=self._metrics.page(), content_type="text/plain"
         )
+
+    async def _show_health(self, request: web.Request) -> web.Response:
+        """Answers 200 if a version of every model serves requests, or 503."""
+        models = {
+            name: bool(self._models.available(name))
+            for name in sorted(self._models.configs)
+        }
+        is_healthy = all(models.values())
+        state = {
+            "status": "ok" if is_healthy else "unavailable",
+            "models": models,
+        }
+        return web.json_response(state, status=200 if is_healthy else 503)
 
     async def _answer(self, request: web.Request) -> web.Response:
         start = time.monotonic()

@@ -50,6 +50,18 @@ class _Malformed(logging.Filter):
 
 _HTTP_LOGGER = logging.getLogger("bert_tf.server.http")
 _HTTP_LOGGER.addFilter(_Malformed())
+_ACCESS_LOGGER = logging.getLogger("bert_tf.server.access")
+# Client, request line, status, bytes and seconds.
+_ACCESS_FORMAT = '%a "%r" %s %b %Tf'
+
+
+def _start_access_log() -> None:
+    """Writes a line for each REST request to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    _ACCESS_LOGGER.addHandler(handler)
+    _ACCESS_LOGGER.setLevel(logging.INFO)
+    _ACCESS_LOGGER.propagate = False
 
 
 class _Health(health.aio.HealthServicer):
@@ -121,9 +133,12 @@ class Server:
 
     async def _start_http(self, port: int) -> None:
         api = RestApi(self.manager.models, self._metrics, self._config)
+        if self._config.access_log:
+            _start_access_log()
         self._http = web.AppRunner(
             api.application(),
-            access_log=None,
+            access_log=_ACCESS_LOGGER if self._config.access_log else None,
+            access_log_format=_ACCESS_FORMAT,
             logger=_HTTP_LOGGER,
             handle_signals=False,
             auto_decompress=False,  # RestApi reports errors in a body.

@@ -226,3 +226,17 @@ def test_metrics_have_tf_servings_names(versions):
         assert line in text.splitlines()
     # Names that nobody serves must not fill the memory.
     assert "zzz" not in text
+
+
+def test_health_is_that_of_all_models(server):
+    """A model without a version that serves is named."""
+    url = f"{server.rest}/health"
+    assert fetch(url) == (200, {"status": "ok", "models": {"m": True}})
+    models = server.server.manager.models
+    models.configs["late"] = models.configs["m"]
+    try:
+        status, body = fetch(url)
+    finally:
+        del models.configs["late"]
+    assert (status, body["status"]) == (503, "unavailable")
+    assert body["models"] == {"late": False, "m": True}

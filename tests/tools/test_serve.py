@@ -256,14 +256,20 @@ def test_a_model_folder_by_openvino(tmp_path, eagerly):
     rest, _ = free_ports()
     server = ready(
         "tools.serve",
-        *(f"--model={folder}", "--model_name=stars", "--runtime=openvino"),
+        *(f"--model={folder}/", "--access_log", "--runtime=openvino"),
         *(f"--rest_api_port={rest}", "--port=0"),
         log=tmp_path / "log",
     )
-    url = f"http://127.0.0.1:{rest}/v1/models/stars:predict"
+    # Its name is that of the folder.
+    name = pathlib.Path(folder).name
+    url = f"http://127.0.0.1:{rest}/v1/models/{name}:predict"
+    health = fetch(f"http://127.0.0.1:{rest}/health")
+    assert health == (200, {"status": "ok", "models": {name: True}})
     answers = [fetch(url, {"instances": [text] * n}) for n in (1, 3)]
     server.send_signal(signal.SIGTERM)
     assert server.wait(60) == 0
+    line = rf'127.0.0.1 "POST /v1/models/{name}:predict HTTP/1.1" 200 \d+ '
+    assert len(re.findall(line, server.printed())) == 2
     rows = [row for _, found in answers for row in found["predictions"]]
     for row in rows:
         assert row["label"] == wanted["label"]
