@@ -15,7 +15,7 @@ from bert_tf.checkpoints.pruned import keep_parts, refuse_shared_blocks
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import build_model, read_config, save_model
 from bert_tf.families.recipe import FinetuningRecipe, PruningSettings
-from bert_tf.families.task import Split, TaskTemplate
+from bert_tf.families.task import Split, TaskTemplate, score_scale
 from bert_tf.files import new_folder
 from bert_tf.finetuning.evaluation import Predictor, Scorer
 from bert_tf.finetuning.importance import importances_of, most_important
@@ -188,7 +188,13 @@ def prune(
             data_set=data_set_of(task, recipe.to_dict()),
             num_rows={task.train_split: len(train), split: len(dev)},
             labels=config.labels,
-            scores=[CardScore(split, n, *pair) for n, pair in pairs.items()],
+            scores=[
+                CardScore(
+                    *(split, name, *pair),
+                    scale=score_scale(pair, name in task.lower_is_better),
+                )
+                for name, pair in pairs.items()
+            ],
             settings=settings.changed(),
             architecture=whole.config.model_type,
             tokenizer=tokenizer.vocabulary.description,

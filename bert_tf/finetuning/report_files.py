@@ -422,6 +422,7 @@ def write_card(
                 over_seeds(each["split"], each["metric"], "mean"),
                 over_seeds(each["split"], each["metric"], "standard_deviation"),
                 each["paper"],
+                numbers["scales"][each["metric"]],
             )
             for each in numbers["scores"]
         ],

@@ -27,6 +27,10 @@ from bert_tf.errors import UserError, excerpt, whole_number
 from bert_tf.families.config import check_segments
 from bert_tf.families.model_folder import save_model
 from bert_tf.families.task_model import TaskModel
+from bert_tf.families.text_classification.answers import (
+    class_answers,
+    plain_answers,
+)
 from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.layers.initialization import assigned_later
 from bert_tf.models import bert_classifier, restore
@@ -51,6 +55,7 @@ class TextClassifier(keras.Model):
             folder, labels=["negative", "positive"]
         )
         classifier.fit(texts, labels, epochs=3)
+        classifier.answer("A lovely film.")["label"]
         logits = classifier.predict(["A lovely film."])
 
     The model is `bert_classifier` with a tokenizer. If it is not compiled,
@@ -301,6 +306,25 @@ class TextClassifier(keras.Model):
         return super().predict(
             data, verbose=verbose, steps=steps, callbacks=callbacks
         )
+
+    def answer(self, texts: Any) -> dict[str, Any] | list[dict[str, Any]]:
+        """Returns label, probability and probabilities as `bert_tf.load` does.
+
+        Args:
+          texts: a text or, for pairs, a tuple of two; or a list of them.
+
+        Returns:
+          A dict, or a list of dicts for a list.
+        """
+        is_single = isinstance(texts, tuple if self.pairs else str)
+        rows = [texts] if is_single else texts
+        logits = tf.constant(self.predict(rows, verbose=0))
+        outputs = {
+            name: value.numpy()
+            for name, value in class_answers(logits, self.labels).items()
+        }
+        answers = plain_answers(outputs, self.labels)
+        return answers[0] if is_single else answers
 
     def save_checkpoint(self, folder: str | os.PathLike) -> None:
         """Writes a model folder for `bert_tf.load` and all tools."""

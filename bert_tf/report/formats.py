@@ -94,10 +94,15 @@ def score(value: float | None, scale: int) -> str:
     return percent(value) if scale == 100 else number(value)
 
 
-def dash(value: float | None) -> str:
-    """A number for a table of Markdown, with a dash for a missing one."""
+def dash(value: float | None, scale: int = 1) -> str:
+    """A number for a table of Markdown, with a dash for a missing one.
+
+    A score has its `score_scale`; see `score`.
+    """
     if value is None:
         return "\u2013"
+    if scale == 100:
+        return percent(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 

@@ -44,6 +44,7 @@ class CardScore(NamedTuple):
       mean: over several trainings, if there were several.
       standard_deviation: likewise.
       published: published scores by model.
+      scale: what they are shown times; see `score_scale`.
     """
 
     split: str
@@ -53,6 +54,7 @@ class CardScore(NamedTuple):
     mean: float | None = None
     standard_deviation: float | None = None
     published: Mapping[str, float] = {}
+    scale: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +119,7 @@ class ModelCard:
             generated=_GENERATED,
             python_question=_python(self.question),
             source=self.base_model or pathlib.PurePath(self.init_from).name,
+            scaled=any(score.scale == 100 for score in self.scores),
             published=list(
                 dict.fromkeys(n for s in self.scores for n in s.published)
             ),

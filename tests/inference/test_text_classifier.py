@@ -248,6 +248,12 @@ def test_a_model_folder_answers_the_same(folder, tmp_path, capfd, eager_steps):
     probabilities = keras.ops.softmax(logits)[:, 1]
     found = [answer["probabilities"]["positive"] for answer in answers]
     assert_allclose(found, probabilities, atol=1e-5)
+    for own in (model.answer(PAIRS), [*map(model.answer, map(tuple, PAIRS))]):
+        assert [a["label"] for a in own] == [a["label"] for a in answers]
+        for each, other in zip(own, answers, strict=True):
+            assert each.keys() == other.keys()
+            for name in ("probability", "probabilities"):
+                assert each[name] == pytest.approx(other[name], abs=1e-5)
     # The same names in another order.
     swapped = ["positive", "negative"]
     other = classifier(tmp_path, labels=swapped, pairs=True)

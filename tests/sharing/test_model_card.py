@@ -27,7 +27,10 @@ CARD = ModelCard(
     num_rows={"train": 12345, "dev": 7},
     labels=("up", "down"),
     scores=[
-        CardScore("dev", "matthews", 0.5, 0.0, 0.45, 0.01, {"bert_base": 0.6}),
+        CardScore(
+            *("dev", "matthews", 0.5, 0.0, 0.45, 0.01, {"bert_base": 0.6}, 100)
+        ),
+        CardScore("dev", "cost", 0.5, 0.0),
         CardScore("dev", "accuracy", None, None),
     ],
     seeds=3,
@@ -44,8 +47,8 @@ def test_what_it_says(tmp_path) -> None:
     assert data["base_model"] == "google-bert/bert-base-uncased"
     assert data["datasets"] == ["nyu-mll/glue"]
     # Under huggingface.co's name; what is no number is left out.
-    assert data["metrics"] == ["matthews_correlation"]
-    (result,) = card.data.eval_results
+    assert data["metrics"] == ["matthews_correlation", "cost"]
+    result, _ = card.data.eval_results
     assert (result.dataset_config, result.dataset_split) == ("cola", "dev")
     assert result.metric_value == 0.5
     assert card.data.model_name == "acceptable"
@@ -54,7 +57,8 @@ def test_what_it_says(tmp_path) -> None:
         *("mean of 3 seeds", "standard deviation", "bert base, published")
     ]
     assert rows == [
-        ["dev", "matthews", "0.5", "0", "0.45", "0.01", "0.6"],
+        ["dev", "matthews", "50.0", "0.0", "45.0", "1.0", "60.0"],
+        ["dev", "cost", "0.5", "0", *"\u2013\u2013\u2013"],
         ["dev", "accuracy", *"\u2013\u2013\u2013\u2013\u2013"],
     ]
     assert ["train", "12,345"] in table(card, "Data")

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.checkpoints import Checkpoint
-from bert_tf.config import MEAN
+from bert_tf.config import CLS, MEAN
 from bert_tf.families.data.examples import Example
 from bert_tf.families.text_classification.recipe import (
     FITTED,
     GIVEN,
     SentenceRecipe,
 )
+from bert_tf.progress import log
 
 # Devlin et al. 2019, appendix A.3.
 _EPOCHS, _BATCH_SIZE, _LEARNING_RATE = 3.0, 32, 5e-5
@@ -70,4 +71,11 @@ def complete(
     if few and chosen:
         shown = ", ".join(f"{name}={value}" for name, value in chosen.items())
         print(f"few rows ({rows:,}), so {shown}", flush=True)
+        pooling = chosen.get("classifier_pooling")
+        if pooling == MEAN and not own.states_pooling:
+            log(
+                f"classifier_pooling={pooling}: transformers has no such head "
+                "and will not read the model; if it is to be converted, pass "
+                f"`classifier_pooling`={CLS}."
+            )
     return dataclasses.replace(recipe, **chosen)
