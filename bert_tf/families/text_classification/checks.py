@@ -28,6 +28,8 @@ _MAJORITY = 0.9
 # so many times its rows is taken for a misspelling.
 _FEW_ROWS, _MUCH_COMMONER = 5, 4
 _SIMILARITY = 0.85
+# More pairs of a rare and another label are not compared: most labels are rare.
+_MOST_PAIRS = 100_000
 
 
 def examine(
@@ -173,9 +175,9 @@ def _add_label_remarks(
     found: Examination, split: str, counts: Mapping[str, int]
 ) -> None:
     """Adds remarks on labels of few rows, and on likely misspellings."""
-    few = []
+    few, misspelled = [], _meant(counts)
     for label, count in counts.items():
-        meant = _meant(label, counts)
+        meant = misspelled.get(label)
         shown = f"{excerpt(label)} ({counted(count)})"
         if meant:
             same = _same_label(label, meant, counted(counts[meant]))
@@ -190,36 +192,37 @@ def _add_label_remarks(
         found.add(checks.REMARK, split, text)
 
 
-def _meant(label: str, counts: Mapping[str, int]) -> str | None:
-    """The more frequent label that a label may be a misspelling of.
+def _meant(counts: Mapping[str, int]) -> dict[str, str]:
+    """Returns, for likely misspellings, the more frequent label that is meant.
 
     Both differ in case, blanks, invisible characters and Unicode form only, or
     are the same number, or the label is rare and similar. Labels with different
     digits are never similar.
     """
-
-    def rank(name: str) -> tuple[int, str]:
-        return counts[name], name
-
-    count = counts[label]
-    others = [o for o in counts if count and rank(o) > rank(label)]
-    for other in others:
-        if _plain(other) == _plain(label):
-            return other
-    if count >= _FEW_ROWS:
-        return None
-    near = difflib.get_close_matches(
-        label,
-        [
+    alike: dict[str | float, list[str]] = {}
+    for label, count in counts.items():
+        if count:
+            alike.setdefault(_plain(label), []).append(label)
+    found = {}
+    for names in alike.values():
+        most = max(names, key=lambda name: (counts[name], name))
+        found |= {name: most for name in names if name != most}
+    rare = [n for n, c in counts.items() if 0 < c < _FEW_ROWS]
+    common = [n for n, c in counts.items() if c >= _MUCH_COMMONER]
+    if len(rare) * len(common) > _MOST_PAIRS:
+        return found
+    digits = {name: re.findall(r"\d+", name) for name in (*rare, *common)}
+    for label in rare:
+        others = [
             other
-            for other in others
-            if counts[other] >= _MUCH_COMMONER * count
-            and re.findall(r"\d+", other) == re.findall(r"\d+", label)
-        ],
-        n=1,
-        cutoff=_SIMILARITY,
-    )
-    return near[0] if near else None
+            for other in common
+            if counts[other] >= _MUCH_COMMONER * counts[label]
+            and digits[other] == digits[label]
+        ]
+        near = difflib.get_close_matches(label, others, 1, _SIMILARITY)
+        if near:
+            found.setdefault(label, near[0])
+    return found
 
 
 def _same_label(label: str, other: str, rows: str) -> str:
