@@ -38,7 +38,9 @@ class RowTask(Task[Sequence[Example], Config], Generic[Example, Config]):
     the index of each row and its prediction.
     """
 
-    def estimated_tokens(self, examples: list[Example], recipe: Any) -> float:
+    def estimated_tokens(
+        self, examples: Sequence[Example], recipe: Any
+    ) -> float:
         """Estimates the tokens of rows of `texts`; see `Task`."""
         texts = ("".join(example.texts) for example in examples)
         return tokens_of_rows(texts, recipe.max_seq_length)

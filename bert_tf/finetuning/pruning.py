@@ -190,10 +190,10 @@ def prune(
             labels=config.labels,
             scores=[
                 CardScore(
-                    *(split, name, *pair),
-                    scale=score_scale(pair, name in task.lower_is_better),
+                    *(split, name, value, baseline),
+                    scale=score_scale([value], name in task.lower_is_better),
                 )
-                for name, pair in pairs.items()
+                for name, (value, baseline) in pairs.items()
             ],
             settings=settings.changed(),
             architecture=whole.config.model_type,

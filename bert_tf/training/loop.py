@@ -197,7 +197,13 @@ class TrainingLoop:
         progress = Progress(
             "training", self.total, done, " steps", self.cluster.is_chief
         )
-        with progress, writer.as_default(), self._request:
+        number = done
+        with (
+            progress,
+            writer.as_default(),
+            self._request,
+            self._saved_at_once(done),
+        ):
             for phase, batch, number in self._batches(done):
                 self._train(phase, batch, number, progress, history)
                 if self._results or self._done < number:
@@ -227,14 +233,30 @@ class TrainingLoop:
                     break
             # The signal may have arrived while the last state was saved.
             if self._stop_requested():
-                line = (
-                    f"stopped at step {number:,} of {self.total:,}, whose "
-                    "state is saved; the same command resumes it."
-                )
-                if self._request.interrupted:
-                    raise KeyboardInterrupt(line)
-                raise RunStopped(line)
+                raise self._stopped(number)
         return history
+
+    @contextlib.contextmanager
+    def _saved_at_once(self, begun: int) -> Iterator[None]:
+        """Saves the state of a run that stops between two steps."""
+        try:
+            yield
+        except _StopAtOnceError:
+            if self._done > begun:
+                self._states.save(self._done, self._window)
+            raise self._stopped(self._done) from None
+
+    def _stopped(self, number: int) -> BaseException:
+        """Returns the exception of a run that stopped after a step."""
+        line = (
+            f"stopped at step {number:,} of {self.total:,}, whose "
+            "state is saved; the same command resumes it."
+        )
+        if not number:
+            line = "stopped before the first step; the same command begins it."
+        if self._request.interrupted:
+            return KeyboardInterrupt(line)
+        return RunStopped(line)
 
     def _stop_requested(self) -> bool:
         """Returns whether to stop; all workers stop after the same step."""
@@ -264,9 +286,10 @@ class TrainingLoop:
         self._done = done
         for phase, end in zip(self.phases, self._ends, strict=True):
             while self._done < end:
-                batches = self._batches_from(phase, self._done)
-                self.step.expect(batches.element_spec)
-                iterator, number = iter(batches), self._done
+                with self._interruptible():
+                    batches = self._batches_from(phase, self._done)
+                    self.step.expect(batches.element_spec)
+                    iterator, number = iter(batches), self._done
                 with self.reading():
                     while self._done == number < end:
                         if self.step.takes_several:
@@ -277,6 +300,13 @@ class TrainingLoop:
                             number += 1
                             yield phase, next(iterator), number
             self._speed.expect_tracing()
+
+    def _interruptible(self) -> contextlib.AbstractContextManager[None]:
+        """Allows a request to stop to end a block that changes no state."""
+        if len(self.cluster.workers) > 1:
+            # All workers stop after the same step.
+            return contextlib.nullcontext()
+        return self._request.at_once()
 
     def _batches_from(self, phase: Phase, done: int) -> Any:
         """Returns the distributed batches of a phase after step `done`."""
@@ -432,6 +462,10 @@ class TrainingLoop:
             return self.evaluation.means(self._held_out(phase))
 
 
+class _StopAtOnceError(BaseException):
+    """A request to stop, made in a block of `StopRequest.at_once`."""
+
+
 class StopRequest:
     """Records SIGTERM and the first Ctrl-C during a training.
 
@@ -448,7 +482,22 @@ class StopRequest:
     def __init__(self) -> None:
         self.made = False
         self.interrupted = False
+        self._raises = False
         self._before: dict[int, Any] = {}
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Raises an exception in its block where a request is or was made.
+
+        The block may take long, such as tracing a graph, and changes no state.
+        """
+        self._raises = True
+        try:
+            if self.made:
+                raise _StopAtOnceError
+            yield
+        finally:
+            self._raises = False
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -474,6 +523,8 @@ class StopRequest:
         # The signal may interrupt another write to the same stream.
         with contextlib.suppress(RuntimeError):
             log(line)
+        if self._raises:
+            raise _StopAtOnceError
 
     def _restore(self, number: int) -> None:
         signal.signal(number, self._before.pop(number) or signal.SIG_DFL)

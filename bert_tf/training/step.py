@@ -253,6 +253,10 @@ class TrainingStep:
             ],
             autograph=False,
         )
+        # Traced here, where a signal may end it, and not in the first step.
+        is_eager = tf.config.functions_run_eagerly()
+        if self.strategy.num_replicas_in_sync == 1 and not is_eager:
+            self._step_compiled.get_concrete_function()
 
     def __call__(
         self,

@@ -45,6 +45,20 @@ def test_noted_once_and_put_back(capsys):
     assert capsys.readouterr().err.count("received SIGTERM") == 1
 
 
+def test_a_block_that_changes_nothing_is_ended(capsys):
+    with StopRequest() as request:
+        with request.at_once():
+            pass
+        with pytest.raises(loop._StopAtOnceError), request.at_once():
+            os.kill(os.getpid(), signal.SIGTERM)
+        # It is recorded too, and ends the next block before it begins.
+        assert request.made
+        with pytest.raises(loop._StopAtOnceError), request.at_once():
+            request.made = False
+        assert request.made
+    assert capsys.readouterr().err.count("received SIGTERM") == 1
+
+
 def test_outside_the_main_thread():
     found = []
 

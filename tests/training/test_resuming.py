@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.errors import RunStopped
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.saved_states import BestWeights, SavedStates
 from tests.commands import Command
@@ -94,6 +95,34 @@ def test_what_breaks_off_comes_to_the_same_end(
     assert_same(tmp_path, whole)
     np.testing.assert_equal(models(tmp_path), models(whole))
     assert list(models(whole)) == [f"{n:02d}" for n in range(2, STEPS + 1, 2)]
+
+
+@pytest.mark.parametrize("begins", [0, 13])
+def test_a_signal_before_a_phase_ends_the_run_at_once(
+    begins, whole, tmp_path, monkeypatch, capsys
+):
+    """Its first step, whose graph takes long to trace, does not begin."""
+    method = TrainingLoop._batches_from
+
+    def signalled(self, phase, done):
+        if done == begins:
+            signal.raise_signal(signal.SIGTERM)
+            pytest.fail("it went on")
+        return method(self, phase, done)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingLoop, "_batches_from", signalled)
+        with pytest.raises(RunStopped) as raised:
+            keeping_models(tmp_path).run()
+    line = "before the first step; the same command begins"
+    if begins:
+        line = "at step 13 of 20, whose state is saved; the same command"
+    assert str(raised.value).startswith(f"stopped {line}")
+    keeping_models(tmp_path).run()
+    assert ("resuming from step 13 of" in capsys.readouterr().out) == (
+        begins > 0
+    )
+    assert_same(tmp_path, whole)
 
 
 def stopping_early(folder: pathlib.Path) -> TrainingLoop:

@@ -203,7 +203,7 @@ def _meant(counts: Mapping[str, int]) -> dict[str, str]:
     for label, count in counts.items():
         if count:
             alike.setdefault(_plain(label), []).append(label)
-    found = {}
+    found: dict[str, str] = {}
     for names in alike.values():
         most = max(names, key=lambda name: (counts[name], name))
         found |= {name: most for name in names if name != most}
