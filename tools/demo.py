@@ -139,7 +139,7 @@ def _make_records(
         max_predictions_per_seq=10,
         # Five different sets of sentence pairs of the small text.
         dupe_factor=5,
-        settings={"held_out": 0.1},
+        held_out=0.1,
     )
     print(report)
 
@@ -155,7 +155,8 @@ def _pretrain(records: pathlib.Path, model: pathlib.Path) -> None:
         num_train_steps=_STEPS,
         train_batch_size=64,
         learning_rate=2e-3,
-        settings={"eval_steps": between, "save_checkpoints_steps": between},
+        eval_steps=between,
+        save_checkpoints_steps=between,
     )
 
 

@@ -39,6 +39,11 @@ _MODE = flags.DEFINE_string(
     "One or more of train, eval, predict, and check (only examine the data), "
     "comma-separated.",
 )
+_OVERWRITE = flags.DEFINE_bool(
+    "overwrite",
+    False,
+    "Replace any fine-tuning in output_dir, once the new one is checked.",
+)
 _FLAGS = RecipeFlags(
     task_fields,
     recipe_kinds,
@@ -58,7 +63,14 @@ def main() -> None:
     # Several devices share the batches already.
     if "train" not in modes and recipe.strategy == "one_device":
         one_core_a_batch()
-    run_finetuning(task, recipe, _FLAGS.output_dir, modes, _FLAGS.devices)
+    run_finetuning(
+        task,
+        recipe,
+        _FLAGS.output_dir,
+        modes,
+        _FLAGS.devices,
+        _OVERWRITE.value,
+    )
 
 
 if __name__ == "__main__":

@@ -87,6 +87,7 @@ def predict(
     text_column: str | None = None,
     keep_columns: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    **others: Any,
 ) -> pathlib.Path | list[dict[str, Any]]:
     """Answers the rows of files or a table, as `bert-tf predict` does.
 
@@ -115,9 +116,10 @@ def predict(
         or text.
       keep_columns: columns to copy to the answers, comma-separated; "*" is all
         that the model does not read.
-      settings: any others of the command by name: text_b_column,
-        question_column and others of columns and formats; and for a model
-        folder batch_size, precision, runtime and device, see `bert_tf.load`.
+      settings: other settings by name, as a mapping.
+      **others: any other setting of the command: question_column and others of
+        columns and formats; and for a model folder batch_size, precision,
+        runtime and device, see `bert_tf.load`.
 
     Returns:
       The path of the output. Without one, its lines in memory as a dict for
@@ -129,7 +131,7 @@ def predict(
         lacks a column, no row has an answer; or see `bert_tf.load`.
     """
     columns = {"text_column": text_column, "keep_columns": keep_columns}
-    given = join_settings(columns, settings)
+    given = join_settings(columns | others, settings)
     if isinstance(model, LoadedModel):
         for name in ("batch_size", "precision", "runtime", "device"):
             if name in given:
@@ -137,7 +139,9 @@ def predict(
                     f"`{name}`={given[name]}: the model is loaded already; "
                     "give it to bert_tf.load."
                 )
-    chosen = PredictSettings.from_dict(given, "the settings of predict")
+    chosen = PredictSettings.from_arguments(
+        given, "the settings of predict", predict
+    )
     writer = _writer_of(output, input)
     summary = _answer_rows(model, input, writer, chosen)
     if isinstance(writer, _Collected):
