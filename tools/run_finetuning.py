@@ -24,10 +24,11 @@ base, and bert-tf export --beside serves many on one base.
 
 from absl import flags
 
+from bert_tf.training.recipe import MODES
+
 from . import command_line
 from .shared_flags import (
     RecipeFlags,
-    recipe_kinds,
     task_and_recipe,
     task_fields,
     task_help,
@@ -39,6 +40,7 @@ _MODE = flags.DEFINE_string(
     "One or more of train, eval, predict, and check (only examine the data), "
     "comma-separated.",
 )
+command_line.name_choices("mode", lambda: MODES)
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite",
     False,
@@ -46,8 +48,8 @@ _OVERWRITE = flags.DEFINE_bool(
 )
 _FLAGS = RecipeFlags(
     task_fields,
-    recipe_kinds,
-    {"task": f"{task_help()}."},
+    show_all=True,
+    fields={"task": f"{task_help()}."},
 )
 
 

@@ -42,6 +42,7 @@ from bert_tf.finetuning.training import train_once
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.history import LEARNING_CURVE, write_numbers
+from bert_tf.training.recipe import MODES
 from bert_tf.training.run_folder import (
     LOCK_FILE,
     RunFolders,
@@ -58,8 +59,6 @@ from bert_tf.training.strategies import (
     needs_static_shapes,
     translate_worker_errors,
 )
-
-MODES = ("train", "eval", "predict", "check")
 
 
 def run_finetuning(
