@@ -12,6 +12,7 @@ import bert_tf
 from bert_tf.finetuned import FinetuningRun
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.inference import export_model, saving
+from bert_tf.inference import predict as predict_run
 from bert_tf.pretraining import run as pretraining_run
 from tests import commands
 from tests.finished_runs import NAMES, finished_run
@@ -165,6 +166,39 @@ def test_predict_is_the_command(classes, tmp_path, eagerly, capsys):
     texts = values["text"][:3]
     for answer, line in zip(run.model(texts), run.predict(texts), strict=True):
         assert line == line | answer
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "field"),
+    [
+        ("classes", "text", "text_column"),
+        ("choices", "options", "choice_columns"),
+        # Their recipes name no columns.
+        *(("tags", "", ""), ("questions", "", "")),
+    ],
+)
+def test_a_header_is_checked_before_the_model_is_loaded(
+    name, missing, field, tmp_path, monkeypatch
+):
+    def loads(*_, **__):
+        raise NotImplementedError
+
+    monkeypatch.setattr(predict_run, "load", loads)
+    run, *_ = finished(name, tmp_path)
+    source = tmp_path / "in.csv"
+    first = "text" if name == "choices" else "other"
+    source.write_text(f"{first},thing\na,b\n")
+    given = run.folder, source, tmp_path / "out.csv"
+    if missing:
+        line = error_of(bert_tf.predict, *given)
+        assert line.startswith(f"{source}: has no column {missing!r}. ")
+        assert line.endswith(f"Choose one with `{field}`.")
+        with pytest.raises(NotImplementedError):
+            bert_tf.predict(*given, **{field: "thing"})
+    else:
+        with pytest.raises(NotImplementedError):
+            bert_tf.predict(*given)
+    assert not (tmp_path / "out.csv").exists()
 
 
 def test_what_cannot_be_predicted_is_one_line(classes, tmp_path):

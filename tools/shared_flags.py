@@ -87,7 +87,7 @@ def define_fields(
     Returns:
       A function that returns the settings of the parsed flags.
     """
-    columns: flags.FlagHolder[list[str]] | None = None
+    columns: flags.FlagHolder[Any] | None = None
     if text_columns:
         columns = define_text_columns(text_columns)
     defined = _define(_fields_of(settings), flags.FLAGS)
@@ -113,7 +113,7 @@ def define_fields(
 
 def define_text_columns(
     fields: Sequence[str] = (), default: str | None = None
-) -> flags.FlagHolder[list[str]]:
+) -> flags.FlagHolder[Any]:
     """Defines --text_columns of one column, or of two of a pair.
 
     Args:

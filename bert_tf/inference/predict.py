@@ -161,6 +161,9 @@ def _answer_rows(
     with contextlib.ExitStack() as stack:
         if isinstance(writer, _PartialFile):
             stack.enter_context(writer)
+        in_file = isinstance(input, str | os.PathLike)
+        if in_file and not isinstance(model, LoadedModel):
+            _check_header(pathlib.Path(model), input, settings)
 
         def opened(precision: str, runtime: str) -> LoadedModel:
             if isinstance(model, LoadedModel):
@@ -244,6 +247,20 @@ def _answer_rows(
     if writer.num_answered < writer.num_rows:
         counts += f"; {writer.errors} says why the others are not"
     return f"{writer.place}: {counts}; {speed:,.1f} rows/s."
+
+
+def _check_header(
+    folder: pathlib.Path, source: Any, settings: PredictSettings
+) -> None:
+    """Raises `UserError` if the columns that a folder states are missing.
+
+    It takes no model, which takes seconds to load.
+    """
+    columns = Columns.of_folder(folder, settings)
+    table = columns.table(source, settings)
+    if columns.columns and table.files != (STANDARD_STREAM,):
+        with contextlib.closing(columns.read(table, settings)) as rows:
+            next(rows)
 
 
 def _writer_of(output: str | os.PathLike | None, source: Any) -> "_Writer":
