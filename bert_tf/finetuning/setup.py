@@ -120,9 +120,25 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, Tokenizer]:
 def load_and_check(
     task: Task, recipe: FinetuningRecipe, tokenizer: Tokenizer
 ) -> ExaminedData:
-    """Reads the training and dev examples, and prints the data check."""
+    """Reads the training and dev examples, and prints the data check.
+
+    Raises:
+      UserError: faults of one split or several.
+    """
     dev = task.splits(task.dev_splits, recipe)
-    examples = {k: task.load(k, recipe) for k in (task.train_split, *dev)}
+    examples = {}
+    faults: dict[str, UserError] = {}
+    for name in (task.train_split, *dev):
+        if faults and not getattr(recipe, "dev_file", ""):
+            # It may be split off the training file.
+            break
+        try:
+            examples[name] = task.load(name, recipe)
+        except UserError as error:
+            faults[str(error)] = error
+    if faults:
+        first, *others = faults.values()
+        raise UserError(" ".join(faults)) if others else first
     found = task.examine(recipe, tokenizer, examples)
     print(*found.lines, sep="\n", flush=True)
     config = task.configure(recipe, examples[task.train_split])
