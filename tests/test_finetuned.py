@@ -288,7 +288,7 @@ def test_what_is_missing_follows_the_settings_for_rows(start, tmp_path, capsys):
     dev = ["", *DEV[0][1:]], DEV[1]
     line = error_of(finetuned, start, tmp_path / "a", table, dev=dev)
     assert f"train.jsonl: 6 of {rows + 6} rows cannot be used" in line
-    assert "data/dev.jsonl, row 0: the text in 'text' is empty" in line
+    assert "data/dev.jsonl, row 1: the text in 'text' is empty" in line
     capsys.readouterr()
     settings = {**SETTINGS, "empty_text": "drop", "bad_rows": "skip"}
     run = finetuned(
