@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from absl import app, flags, logging
 
-from bert_tf.errors import RunStopped, UserError, WorkerLost, did_you_mean
+from bert_tf.errors import (
+    RunStopped,
+    UserError,
+    WorkerLost,
+    did_you_mean,
+    one_line,
+)
 from bert_tf.libraries import forget_log_level, import_tensorflow
 from bert_tf.progress import log, reword
 
@@ -22,6 +28,10 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 STOPPED = 75
 _SECONDS_BEFORE_RESTART = 2.0
 _HELP = re.compile("--?(h|[?]|help|helpshort|helpfull|helpxml)")
+# Errors of libraries that are out of memory; others have a type.
+_NO_MEMORY = re.compile(
+    "bad_alloc|out of memory|OOM when|[Cc]annot allocate|failed to map segment"
+)
 # absl's error of a required flag.
 _NO_VALUE = "must have a value other than None"
 # absl's additions to the help of enum flags and of multi-flags.
@@ -111,8 +121,9 @@ def fail(message: str) -> int:
 def run(main: Callable[[], None], tensorflow: bool = True) -> None:
     """Parses the flags, runs `main` and exits.
 
-    `UserError` and errors of the operating system (a full disk, a missing
-    permission) become one line on standard error and exit code 1. An interrupt
+    `UserError`, errors of the operating system (a full disk, a missing
+    permission) and of too little memory become one line on standard error and
+    exit code 1; a library may abort the process instead. An interrupt
     exits with code 130, a run stopped by SIGTERM with 75. A run that lost
     another worker restarts the command and resumes.
 
@@ -140,6 +151,9 @@ def run_on_words(
 
     def guarded(arguments: list[str]) -> int:
         reword(with_flags)
+        if sys.stdout is None:
+            # Another file would get the descriptor, and what libraries print.
+            os.open(os.devnull, os.O_WRONLY)
         # Non-ASCII names must not fail a run on an ASCII terminal.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
@@ -175,6 +189,21 @@ def run_on_words(
         except KeyboardInterrupt as interrupt:
             print(str(interrupt) or "interrupted", file=sys.stderr)
             return 130
+        except AttributeError:
+            if sys.stdout is not None:
+                raise
+            return fail("standard output is closed; redirect it to a file.")
+        except Exception as error:
+            if not (
+                isinstance(error, MemoryError)
+                or type(error).__name__ == "ResourceExhaustedError"
+                or _NO_MEMORY.search(str(error))
+            ):
+                raise
+            return fail(
+                f"out of memory ({one_line(error)}); give smaller batches or "
+                "shorter rows (bert-tf plan-memory), or end other programs."
+            )
         return 0
 
     app.run(guarded, flags_parser=_parse)
