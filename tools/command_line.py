@@ -28,9 +28,11 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 STOPPED = 75
 _SECONDS_BEFORE_RESTART = 2.0
 _HELP = re.compile("--?(h|[?]|help|helpshort|helpfull|helpxml)")
-# Errors of libraries that are out of memory; others have a type.
+# Errors of libraries that are out of memory; others have a type. Status 1 is
+# oneDNN's dnnl_out_of_memory.
 _NO_MEMORY = re.compile(
-    "bad_alloc|out of memory|OOM when|[Cc]annot allocate|failed to map segment"
+    "bad_alloc|out of memory|OOM when|[Cc]annot allocate|failed to map segment|"
+    "exception:Status: 1,"
 )
 # absl's error of a required flag.
 _NO_VALUE = "must have a value other than None"
