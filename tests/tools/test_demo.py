@@ -1,14 +1,25 @@
 """The time that the demo says is left; its parts are tested where they are."""
 
+import importlib
 import itertools
 import re
+import sys
+from unittest import mock
 
 import pytest
+from absl import flags
 
-from tools import demo
+
+@pytest.fixture
+def demo():
+    """The module, whose flags are also those of other commands."""
+    fresh = flags.FlagValues().__dict__
+    with mock.patch.dict(flags.FLAGS.__dict__, fresh):
+        yield importlib.import_module("tools.demo")
+    del sys.modules["tools.demo"]
 
 
-def test_the_time_left_follows_the_machine(monkeypatch, capsys):
+def test_the_time_left_follows_the_machine(demo, monkeypatch, capsys):
     def left() -> int:
         printed = capsys.readouterr().out
         return int(re.search(r"about (\d+) seconds left in all", printed)[1])
@@ -27,7 +38,7 @@ def test_the_time_left_follows_the_machine(monkeypatch, capsys):
     assert left() == 3 * (planned - done)
 
 
-def test_the_pace_is_that_of_the_products(monkeypatch):
+def test_the_pace_is_that_of_the_products(demo, monkeypatch):
     ticks = itertools.count(0.0, 2 * demo._SECONDS_OF_PRODUCTS)
     monkeypatch.setattr(demo.time, "monotonic", lambda: next(ticks))
     assert demo._pace() == pytest.approx(2.0)
