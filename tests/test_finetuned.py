@@ -164,6 +164,14 @@ def test_a_cell_that_runs_again(run, start, tmp_path, monkeypatch):
     assert not (folder / "last").exists()
     again = finetuned(start, None, other, **given)
     assert not [*folder.glob("seed_*/recipe.json")]
+    for name in ("results.json", "bert_model.safetensors"):
+        (folder / name).unlink()
+    line = error_of(finetuned, start, folder, other, learning_rate=1e-3)
+    assert line.endswith(
+        "(learning_rate was 0.01 and is now 0.001; num_train_epochs was 0.4 "
+        "and is now 1.0); choose another folder, or the same values to resume "
+        "that run, or pass `overwrite`=True to replace it."
+    )
     # A model, records or a pre-training is never replaced.
     for name in ("bert_config.json", "records.json"):
         (tmp_path / "foreign").mkdir()

@@ -35,6 +35,7 @@ _SIGNS_OF_WORK = (
     CHECKPOINTS,
     _KEPT_MODELS,
 )
+_SIGNS_OF_END = (_RESULTS_FILE, "bert_model.safetensors")
 # Patterns of what else a fine-tuning writes that another one may not replace.
 _OTHER_OUTPUTS = (
     *("last", "features", "tensorboard", "history.jsonl"),
@@ -153,7 +154,7 @@ def refuse_other_folders(
         ]
         if different:
             advice = "choose another folder"
-            if not (output_dir / _RESULTS_FILE).exists():
+            if not any((output_dir / name).exists() for name in _SIGNS_OF_END):
                 advice += ", or the same values to resume that run"
             if overwrite is not None:
                 advice += ", or pass `overwrite`=True to replace it"

@@ -3,6 +3,7 @@
 import fnmatch
 import json
 import re
+import shutil
 import signal
 import subprocess
 
@@ -135,6 +136,21 @@ def test_recipe_repeats_a_run_below_the_flags(whole, flags, tmp_path):
     theirs = json.loads((whole[0] / "recipe.json").read_text())
     different = {name for name in mine if mine[name] != theirs[name]}
     assert different == {"num_train_epochs"}
+
+
+def test_overwrite_replaces_a_finished_run(whole, flags, tmp_path):
+    folder = shutil.copytree(whole[0], tmp_path / "again")
+    arguments = [*flags, f"--output_dir={folder}", "--mode=train"]
+    arguments += ["--num_train_epochs=0.4"]
+    done = run(*arguments)
+    assert done.returncode == 1
+    line = "(num_train_epochs was 1.0 and is now 0.4); choose another folder, "
+    assert f"{line}or pass --overwrite=True to replace it." in done.stderr
+    done = run(*arguments, "--overwrite")
+    assert done.returncode == 0, done.stderr
+    recipe = json.loads((folder / "recipe.json").read_text())
+    assert recipe["num_train_epochs"] == 0.4
+    assert not (folder / "predictions_test.tsv").exists()
 
 
 def test_help_groups_the_flags_of_all_tasks():
