@@ -6,10 +6,9 @@ import itertools
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bert_tf.errors import OtherRun, UserError, check_choice
-from bert_tf.families.in_memory import DataFile
 from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.families.task import TaskTemplate
 from bert_tf.files import write_text
@@ -25,6 +24,10 @@ from bert_tf.training.run_folder import (
     has_trained,
     refuse_other_folders,
 )
+
+if TYPE_CHECKING:
+    # Most data are files.
+    from bert_tf.families.in_memory import DataFile
 
 
 @dataclasses.dataclass(frozen=True)

@@ -214,13 +214,13 @@ def run_on_words(
 def _parse(arguments: list[str]) -> list[str]:
     """Parses the flags; an error in them is printed as one line."""
     # The last argument of the scripts of `bert-tf completion`.
-    asked = arguments[-1].partition("--complete=")[2]
+    asked = re.fullmatch(r"--complete=(\w+)", arguments[-1])
     for_help = bool(asked) or any(map(_HELP.fullmatch, arguments))
     hint = "--help lists the flags."
     try:
         shown = [define(arguments, for_help) for define in _later]
         if for_help:
-            show(_values(asked) if asked else _help(shown))
+            show(_values(asked[1]) if asked else _help(shown))
             sys.exit()
         found = flags.FLAGS(arguments)
         for name in _models:
