@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _MAX_NAMES = 8
 _MAX_MESSAGE = 150
+# Of a misspelt name and the right one, at least this ratio is the same.
+_SAME_LETTERS = 0.85
 
 
 class UserError(ValueError):
@@ -31,6 +33,10 @@ class Fault(UserError):
     def __init__(self, kind: str, message: str):
         super().__init__(message)
         self.kind = kind
+
+
+class OtherRun(UserError):
+    """The folder of a run holds one with other settings or data."""
 
 
 def one_line(error: Exception) -> str:
@@ -123,10 +129,29 @@ def did_you_mean(
 ) -> str:
     """Returns a sentence with the valid name nearest to a wrong one, or "".
 
+    It is a name with almost the same letters; else the first one with words
+    that begin as the wrong name (`batch_size`: train_batch_size) or have its
+    letters as initials (`lr`: learning_rate); else one with similar letters.
     `shown` formats the name: `repr` where names may have blanks.
     """
-    near = difflib.get_close_matches(value, list(names), n=1)
+    known = list(names)
+    near = difflib.get_close_matches(value, known, n=1, cutoff=_SAME_LETTERS)
+    words = _words(value)
+    if len(words) > 1:
+        in_words = {name: _words(name) for name in known}
+        near += [n for n, each in in_words.items() if f"_{words}" in f"_{each}"]
+        near += [
+            name
+            for name, each in in_words.items()
+            if words in re.sub(r"([^_])[^_]*_?", r"\1", each)
+        ]
+    near += difflib.get_close_matches(value, known, n=1)
     return f" Did you mean {shown(near[0])}?" if near else ""
+
+
+def _words(name: str) -> str:
+    """Returns the words of a name in lower case, joined by underscores."""
+    return "_".join(re.findall(r"[^\W_]+", name.lower()))
 
 
 def refuse_faults(

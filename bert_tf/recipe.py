@@ -1,16 +1,17 @@
 """Frozen dataclasses of settings with limits: strict JSON, typed overrides."""
 
 import dataclasses
+import inspect
 import json
 import math
 import numbers
 import pathlib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from bert_tf.errors import UserError, did_you_mean, excerpt
+from bert_tf.errors import UserError, did_you_mean, excerpt, first_few
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_text
 
@@ -256,15 +257,15 @@ def join_settings(
     settings: Mapping[str, Any] | None,
     derived: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Joins settings that a function takes as arguments with its others.
+    """Joins the two ways in which a function takes settings.
 
     Args:
       arguments: the arguments by name; None is one that is not given.
-      settings: the function's argument `settings`, which has the others.
+      settings: the function's argument `settings`.
       derived: names of settings that the function derives.
 
     Raises:
-      UserError: `settings` has what an argument gives.
+      UserError: a setting is given twice, or one is derived.
     """
     given = {name: v for name, v in arguments.items() if v is not None}
     for name in settings or {}:
@@ -272,7 +273,33 @@ def join_settings(
             raise UserError(
                 f"`settings`: {name} is what an argument says; leave it out."
             )
+    for name in given.keys() & set(derived):
+        raise UserError(f"`{name}`: is what an argument says; leave it out.")
     return given | dict(settings or {})
+
+
+def refuse_unknown(
+    name: str,
+    known: Iterable[str],
+    source: str,
+    function: Callable[..., Any] | None = None,
+) -> None:
+    """Raises `UserError` with the nearest valid name if one is unknown.
+
+    Args:
+      name: the name of a setting.
+      known: the names of all settings.
+      source: the origin of the name, for the error.
+      function: takes the settings as arguments, besides others.
+    """
+    names = list(known)
+    if name in names:
+        return
+    others = inspect.signature(function).parameters if function else ()
+    hint = did_you_mean(name, [*names, *(o for o in others if o != name)])
+    if names and not hint:
+        hint = f" Valid keys: {first_few(names)}."
+    raise UserError(f"{source}: unknown key {name!r}.{hint}")
 
 
 def value_of_key(
@@ -345,15 +372,16 @@ class Settings:
         }
 
     @classmethod
-    def _known(cls, name: str, source: str) -> type:
-        kinds = cls.kinds()
-        if name not in kinds:
-            hint = did_you_mean(name, kinds)
-            raise UserError(
-                f"{source}: unknown key {name!r}.{hint} Valid keys: "
-                f"{', '.join(kinds)}."
-            )
-        return kinds[name]
+    def from_arguments(
+        cls,
+        values: Mapping[str, Any],
+        source: str,
+        function: Callable[..., Any],
+    ) -> Self:
+        """As `from_dict`, of arguments of a function that has others too."""
+        for name in values:
+            refuse_unknown(name, cls.kinds(), source, function)
+        return cls.from_dict(values, source)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str) -> Self:
@@ -366,11 +394,11 @@ class Settings:
         Raises:
           UserError: an unknown key, a missing one or a value of a wrong type.
         """
-        checked = {}
+        checked, kinds = {}, cls.kinds()
         for name, value in values.items():
-            kind = cls._known(name, source)
+            refuse_unknown(name, kinds, source)
             if value is not None or getattr(cls, name, value) is not None:
-                value = check_kind(name, kind, value, source)
+                value = check_kind(name, kinds[name], value, source)
             checked[name] = value
         missing = [
             f.name
@@ -425,13 +453,14 @@ class Settings:
         Raises:
           UserError: no "=", an unknown key, or a value of a wrong type.
         """
-        changes = {}
+        changes, kinds = {}, self.kinds()
         for assignment in assignments:
             name, equals, text = assignment.partition("=")
             if not equals:
                 raise UserError(f"{source} {assignment!r}: write key=value.")
-            kind = self._known(name.strip(), source)
-            changes[name.strip()] = _parse(name.strip(), kind, text.strip())
+            name = name.strip()
+            refuse_unknown(name, kinds, source)
+            changes[name] = _parse(name, kinds[name], text.strip())
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:

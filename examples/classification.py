@@ -26,7 +26,7 @@ run = bert_tf.finetune(
     learning_rate=3e-5,
     num_train_epochs=3,
     train_batch_size=4,
-    settings={"dev_share": 0.25},
+    dev_share=0.25,
 )
 print(run.scores["dev"], run.report)
 

@@ -33,4 +33,4 @@ model.compile(
 )
 rows = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2)
 model.fit(rows.map(lambda text, label: (pack(text), label)), epochs=3)
-# A whole run does it by: settings={"freeze_layers": 6} of bert_tf.finetune.
+# A whole run does it by freeze_layers=6 of bert_tf.finetune.

@@ -15,7 +15,7 @@ vocabulary.save("out/vocab.txt")
 report = bert_tf.create_records(
     *(sys.argv[1], "out/vocab.txt", "out/records"),
     max_seq_length=64,
-    settings={"held_out": 0.1},
+    held_out=0.1,
 )
 print(report)
 

@@ -29,7 +29,7 @@ run = bert_tf.finetune(
     output_dir="out/questions",
     num_train_epochs=3,
     train_batch_size=2,
-    settings={"with_null": True},
+    with_null=True,
 )
 answer = run.model(question="When does it leave?", context=FERRY)
 print(answer["answer"], answer["start"], answer["no_answer_probability"])

@@ -135,6 +135,8 @@ def run(
             (command_line, "_given_as", {**command_line._given_as}),
             (command_line, "_later", []),
             (command_line, "_models", []),
+            (command_line, "_groups", {}),
+            (command_line, "_choices", {}),
             (progress, "_reworded", str),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))

@@ -27,11 +27,11 @@ with an example each. `bert-tf NAME --help` shows what stands here, and
   `--noname`. `--model` names the model wherever one goes in: a folder of any
   family, `hf://organisation/name` or `keras_hub://preset`.
 - A run stores its recipe in `recipe.json`. Each field is a flag, and
-  `--recipe=recipe.json` repeats the run.
+  `--recipe=recipe.json` repeats the run. In Python each is a keyword.
 - A mistake is one line on standard error and exit code 1. Ctrl-C ends with exit
   code 130, a training that SIGTERM stopped with 75; the same command resumes.
-- `bert-tf completion bash`, `zsh` or `fish` prints what completes commands and
-  flags in a shell.
+- `bert-tf completion bash`, `zsh` or `fish` prints what completes commands,
+  flags and values in a shell.
 """
 FLAG = re.compile(r"^  (--[^(\n]*?)(?: \((.*)\))?\n((?:      .*\n)*)", re.M)
 

@@ -12,6 +12,7 @@ import bert_tf
 from bert_tf.finetuned import FinetuningRun
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.inference import export_model, saving
+from bert_tf.inference import predict as predict_run
 from bert_tf.pretraining import run as pretraining_run
 from tests import commands
 from tests.finished_runs import NAMES, finished_run
@@ -113,6 +114,12 @@ def test_data_that_cannot_be_scored_are_one_line(classes, tmp_path, eagerly):
             {"settings": {"bad_row": "skip"}},
             f"the settings of {run.folder}",
         ),
+        (
+            dev,
+            {"bad_row": "skip"},
+            f"the settings of {run.folder}/recipe.json: unknown key 'bad_row'. "
+            "Did you mean bad_rows?",
+        ),
         (dev, {"settings": {"dev_file": "a"}}, "`settings`: dev_file is what"),
     ):
         assert error_of(model.evaluate, data, **settings).startswith(line)
@@ -145,7 +152,7 @@ def test_predict_is_the_command(classes, tmp_path, eagerly, capsys):
     lines = [json.loads(line) for line in text.splitlines()]
     errors = (tmp_path / "out.jsonl.errors.jsonl").read_text("utf-8")
     lines.insert(3, json.loads(errors))
-    given = {"keep_columns": "*", "settings": {"runtime": "keras"}}
+    given = {"keep_columns": "*", "runtime": "keras"}
     assert bert_tf.predict(run.folder, source, **given) == lines
     # In memory, rows are counted, and numbers stay numbers.
     lines = [
@@ -161,6 +168,39 @@ def test_predict_is_the_command(classes, tmp_path, eagerly, capsys):
         assert line == line | answer
 
 
+@pytest.mark.parametrize(
+    ("name", "missing", "field"),
+    [
+        ("classes", "text", "text_column"),
+        ("choices", "options", "choice_columns"),
+        # Their recipes name no columns.
+        *(("tags", "", ""), ("questions", "", "")),
+    ],
+)
+def test_a_header_is_checked_before_the_model_is_loaded(
+    name, missing, field, tmp_path, monkeypatch
+):
+    def loads(*_, **__):
+        raise NotImplementedError
+
+    monkeypatch.setattr(predict_run, "load", loads)
+    run, *_ = finished(name, tmp_path)
+    source = tmp_path / "in.csv"
+    first = "text" if name == "choices" else "other"
+    source.write_text(f"{first},thing\na,b\n")
+    given = run.folder, source, tmp_path / "out.csv"
+    if missing:
+        line = error_of(bert_tf.predict, *given)
+        assert line.startswith(f"{source}: has no column {missing!r}. ")
+        assert line.endswith(f"Choose one with `{field}`.")
+        with pytest.raises(NotImplementedError):
+            bert_tf.predict(*given, **{field: "thing"})
+    else:
+        with pytest.raises(NotImplementedError):
+            bert_tf.predict(*given)
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_what_cannot_be_predicted_is_one_line(classes, tmp_path):
     model = bert_tf.load(classes[0].folder)
     for data, settings, line in (
@@ -172,6 +212,12 @@ def test_what_cannot_be_predicted_is_one_line(classes, tmp_path):
         (["a"], {"output": "a.txt"}, "`output`=a.txt: the name tells the"),
         (["a"], {"settings": {"batch_size": 2}}, "`batch_size`=2: the model "),
         (["a"], {"settings": {"devise": ""}}, "the settings of predict: unkn"),
+        (
+            ["a"],
+            {"outptu": "a.csv"},
+            "the settings of predict: unknown key 'outptu'. Did you mean outp",
+        ),
+        (["a"], {"format": "xls"}, "the settings of predict: format is 'xls'"),
         (
             ["a"],
             {"text_column": "a", "settings": {"text_column": "b"}},
@@ -216,6 +262,13 @@ def test_exports_are_those_of_the_command(
     assert line.startswith(f"`path`={ours}: is not empty")
     line = error_of(run.export, tmp_path / "x", "onnx", version=1)
     assert line.startswith("`version`: is for `file_format`=saved_model; lea")
+    line = error_of(run.export, tmp_path / "x", presision="float32")
+    assert line == (
+        f"the recipe of {run.folder}: unknown key 'presision'. Did you mean "
+        "precision?"
+    )
+    line = error_of(run.export, tmp_path / "x", bad_rows="skip")
+    assert line.startswith("`bad_rows`: is for `quantize`=int8; leave it out")
     line = error_of(run.export, tmp_path / "x", "tflite")
     assert line.startswith("`file_format`='tflite': takes one of saved_model")
 
@@ -244,13 +297,13 @@ def test_records_are_those_of_the_command(tmp_path):
     )
     given = inputs, vocab_file, tmp_path / "ours"
     names = {"max_seq_length": 32, "max_predictions_per_seq": 5, "workers": 1}
-    settings = {"masked_lm_prob": 0.2}
-    report = bert_tf.create_records(*given, **names, settings=settings)
+    report = bert_tf.create_records(*given, **names, masked_lm_prob=0.2)
     assert report.output_dir == tmp_path / "ours"
     assert files(tmp_path / "ours") == files(tmp_path / "theirs")
     for changes, line in (
         ({"max_seq_length": 3}, "the settings of create_records: max_seq_le"),
         ({"settings": {"max_seq_length": 9}}, "`settings`: max_seq_length is"),
+        ({"worker": 1}, "the settings of create_records: unknown key 'worker'"),
         ({"runner": "spark"}, "`runner`='spark': takes one of local, beam."),
         ({"beam_options": "--x"}, "`beam_options`=--x: is for `runner`=beam"),
         ({"runner": "beam"}, "`workers`=1: is for `runner`=local; for beam"),
@@ -270,10 +323,10 @@ def test_pretrain_runs_the_recipe_of_the_command(tmp_path, monkeypatch):
         *("--size=mini", "--learning_rate=1e-3", "--optimizer=lamb"),
     )
     names = {"size": "mini", "learning_rate": 1e-3}
-    settings = {"optimizer": "lamb"}
     given = tmp_path, tmp_path / "out"
-    bert_tf.pretrain(*given, **names, settings=settings)
-    (recipe, folder, _), again = runs
-    assert again == (recipe, pathlib.Path(folder))
+    bert_tf.pretrain(*given, **names, settings={"optimizer": "lamb"})
+    bert_tf.pretrain(*given, **names, optimizer="lamb")
+    (recipe, folder, _), *again = runs
+    assert again == 2 * [(recipe, pathlib.Path(folder))]
     line = error_of(bert_tf.pretrain, *given, settings={"sise": "mini"})
     assert line.startswith("the settings of pretrain: unknown key 'sise'. Did")

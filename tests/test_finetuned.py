@@ -121,6 +121,90 @@ def test_it_resumes_and_refuses_other_data(run, start, tmp_path, capsys):
     assert_same_run(run.folder, before)
 
 
+def test_a_cell_that_runs_again(run, start, tmp_path, monkeypatch):
+    """A finished run is replaced on request, or its neighbour is written."""
+    monkeypatch.chdir(tmp_path)
+    folder = shutil.copytree(run.folder, tmp_path / "finetuned")
+    (folder / "notes.txt").write_text("mine")
+    recipe = json.loads((folder / "recipe.json").read_text())
+    recipe["train_file"] = str(folder / "data" / "train.jsonl")
+    recipe["dev_file"] = str(folder / "data" / "dev.jsonl")
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    other = TRAIN[0][1:], TRAIN[1][1:]
+    line = error_of(finetuned, start, folder, learning_rate=1e-3)
+    assert line.endswith(
+        "choose another folder, or pass `overwrite`=True to replace it."
+    )
+    # Nothing is lost by settings and data that do not fit.
+    for changes in (
+        {"num_train_epochs": 1e-3},
+        {"train": ([*TRAIN[0], " "], [*TRAIN[1], "good"])},
+        {"seeds": 2, "num_train_epochs": 1e-3},
+    ):
+        error_of(finetuned, start, folder, overwrite=True, **changes)
+        assert all(p.read_bytes() == content for p, content in before.items())
+    line = error_of(finetuned, folder, folder, other, overwrite=True)
+    assert line.startswith(f"`init_from`={folder}: `overwrite` would remove")
+    given = {"output_dir": None, "num_train_epochs": 0.4}
+    for number in range(2):
+        second = finetuned(start, None, other, **given)
+        assert str(second.folder) == "finetuned_2", number
+    assert all(p.read_bytes() == content for p, content in before.items())
+    given["overwrite"] = True
+    again = finetuned(start, None, other, **given)
+    assert str(again.folder) == "finetuned"
+    assert again.results["examples"]["train"] == len(other[0])
+    assert_same_run(again.folder, second.folder)
+    names = {path.name for path in (folder / "data").iterdir()}
+    assert names == {"train_2.jsonl", "dev_2.jsonl"}
+    assert (folder / "notes.txt").read_text() == "mine"
+    several = finetuned(start, None, other, **given, seeds=2)
+    assert len(several.results["seeds"]) == 2
+    assert not (folder / "last").exists()
+    again = finetuned(start, None, other, **given)
+    assert not [*folder.glob("seed_*/recipe.json")]
+    for name in ("results.json", "bert_model.safetensors"):
+        (folder / name).unlink()
+    line = error_of(finetuned, start, folder, other, learning_rate=1e-3)
+    assert line.endswith(
+        "(learning_rate was 0.01 and is now 0.001; num_train_epochs was 0.4 "
+        "and is now 1.0); choose another folder, or the same values to resume "
+        "that run, or pass `overwrite`=True to replace it."
+    )
+    # A model, records or a pre-training is never replaced.
+    for name in ("bert_config.json", "records.json"):
+        (tmp_path / "foreign").mkdir()
+        (tmp_path / "foreign" / name).write_text("{}")
+        if name == "records.json":
+            (tmp_path / "foreign" / "recipe.json").write_text("{}")
+        error_of(finetuned, start, tmp_path / "foreign", overwrite=True)
+        assert (tmp_path / "foreign" / name).exists()
+        shutil.rmtree(tmp_path / "foreign")
+
+
+def test_every_setting_is_an_argument(start, tmp_path):
+    """As in `settings`; one that is none is named with the nearest."""
+    for name, nearest in (
+        ("epochs", "num_train_epochs"),
+        ("lr", "learning_rate"),
+        ("batch_size", "train_batch_size"),
+        ("overwite", "overwrite"),
+    ):
+        line = error_of(finetuned, start, tmp_path / "a", **{name: 1})
+        assert line == (
+            f"the settings of sentence: unknown key '{name}'. Did you mean "
+            f"{nearest}?"
+        )
+    line = error_of(finetuned, start, tmp_path / "a", bad_rows="drop")
+    assert line.startswith("the settings of sentence: bad_rows is 'drop'; it")
+    line = error_of(finetuned, start, tmp_path / "a", train_file="a")
+    assert line == "`train_file`: is what an argument says; leave it out."
+    line = error_of(finetuned, start, tmp_path / "a", eval_batch_size=2)
+    assert line.startswith("`settings`: eval_batch_size is what an argument")
+    assert not (tmp_path / "a").exists()
+
+
 NAN = float("nan")
 
 
@@ -230,6 +314,10 @@ def test_what_is_missing_follows_the_settings_for_rows(start, tmp_path, capsys):
     numbers = ", ".join(str(rows + n) for n in range(1, 6))
     assert f"an empty text: {numbers}; no label: {rows + 6}." in line
     assert f"6 of {rows + 6} rows cannot be used" in line
+    dev = ["", *DEV[0][1:]], DEV[1]
+    line = error_of(finetuned, start, tmp_path / "a", table, dev=dev)
+    assert f"train.jsonl: 6 of {rows + 6} rows cannot be used" in line
+    assert "data/dev.jsonl, row 1: the text in 'text' is empty" in line
     capsys.readouterr()
     settings = {**SETTINGS, "empty_text": "drop", "bad_rows": "skip"}
     run = finetuned(

@@ -46,6 +46,17 @@ def test_the_map_names_every_room_and_no_file_that_is_gone():
     assert rooms <= named, rooms - named
 
 
+def test_what_its_commands_write_is_ignored():
+    ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    scripts = "\n".join(blocks("README.md", "sh"))
+    folders = set(re.findall(r"--output(?:_dir)?=(\w+)/", scripts))
+    (program,) = blocks("README.md", "python")
+    assert "output_dir" not in program
+    assert folders == {"out"}
+    for folder in (*folders, "demo_output", "finetuned*", "served"):
+        assert f"/{folder}/" in ignored
+
+
 def test_the_api_page_has_every_public_name():
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     listed = re.findall(r"^::: bert_tf\.(\w+)$", page, re.MULTILINE)

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, did_you_mean
 from bert_tf.recipe import Settings, read_json_object, setting
 
 
@@ -87,3 +87,28 @@ def test_files_that_hold_no_object(content, message, tmp_path):
         read_json_object(tmp_path)
     with pytest.raises(UserError, match="no such file"):
         read_json_object(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("learnin_rate", "learning_rate"),
+        ("lr", "learning_rate"),
+        ("wd", "weight_decay_rate"),
+        ("epoch", "num_train_epochs"),
+        # The first one that has these words, not the one with like letters.
+        ("batch_size", "train_batch_size"),
+        ("Batch-Size", "train_batch_size"),
+        # The same letters come first.
+        ("eval_batchsize", "eval_batch_size"),
+        ("max_length", "max_seq_length"),
+        ("x", ""),
+        ("zebra", ""),
+        ("", ""),
+    ],
+)
+def test_the_nearest_name(typed, meant):
+    names = ["num_train_epochs", "train_batch_size", "eval_batch_size"]
+    names += ["max_seq_length", "learning_rate", "weight_decay_rate"]
+    sentence = f" Did you mean {meant}?" if meant else ""
+    assert did_you_mean(typed, names) == sentence

@@ -1,17 +1,31 @@
 """`bert-tf COMMAND`: runs any command."""
 
 import ast
-import difflib
 import pathlib
 import re
 import runpy
 import sys
 
 import bert_tf
+from bert_tf.errors import did_you_mean
 
 from . import COMMANDS, GROUPS, command_line, module_of
 
 _HELP = ("--help", "-h", "help")
+# Names of other programs.
+_OTHER_NAMES = {
+    "train": "finetune",
+    "fit": "finetune",
+    "run_classifier": "finetune",
+    "run_squad": "finetune",
+    "embed": "extract-features",
+    "encode": "extract-features",
+    "evaluate": "score",
+    "classify": "predict",
+    "infer": "predict",
+    "quantize": "export",
+    "upload": "push",
+}
 
 
 def main() -> None:
@@ -25,10 +39,9 @@ def main() -> None:
         return
     module = module_of(name)
     if module is None:
-        known = {module: name for name, module in COMMANDS.items()}
+        known = _OTHER_NAMES | {m: name for name, m in COMMANDS.items()}
         known |= {name: name for name in COMMANDS}
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean {known[near[0]]}?" if near else ""
+        hint = did_you_mean(name, known, known.__getitem__)
         sys.exit(
             f"error: {name}: no such command.{hint} bert-tf --help lists them."
         )

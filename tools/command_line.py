@@ -1,17 +1,24 @@
 """Shared by all commands: quiet start-up, help and one-line errors."""
 
 import errno
+import fnmatch
 import io
 import os
 import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from absl import app, flags, logging
 
-from bert_tf.errors import RunStopped, UserError, WorkerLost, did_you_mean
+from bert_tf.errors import (
+    RunStopped,
+    UserError,
+    WorkerLost,
+    did_you_mean,
+    one_line,
+)
 from bert_tf.libraries import forget_log_level, import_tensorflow
 from bert_tf.progress import log, reword
 
@@ -21,6 +28,12 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 STOPPED = 75
 _SECONDS_BEFORE_RESTART = 2.0
 _HELP = re.compile("--?(h|[?]|help|helpshort|helpfull|helpxml)")
+# Errors of libraries that are out of memory; others have a type. Status 1 is
+# oneDNN's dnnl_out_of_memory.
+_NO_MEMORY = re.compile(
+    "bad_alloc|out of memory|OOM when|[Cc]annot allocate|failed to map segment|"
+    "exception:Status: 1,"
+)
 # absl's error of a required flag.
 _NO_VALUE = "must have a value other than None"
 # absl's additions to the help of enum flags and of multi-flags.
@@ -46,8 +59,10 @@ def use_huge_pages() -> None:
 _given_as = {"inputs": "--input", "folder": "--model"}
 # The flags that --model is another name of.
 _models: list[str] = []
-Later = Callable[[list[str], bool], Mapping[str, flags.FlagValues]]
+Later = Callable[[list[str], bool], flags.FlagValues]
 _later: list[Later] = []
+_groups: dict[str, str] = {}
+_choices: dict[str, Callable[[], Iterable[str]]] = {}
 
 
 def name_arguments(given_as: Mapping[str, str]) -> None:
@@ -66,9 +81,23 @@ def define_later(define: Later) -> None:
 
     Args:
       define: takes the arguments, and whether they ask for help; returns the
-        flags by heading.
+        flags to show in the help.
     """
     _later.append(define)
+
+
+def group_help(groups: Mapping[str, str]) -> None:
+    """Registers headings of the help, each with patterns of its flags.
+
+    A flag stands below the first heading with its name; of the patterns, the
+    order of those without * is that of the flags.
+    """
+    _groups.update(groups)
+
+
+def name_choices(name: str, choices: Callable[[], Iterable[str]]) -> None:
+    """Registers what a shell completes after a flag, besides files."""
+    _choices[name] = choices
 
 
 def with_flags(line: str) -> str:
@@ -94,8 +123,9 @@ def fail(message: str) -> int:
 def run(main: Callable[[], None], tensorflow: bool = True) -> None:
     """Parses the flags, runs `main` and exits.
 
-    `UserError` and errors of the operating system (a full disk, a missing
-    permission) become one line on standard error and exit code 1. An interrupt
+    `UserError`, errors of the operating system (a full disk, a missing
+    permission) and of too little memory become one line on standard error and
+    exit code 1; a library may abort the process instead. An interrupt
     exits with code 130, a run stopped by SIGTERM with 75. A run that lost
     another worker restarts the command and resumes.
 
@@ -123,6 +153,9 @@ def run_on_words(
 
     def guarded(arguments: list[str]) -> int:
         reword(with_flags)
+        if sys.stdout is None:
+            # Another file would get the descriptor, and what libraries print.
+            os.open(os.devnull, os.O_WRONLY)
         # Non-ASCII names must not fail a run on an ASCII terminal.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
@@ -158,6 +191,21 @@ def run_on_words(
         except KeyboardInterrupt as interrupt:
             print(str(interrupt) or "interrupted", file=sys.stderr)
             return 130
+        except AttributeError:
+            if sys.stdout is not None:
+                raise
+            return fail("standard output is closed; redirect it to a file.")
+        except Exception as error:
+            if not (
+                isinstance(error, MemoryError)
+                or type(error).__name__ == "ResourceExhaustedError"
+                or _NO_MEMORY.search(str(error))
+            ):
+                raise
+            return fail(
+                f"out of memory ({one_line(error)}); give smaller batches or "
+                "shorter rows (bert-tf plan-memory), or end other programs."
+            )
         return 0
 
     app.run(guarded, flags_parser=_parse)
@@ -165,12 +213,14 @@ def run_on_words(
 
 def _parse(arguments: list[str]) -> list[str]:
     """Parses the flags; an error in them is printed as one line."""
-    for_help = any(_HELP.fullmatch(word) for word in arguments)
+    # The last argument of the scripts of `bert-tf completion`.
+    asked = re.fullmatch(r"--complete=(\w+)", arguments[-1])
+    for_help = bool(asked) or any(map(_HELP.fullmatch, arguments))
     hint = "--help lists the flags."
     try:
         shown = [define(arguments, for_help) for define in _later]
         if for_help:
-            _show_help({h: f for each in shown for h, f in each.items()})
+            show(_values(asked[1]) if asked else _help(shown))
             sys.exit()
         found = flags.FLAGS(arguments)
         for name in _models:
@@ -185,7 +235,7 @@ def _parse(arguments: list[str]) -> list[str]:
     except flags.UnrecognizedFlagError as error:
         name, defined_in = error.flagname, flags.FLAGS.find_module_defining_flag
         own = [n for n in flags.FLAGS if "absl" not in (defined_in(n) or "")]
-        near = did_you_mean(name, own, "--{}".format)
+        near = did_you_mean(name, sorted(own, key=_place), "--{}".format)
         sys.exit(fail(f"--{name}: no such flag.{near} {hint}"))
     except flags.Error as error:
         line = str(error).removeprefix("flag ").rstrip(".")
@@ -198,19 +248,44 @@ def _parse(arguments: list[str]) -> list[str]:
         sys.exit(fail(f"{line}; {hint}"))
 
 
-def _show_help(later: Mapping[str, flags.FlagValues]) -> None:
-    """Prints the docstring, the flags, and those that are defined later."""
+def _values(name: str) -> list[str]:
+    """Returns the values of a flag that a shell completes."""
+    if name in _choices:
+        return [*_choices[name]()]
+    flag = flags.FLAGS[name] if name in flags.FLAGS else None
+    return flag.parser.enum_values if isinstance(flag, flags.EnumFlag) else []
+
+
+def _help(later: Iterable[flags.FlagValues]) -> list[str]:
+    """Returns the docstring, the flags, and those that are defined later."""
     lines = [(sys.modules["__main__"].__doc__ or "").strip()]
-    found = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
-    names = {flag.name for flag in found}
-    groups = {"Flags": sorted(found, key=lambda f: not _is_required(f))}
-    for heading, fields in later.items():
-        groups[heading] = [fields[n] for n in fields if n not in names]
+    own = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+    own.sort(key=lambda flag: not _is_required(flag))
+    names = {flag.name for flag in own}
+    fields = [each[n] for each in later for n in each if n not in names]
+    groups = {"Flags": own, "Fields of the recipe": fields}
+    if _groups:
+        groups = {heading: [] for heading in _groups}
+        for flag in sorted(own + fields, key=lambda flag: _place(flag.name)):
+            groups[[*_groups][_place(flag.name)[0]]].append(flag)
     for heading, group in groups.items():
         lines += ["", f"{heading}:"] if group else []
         for flag in group:
             lines += _flag_lines(flag)
-    show(lines)
+    return lines
+
+
+def _place(name: str) -> tuple[int, int]:
+    """Returns the index of a flag's heading, and that of its pattern there."""
+    for number, patterns in enumerate(_groups.values()):
+        names = patterns.split()
+        if number == 0 and name in _models:
+            return 0, -1
+        if name in names:
+            return number, names.index(name)
+        if any(fnmatch.fnmatch(name, each) for each in names):
+            return number, len(names)
+    return len(_groups), 0
 
 
 def _is_required(flag: flags.Flag) -> bool:

@@ -8,7 +8,7 @@ of these:
 
 --input=book.txt --input_format=text    sentences are split; --document_end
 --input=enwiki-latest-pages-articles-multistream.xml.bz2    a Wikipedia dump
---input='web/*.jsonl.gz' --text_field=content    JSON lines
+--input='web/*.jsonl.gz' --text_columns=content    JSON lines
 --input=tfds:wikipedia/20230601.en    a data set of TensorFlow Datasets
 
 Several corpora are mixed by weight, and languages by smoothed shares:
@@ -64,7 +64,7 @@ _BEAM_OPTIONS = flags.DEFINE_string(
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace other records in output_dir."
 )
-_RECIPE = define_fields(RecordsRecipe)
+_RECIPE = define_fields(RecordsRecipe, ["text_field"])
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from bert_tf.config import AUTO, PRECISION_HELP
 from bert_tf.libraries import RUNTIME_HELP
 
 from . import command_line
-from .shared_flags import required_string
+from .shared_flags import define_text_columns, required_string
 
 _MODEL = required_string(
     "model", "Model folder of any family, or hf://organisation/name."
@@ -69,12 +69,7 @@ _PRECISION = flags.DEFINE_string("precision", AUTO, f"{PRECISION_HELP}.")
 _RUNTIME = flags.DEFINE_string(
     "runtime", AUTO, f"{RUNTIME_HELP[0].upper()}{RUNTIME_HELP[1:]}."
 )
-_TEXT_COLUMNS = flags.DEFINE_list(
-    "text_columns",
-    "text",
-    "In .jsonl, .csv, .tsv and .parquet: column of the text, or the two of a "
-    "pair, comma-separated.",
-)
+_TEXT_COLUMNS = define_text_columns(default="text")
 _ENCODING_ERRORS = flags.DEFINE_enum(
     "encoding_errors",
     "strict",

@@ -33,7 +33,7 @@ _OUTPUT = required_string(
     "File to write, .jsonl, .csv, .tsv or .parquet; - is JSON lines on "
     "standard output.",
 )
-_SETTINGS = define_fields(PredictSettings)
+_SETTINGS = define_fields(PredictSettings, ("text_column", "text_b_column"))
 _USAGE = define_usage()
 
 

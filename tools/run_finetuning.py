@@ -24,10 +24,11 @@ base, and bert-tf export --beside serves many on one base.
 
 from absl import flags
 
+from bert_tf.training.recipe import MODES
+
 from . import command_line
 from .shared_flags import (
     RecipeFlags,
-    recipe_kinds,
     task_and_recipe,
     task_fields,
     task_help,
@@ -39,10 +40,16 @@ _MODE = flags.DEFINE_string(
     "One or more of train, eval, predict, and check (only examine the data), "
     "comma-separated.",
 )
+command_line.name_choices("mode", lambda: MODES)
+_OVERWRITE = flags.DEFINE_bool(
+    "overwrite",
+    False,
+    "Replace any fine-tuning in output_dir, once the new one is checked.",
+)
 _FLAGS = RecipeFlags(
     task_fields,
-    recipe_kinds,
-    {"task": f"{task_help()}."},
+    show_all=True,
+    fields={"task": f"{task_help()}."},
 )
 
 
@@ -61,7 +68,14 @@ def main() -> None:
     # Several devices share the batches already.
     if "train" not in modes and recipe.strategy == "one_device":
         one_core_a_batch()
-    run_finetuning(task, recipe, _FLAGS.output_dir, modes, _FLAGS.devices)
+    run_finetuning(
+        task,
+        recipe,
+        _FLAGS.output_dir,
+        modes,
+        _FLAGS.devices,
+        _OVERWRITE.value,
+    )
 
 
 if __name__ == "__main__":

@@ -5,15 +5,16 @@ Python files. What they import is imported on use, since most commands need a
 part of it.
 """
 
+import functools
 import importlib
 import pathlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from absl import flags
 
-from bert_tf.errors import UserError, did_you_mean
+from bert_tf.errors import UserError, did_you_mean, first_few
 from bert_tf.families.usage_options import TASKS, UsageOptions
 from bert_tf.recipe import Settings, check_kind, read_json_object
 from bert_tf.training.cluster import Devices
@@ -33,6 +34,33 @@ if TYPE_CHECKING:
 flags.disclaim_key_flags()
 
 S = TypeVar("S", bound=Settings)
+# Headings of the help of commands that train, and patterns of their flags.
+_GROUPS = {
+    "Most used flags": "task init_from train_file dev_file data_dir "
+    "text_columns label_column size output_dir mode overwrite max_seq_length "
+    "num_train_epochs num_train_steps train_batch_size learning_rate seeds",
+    "Data": "test_file dev_* format header encoding_errors bad_rows "
+    "empty_text drop_duplicates label_kind label_separator label_form "
+    "*_column *_columns comment unmarked context vocab_file data_streams",
+    "Inputs and answers": "long_inputs doc_stride max_query_length "
+    "max_answer_length n_best_size with_null threshold class_weights "
+    "score_test objective generator_size mask* random_token_rate "
+    "max_predictions_per_seq",
+    "Optimization": "seed early_stopping warmup_proportion optimizer "
+    "weight_decay_rate max_grad_norm decay_* adam_* final_* on_non_finite",
+    "Model": "architecture config_file reset_head head_start "
+    "classifier_pooling freeze_layers layer_decay bilstm features lstm_units "
+    "tagger_dropout ensemble",
+    "LoRA": "lora_rank lora_alpha lora_on",
+    "Distillation": "teacher layers temperature *_weight teacher_layers "
+    "undistilled",
+    "Devices and memory": "strategy precision gradient_accumulation_steps "
+    "rematerialize eval_batch_size loss_normalisation logical_cpus tpu "
+    "worker_timeout",
+    "The run": "recipe set eval_steps save_checkpoints_steps *",
+}
+
+
 _DEFINE: dict[type, Callable[..., flags.FlagHolder]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
@@ -46,29 +74,85 @@ def required_string(name: str, help_text: str) -> flags.FlagHolder[str]:
     return flags.DEFINE_string(name, None, help_text, required=True)
 
 
-def define_fields(settings: type[S]) -> Callable[[], S]:
+def define_fields(
+    settings: type[S], text_columns: Sequence[str] = ()
+) -> Callable[[], S]:
     """Defines a flag for every field, with its default and its help text.
+
+    Args:
+      settings: the type of the settings.
+      text_columns: the fields of one or two columns that --text_columns names
+        too.
 
     Returns:
       A function that returns the settings of the parsed flags.
     """
-    defined = _define(settings, flags.FLAGS)
-    return lambda: settings(**{n: flag.value for n, flag in defined.items()})
+    columns: flags.FlagHolder[Any] | None = None
+    if text_columns:
+        columns = define_text_columns(text_columns)
+    defined = _define(_fields_of(settings), flags.FLAGS)
+
+    def parsed() -> S:
+        given = {name: flag.value for name, flag in defined.items()}
+        names = [] if columns is None else columns.value or []
+        if len(names) > len(text_columns):
+            raise UserError(
+                f"`text_columns`={','.join(names)}: name {len(text_columns)} "
+                f"of them at most, as {' and '.join(text_columns)}."
+            )
+        for field, name in zip(text_columns, names, strict=False):
+            if flags.FLAGS[field].present:
+                raise UserError(
+                    f"--text_columns and --{field}: give one of the two."
+                )
+            given[field] = name
+        return settings(**given)
+
+    return parsed
 
 
-def _define(
-    settings: type[Settings],
-    values: flags.FlagValues,
-    defaults: Mapping[str, Any] = {},
-    inherited: bool = True,
-) -> dict[str, flags.FlagHolder]:
-    """Defines a flag for every field that is used."""
-    kinds, defined = settings.kinds(), {}
+def define_text_columns(
+    fields: Sequence[str] = (), default: str | None = None
+) -> flags.FlagHolder[Any]:
+    """Defines --text_columns of one column, or of two of a pair.
+
+    Args:
+      fields: the flag of each column, if they have flags of their own.
+      default: the columns if it is not given.
+    """
+    text = "Column of the text in tables and JSON lines"
+    if len(fields) != 1:
+        text += ", or the two of a pair, comma-separated"
+    if fields:
+        others = " and ".join(f"--{name}" for name in fields)
+        text += f"; the same as {others}"
+    return flags.DEFINE_list("text_columns", default, f"{text}.")
+
+
+class _Field(NamedTuple):
+    """What a flag is made of; `shown` is its default in words."""
+
+    kind: type
+    default: Any
+    text: str
+    shown: str
+
+
+def _fields_of(
+    settings: type[Settings], defaults: Mapping[str, Any] = {}
+) -> dict[str, _Field]:
+    """Returns the fields that are used, what is special before what all share.
+
+    Args:
+      settings: the type of the settings.
+      defaults: defaults that differ from the type's.
+    """
+    kinds, found = settings.kinds(), {}
     declared = settings.__dataclass_fields__
-    # What is special comes before what all share.
-    classes = settings.__mro__ if inherited else [settings]
     for name in dict.fromkeys(
-        n for each in classes for n in vars(each).get("__annotations__", {})
+        n
+        for each in settings.__mro__
+        for n in vars(each).get("__annotations__", {})
     ):
         limits = declared[name].metadata["limits"]
         if limits.unused:
@@ -83,17 +167,78 @@ def _define(
         first = re.match("([a-z-]+)[ ,:]", text)
         if first and first[1] not in limits.choices:
             text = text[0].upper() + text[1:]
+        if limits.choices:
+            command_line.name_choices(
+                name, functools.partial(filter, None, limits.choices)
+            )
         default = defaults.get(name, declared[name].default)
-        defined[name] = _DEFINE[kinds[name]](
-            name, default, f"{text}.{takes}", flag_values=values
+        shown = str(default).lower() or "none"
+        if declared[name].metadata["chosen_by_run"] and not default:
+            shown = "chosen by the run"
+        found[name] = _Field(kinds[name], default, f"{text}.{takes}", shown)
+    return found
+
+
+def _fields_of_all_tasks() -> dict[str, _Field]:
+    """Returns the fields of all tasks, with other defaults in their texts."""
+    from bert_tf.families.recipe import FilesRecipe, FinetuningRecipe
+
+    shared = _fields_of(FilesRecipe) | _fields_of(FinetuningRecipe)
+    by_family: dict[str, list[str]] = {}
+    forms: dict[str, dict[_Field, list[str]]] = {}
+    names = [name for name in task_names() if not name.startswith("example_")]
+    for name in names:
+        task = load_task(name)
+        # Such as bert_tf.families.token_classification.task.
+        family = type(task).__module__.split(".")[2].replace("_", " ")
+        by_family.setdefault(family, []).append(name)
+        fields = _fields_of(task.recipe_type, task.defaults)
+        for field, form in fields.items():
+            forms.setdefault(field, {}).setdefault(form, []).append(name)
+
+    def in_words(tasks: Collection[str]) -> str:
+        words = []
+        for family, members in by_family.items():
+            chosen = [name for name in members if name in tasks]
+            words += chosen if chosen != members else [family]
+        return first_few(words)
+
+    merged = {}
+    for field, found in forms.items():
+        most = max(reversed(found), key=lambda form: len(found[form]))
+        usual = shared.get(field, most)
+        text, without = usual.text, set(names)
+        others: dict[str, list[str]] = {}
+        for form, tasks in found.items():
+            without -= set(tasks)
+            if form.shown != usual.shown:
+                others.setdefault(form.shown, []).extend(tasks)
+        if len(without) > len(names) / 2:
+            text += f" For {in_words(set(names) - without)}."
+        elif without:
+            text += f" Not for {in_words(without)}."
+        if others:
+            shown = [f"{in_words(each)}: {v}" for v, each in others.items()]
+            text += f" Default for {'; '.join(shown)}."
+        merged[field] = usual._replace(text=text)
+    return merged
+
+
+def _define(
+    fields: Mapping[str, _Field], values: flags.FlagValues
+) -> dict[str, flags.FlagHolder]:
+    """Defines a flag for every field."""
+    return {
+        name: _DEFINE[field.kind](
+            name, field.default, field.text, flag_values=values
         )
-    return defined
+        for name, field in fields.items()
+    }
 
 
 # Returns the type of a recipe, and defaults that differ from the type's, from
 # --task, --recipe, --model and --set, which are read before all other flags.
 Find = Callable[[flags.FlagValues], tuple[type[Settings], Mapping[str, Any]]]
-Kinds = Callable[[], Mapping[str, type[Settings]]]
 
 
 class FieldFlags:
@@ -101,8 +246,7 @@ class FieldFlags:
 
     Args:
       find: returns the type of the recipe.
-      kinds: returns what to show in the help while the type is not known:
-        headings, and types without inherited fields but for the first.
+      show_all: whether the help without a task shows the fields of all tasks.
       fields: the help of fields that are defined at once, as strings.
       model: the field that --model is another name of.
     """
@@ -110,11 +254,11 @@ class FieldFlags:
     def __init__(
         self,
         find: Find,
-        kinds: Kinds = dict,
+        show_all: bool = False,
         fields: Mapping[str, str] = {},
         model: str = "",
     ):
-        self._find, self._kinds, self._names = find, kinds, [*fields]
+        self._find, self._show_all, self._names = find, show_all, [*fields]
         for name, text in fields.items():
             flags.DEFINE_string(name, None, text)
         if model:
@@ -126,30 +270,30 @@ class FieldFlags:
 
     def _define_fields(
         self, arguments: list[str], for_help: bool
-    ) -> dict[str, flags.FlagValues]:
-        """Defines the fields, and returns them by heading."""
+    ) -> flags.FlagValues:
+        """Defines the fields, and returns those that the help shows."""
         known = flags.FlagValues()
         for name in ("task", "recipe", "model"):
             flags.DEFINE_string(name, "", "", flag_values=known)
         flags.DEFINE_multi_string("set", [], "", flag_values=known)
         known(arguments, known_only=True)
+        shown, error = flags.FlagValues(), None
         try:
-            recipe, defaults = self._find(known)
-        except UserError:
-            if not for_help:
-                raise
-            shown = {}
-            for number, (heading, kind) in enumerate(self._kinds().items()):
-                shown[heading] = flags.FlagValues()
-                _define(kind, shown[heading], inherited=not number)
-            return shown
-        fields = flags.FlagValues()
-        _define(recipe, fields, defaults)
-        for name in fields:
+            fields = _fields_of(*self._find(known))
+        except UserError as no_task:
+            error, fields = no_task, {}
+            if self._show_all or not for_help:
+                fields = _fields_of_all_tasks()
+        _define(fields, shown)
+        for name in shown:
             if name not in flags.FLAGS:
-                flags.FLAGS[name] = fields[name]
+                flags.FLAGS[name] = shown[name]
                 self._names.append(name)
-        return {"Fields of the recipe": fields}
+        if error and not for_help:
+            # A flag that no task has is named first.
+            flags.FLAGS(arguments)
+            raise error
+        return shown
 
     def assignments(self) -> list[str]:
         """Returns key=value of every given flag of a field, then of --set."""
@@ -169,17 +313,18 @@ class RecipeFlags(FieldFlags):
     def __init__(
         self,
         find: Find,
-        kinds: Kinds = dict,
+        show_all: bool = False,
         fields: Mapping[str, str] = {},
         model: str = "init_from",
     ):
+        command_line.group_help(_GROUPS)
         self._output_dir = required_string(
             "output_dir", "Folder of the run; becomes a model folder."
         )
         start = "Model to start from: a folder, hf://organisation/name or "
         super().__init__(
             find,
-            kinds,
+            show_all,
             {**fields, "init_from": f"{start}keras_hub://preset."},
             model,
         )
@@ -253,6 +398,7 @@ def define_usage() -> Callable[[], UsageOptions]:
         "text_pair_classification for pairs of texts; one of "
         f"{', '.join(TASKS)}.",
     )
+    command_line.name_choices("task", lambda: TASKS)
     labels = flags.DEFINE_list(
         "labels",
         None,
@@ -376,7 +522,8 @@ def task_names() -> list[str]:
 
 
 def task_help() -> str:
-    """Returns the help of --task, without its last dot."""
+    """Returns the help of --task, without its last dot; names its choices."""
+    command_line.name_choices("task", task_names)
     names = ", ".join(task_names())
     return f"One of {names}, or the path of your own task file"
 
@@ -463,21 +610,3 @@ def task_fields(
     given = [*([f"task={known.task}"] if known.task else []), *known.set]
     task = load_task(task_named(given, recipe_file or known.recipe))
     return task.recipe_type, task.defaults
-
-
-def recipe_kinds() -> dict[str, type["FinetuningRecipe"]]:
-    """Returns the types that recipes are composed of, and what each is of."""
-    from bert_tf.families.recipe import FinetuningRecipe
-
-    tasks: dict[type[FinetuningRecipe], list[str]] = {FinetuningRecipe: []}
-    for name in task_names():
-        for kind in reversed(load_task(name).recipe_type.__mro__):
-            if kind is not FinetuningRecipe and issubclass(
-                kind, FinetuningRecipe
-            ):
-                tasks.setdefault(kind, []).append(name)
-    return {
-        (kind.__doc__ or "").partition("\n")[0].rstrip(".")
-        + (f" (--task={', '.join(names)})" if names else ""): kind
-        for kind, names in tasks.items()
-    }

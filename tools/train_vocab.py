@@ -90,7 +90,7 @@ _MAX_UNIQUE_WORDS = flags.DEFINE_integer(
 _WORKERS = flags.DEFINE_integer(
     "workers", 0, "Processes that split documents; 0 for one per processor."
 )
-_RECIPE = define_fields(CorpusRecipe)
+_RECIPE = define_fields(CorpusRecipe, ["text_field"])
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Runs a fine-tuning: trains, scores and predicts, with one or more seeds."""
 
 import dataclasses
+import functools
 import math
 import pathlib
 import shutil
@@ -12,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint
-from bert_tf.errors import UserError
+from bert_tf.errors import OtherRun, UserError
 from bert_tf.families.model_folder import RESULTS_FILE, TASK_FILE, load_model
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import (
@@ -39,6 +40,7 @@ from bert_tf.finetuning.setup import (
 from bert_tf.finetuning.training import LAST, train_once
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.history import LEARNING_CURVE, write_numbers
+from bert_tf.training.recipe import MODES
 from bert_tf.training.run_folder import (
     LOCK_FILE,
     RunFolders,
@@ -56,8 +58,6 @@ from bert_tf.training.strategies import (
     translate_worker_errors,
 )
 
-MODES = ("train", "eval", "predict", "check")
-
 
 def run_finetuning(
     task: TaskTemplate,
@@ -65,6 +65,7 @@ def run_finetuning(
     output_dir: str | pathlib.Path,
     modes: Sequence[str],
     devices: Devices = DEFAULT_DEVICES,
+    overwrite: bool | None = None,
 ) -> dict[str, Any]:
     """Fine-tunes a model on a task, scores it and predicts the test rows.
 
@@ -74,6 +75,8 @@ def run_finetuning(
       output_dir: becomes a model folder, with states and logs of the run.
       modes: some of train, eval, predict and check (only check the data).
       devices: where to find the devices of the recipe's strategy.
+      overwrite: whether training replaces another fine-tuning in output_dir;
+        None where the caller has no such argument.
 
     Returns:
       By mode: train, the contents of results.json; eval, scores by split;
@@ -104,7 +107,9 @@ def run_finetuning(
         folders_of(output_dir, cluster) as run_dirs,
     ):
         check_agreement(strategy, recipe.to_dict() | {"mode": list(modes)})
-        done = _run(task.resolve(recipe), recipe, run_dirs, modes, strategy)
+        done = _run(
+            task.resolve(recipe), recipe, run_dirs, modes, strategy, overwrite
+        )
         # A barrier: the chief writes longest, and others fail when it exits.
         gather_numbers(strategy, [0])
     return done
@@ -116,6 +121,7 @@ def _run(
     run_dirs: RunFolders,
     modes: Sequence[str],
     strategy: tf.distribute.Strategy,
+    overwrite: bool | None,
 ) -> dict[str, Any]:
     output_dir = run_dirs.own
 
@@ -133,7 +139,7 @@ def _run(
         )
         if "check" in modes:
             done["check"] = data.doctor
-        run = train_seeds(data, data.recipe, run_dirs, strategy)
+        run = train_seeds(data, data.recipe, run_dirs, strategy, overwrite)
         done["train"] = run.results
         # Imported here to keep the start of a run short.
         from bert_tf.finetuning.report_files import write_reports
@@ -249,6 +255,7 @@ def train_seeds(
     recipe: FinetuningRecipe,
     run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
+    overwrite: bool | None = None,
 ) -> FinishedRun:
     """Trains once, or with several seeds, each in a subfolder.
 
@@ -257,6 +264,7 @@ def train_seeds(
       recipe: the settings; `seeds` runs use `seed`, seed + 1 and so on.
       run_dirs: the run's folder, which receives the best model.
       strategy: the distribution strategy.
+      overwrite: see `run_finetuning`.
 
     Returns:
       The best training, with the results and the histories of all.
@@ -265,9 +273,12 @@ def train_seeds(
       UserError: see `train_once`.
     """
     output_dir = run_dirs.own
-    _refuse_other_numbers(output_dir, recipe)
+    if not overwrite:
+        _refuse_other_numbers(output_dir, recipe)
+    refuse_other_folders(output_dir, recipe, overwrite)
+    claim_all = functools.partial(claim, output_dir, recipe, overwrite)
     if recipe.seeds == 1:
-        run = train_once(data, recipe, run_dirs, strategy)
+        run = train_once(data, recipe, run_dirs, strategy, claim_all)
         rows = [_row(run.results, recipe.seed)]
         _print_table(run.results, rows, output_dir)
         return run
@@ -277,16 +288,27 @@ def train_seeds(
         )
         for number in range(recipe.seeds)
     }
-    refuse_other_folders(output_dir, recipe)
     for name, part in parts.items():
-        refuse_other_folders(output_dir / name, part)
+        refuse_other_folders(output_dir / name, part, overwrite)
+
+    def claim_part(name: str) -> None:
+        # With the first seed all are known to begin.
+        if name == next(iter(parts)):
+            claim_all()
+        claim(output_dir / name, parts[name])
+
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):
-        claim(output_dir, recipe)
         runs = {}
         for name, part in parts.items():
             print(f"seed {part.seed}, {name} of {recipe.seeds}", flush=True)
-            runs[name] = train_once(data, part, run_dirs.part(name), strategy)
+            runs[name] = train_once(
+                data,
+                part,
+                run_dirs.part(name),
+                strategy,
+                functools.partial(claim_part, name),
+            )
         rows = [
             _row(run.results, parts[name].seed, name)
             for name, run in runs.items()
@@ -329,12 +351,12 @@ def _refuse_other_numbers(
 ) -> None:
     """Refuses a folder with one run for several seeds, and vice versa."""
     if recipe.seeds == 1 and has_trained(output_dir / "seed_1"):
-        raise UserError(
+        raise OtherRun(
             f"`output_dir`={output_dir}: holds trainings with several seeds; "
             "choose another folder, or the same seeds to resume."
         )
     if recipe.seeds > 1 and has_trained(output_dir):
-        raise UserError(
+        raise OtherRun(
             f"`output_dir`={output_dir}: holds one training; choose another "
             "folder, or seeds=1 to resume."
         )

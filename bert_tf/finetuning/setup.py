@@ -130,9 +130,24 @@ def load_and_check(
       recipe: the settings.
       tokenizer: the tokenizer of the initial model.
       load: `task.load`, or `task.load_once` for the check alone.
+
+    Raises:
+      UserError: faults of one split or several.
     """
     dev = task.splits(task.dev_splits, recipe)
-    examples = {k: load(k, recipe) for k in (task.train_split, *dev)}
+    examples = {}
+    faults: dict[str, UserError] = {}
+    for name in (task.train_split, *dev):
+        if faults and not getattr(recipe, "dev_file", ""):
+            # It may be split off the training file.
+            break
+        try:
+            examples[name] = load(name, recipe)
+        except UserError as error:
+            faults[str(error)] = error
+    if faults:
+        first, *others = faults.values()
+        raise UserError(" ".join(faults)) if others else first
     found = task.examine(recipe, tokenizer, examples)
     print(*found.lines, sep="\n", flush=True)
     config = task.configure(recipe, examples[task.train_split])

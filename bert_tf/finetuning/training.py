@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -49,8 +49,6 @@ from bert_tf.training.loop import Phase, TrainingLoop
 from bert_tf.training.run_folder import (
     LOCK_FILE,
     RunFolders,
-    claim,
-    refuse_other_folders,
 )
 from bert_tf.training.saved_states import BestWeights
 from bert_tf.training.setup import check_batch_size, make_step
@@ -65,6 +63,7 @@ def train_once(
     recipe: FinetuningRecipe,
     run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
+    claim_run: Callable[[], None],
 ) -> FinishedRun:
     """Trains with one seed, and resumes an interrupted run.
 
@@ -73,6 +72,7 @@ def train_once(
       recipe: the settings, with the seed of this run.
       run_dirs: the run's folder, which becomes a model folder.
       strategy: the distribution strategy.
+      claim_run: takes possession of the locked folder; see `claim`.
 
     Raises:
       UserError: settings do not fit each other or output_dir, or the loss or a
@@ -80,7 +80,6 @@ def train_once(
     """
     output_dir, task = run_dirs.own, data.task
     phase = _phase(data, recipe, strategy)
-    refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope(), assigned_later():
         encoder = encoder_class(data.initial.config)(
@@ -126,7 +125,7 @@ def train_once(
     )
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):
-        claim(output_dir, recipe)
+        claim_run()
         _announce(model, phase, data)
         rows = len(data.train.rows)
         loop = TrainingLoop(

@@ -28,6 +28,7 @@ from bert_tf.families.text_model import (
     check_outputs,
 )
 from bert_tf.inference.saving import write_version
+from bert_tf.inference.text_classifier import TextClassifier
 from bert_tf.progress import log
 from bert_tf.text.layout import SentencePacker
 
@@ -89,7 +90,7 @@ class PackedClassifier(TextModel):
 def export_saved_model(
     model: keras.Model,
     export_dir: str | os.PathLike,
-    text_input: SentencePacker,
+    text_input: SentencePacker | None = None,
     labels: Sequence[str] | None = None,
 ) -> None:
     """Writes a classifier as a SavedModel that takes text.
@@ -112,13 +113,29 @@ def export_saved_model(
     Args:
       model: maps a dict of the encoder's inputs to logits [B, classes].
       export_dir: the version folder to write, such as "export/sst2/1".
-      text_input: tokenizes and packs text as in training.
-      labels: names of the classes, in the order of the logits.
+      text_input: tokenizes and packs text as in training; a `TextClassifier`
+        has its own.
+      labels: names of the classes, in the order of the logits; by default
+        those of a `TextClassifier`.
 
     Raises:
-      UserError: `export_dir` exists, the number of `labels` differs from the
-        number of logits, or the written model computes other outputs.
+      UserError: `export_dir` exists, the model takes pairs or has no
+        `text_input`, the number of `labels` differs from the number of logits,
+        or the written model computes other outputs.
     """
+    if isinstance(model, TextClassifier):
+        if model.pairs:
+            raise UserError(
+                "`model`: takes pairs of texts; write it with its "
+                "save_checkpoint, and that folder with bert_tf.export."
+            )
+        text_input = text_input or model.pack
+        labels = model.labels if labels is None else labels
+    if text_input is None:
+        raise UserError(
+            "`text_input`: give the SentencePacker of the training, which only "
+            "a TextClassifier has itself."
+        )
     folder = pathlib.Path(export_dir)
     if folder.exists():
         raise UserError(

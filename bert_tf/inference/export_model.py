@@ -15,7 +15,11 @@ from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.inference.fresh_process import FreshProcess
 from bert_tf.libraries import FILE_FORMATS, INT8_FORMATS, import_tensorflow
 from bert_tf.progress import log
-from bert_tf.recipe import read_json_object
+from bert_tf.recipe import (
+    join_settings,
+    read_json_object,
+    refuse_unknown,
+)
 from bert_tf.sources import local_folder
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ def export(
     options: UsageOptions = NO_OPTIONS,
     task: "TaskTemplate | None" = None,
     settings: Mapping[str, Any] | None = None,
+    **others: Any,
 ) -> pathlib.Path:
     """Writes a model for programs without bert_tf, as `bert-tf export` does.
 
@@ -66,7 +71,7 @@ def export(
       beside: folders of further LoRA adapters of the same base, which a version
         has once.
       options: how the model is used, where its folder does not state it.
-      task, settings: of the data that int8 is measured on; see
+      task, settings, **others: of the data that int8 is measured on; see
         `LoadedModel.evaluate`.
 
     Returns:
@@ -101,16 +106,21 @@ def export(
     if quantize == BFLOAT16:
         _refuse("is set by `quantize`=bfloat16", precision=precision)
         precision = MIXED_BFLOAT16
-    if quantize != INT8:
-        given = {"max_score_drop": max_score_drop, **(settings or {})}
-        _refuse("is for `quantize`=int8", **given)
     for name in options.given if beside else ():
         raise UserError(
             f"{options.shown(name)}: is for a model alone; leave it out, or "
             "`beside`."
         )
+    of_data = join_settings(others, settings)
     folder, started = local_folder(model), time.monotonic()
     recipe_file = folder / RECIPE_FILE
+    recipe = read_json_object(recipe_file, missing_ok=True)
+    if quantize != INT8:
+        for name in of_data:
+            refuse_unknown(name, recipe, f"the recipe of {folder}", export)
+        _refuse(
+            "is for `quantize`=int8", max_score_drop=max_score_drop, **of_data
+        )
     facts, check = "", "comparison with the model"
     if file_format == SAVED_MODEL:
         # Both processes import TensorFlow at the same time.
@@ -128,10 +138,9 @@ def export(
                 served = served_adapters(folder, beside, precision)
             else:
                 served = served_model(folder, precision, options=options)
-            recipe = read_json_object(recipe_file, missing_ok=True) or None
             training = describe_training(folder)
             written = write_saved_model(
-                served, path, version, recipe, training, fresh
+                served, path, version, recipe or None, training, fresh
             )
         facts = f"{', '.join(served.all_signatures())}; "
         check = "check in a fresh process"
@@ -151,7 +160,7 @@ def export(
                 )
             if max_score_drop is None:
                 max_score_drop = MAX_SCORE_DROP
-            trained = finished_task(folder, task, settings or {})
+            trained = finished_task(folder, task, of_data)
             int8 = Quantization(*trained, max_score_drop)
         written = export_file(folder, path, file_format, int8, options)
     files = written.rglob("*") if written.is_dir() else [written]

@@ -41,6 +41,7 @@ class FinishedModel(abc.ABC):
         text_column: str | None = None,
         keep_columns: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        **others: Any,
     ) -> pathlib.Path | list[dict[str, Any]]:
         """Answers the rows of files or a table.
 
@@ -56,6 +57,7 @@ class FinishedModel(abc.ABC):
             text_column=text_column,
             keep_columns=keep_columns,
             settings=settings,
+            **others,
         )
 
     def evaluate(
@@ -66,6 +68,7 @@ class FinishedModel(abc.ABC):
         label_column: str | None = None,
         task: "TaskTemplate | None" = None,
         settings: Mapping[str, Any] | None = None,
+        **others: Any,
     ) -> dict[str, float]:
         """Computes the task's scores on labelled data.
 
@@ -81,8 +84,9 @@ class FinishedModel(abc.ABC):
             of the training.
           task: the task object of a model that was trained for another task
             than sentence, choice, questions and tagging.
-          settings: other settings of the recipe that differ from the
-            training's, such as `bad_rows` or `ensemble`.
+          settings: other settings by name, as a mapping.
+          **others: any other setting of the recipe that differs from the
+            training's, such as bad_rows or ensemble.
 
         Returns:
           The scores by name.
@@ -94,7 +98,7 @@ class FinishedModel(abc.ABC):
         from bert_tf.finetuning.finished import DERIVED, evaluate
 
         columns = {"text_columns": text_columns, "label_column": label_column}
-        given = join_settings(columns, settings, DERIVED)
+        given = join_settings(columns | others, settings, DERIVED)
         return evaluate(self.folder, data, task or self.task, given)
 
     def export(
@@ -106,6 +110,7 @@ class FinishedModel(abc.ABC):
         precision: str | None = None,
         quantize: str = "none",
         settings: Mapping[str, Any] | None = None,
+        **others: Any,
     ) -> pathlib.Path:
         """Writes the model for TensorFlow Serving or another runtime.
 
@@ -124,6 +129,7 @@ class FinishedModel(abc.ABC):
             options=self.options,
             task=self.task,
             settings=settings,
+            **others,
         )
 
     def convert(self, to: str, path: str | os.PathLike) -> "ConversionReport":

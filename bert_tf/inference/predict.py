@@ -91,6 +91,7 @@ def predict(
     text_column: str | None = None,
     keep_columns: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    **others: Any,
 ) -> pathlib.Path | list[dict[str, Any]]:
     """Answers the rows of files or a table, as `bert-tf predict` does.
 
@@ -119,9 +120,10 @@ def predict(
         or text.
       keep_columns: columns to copy to the answers, comma-separated; "*" is all
         that the model does not read.
-      settings: any others of the command by name: text_b_column,
-        question_column and others of columns and formats; and for a model
-        folder batch_size, precision, runtime and device, see `bert_tf.load`.
+      settings: other settings by name, as a mapping.
+      **others: any other setting of the command: question_column and others of
+        columns and formats; and for a model folder batch_size, precision,
+        runtime and device, see `bert_tf.load`.
 
     Returns:
       The path of the output. Without one, its lines in memory as a dict for
@@ -133,7 +135,7 @@ def predict(
         lacks a column, no row has an answer; or see `bert_tf.load`.
     """
     columns = {"text_column": text_column, "keep_columns": keep_columns}
-    given = join_settings(columns, settings)
+    given = join_settings(columns | others, settings)
     if isinstance(model, LoadedModel):
         for name in ("batch_size", "precision", "runtime", "device"):
             if name in given:
@@ -141,7 +143,9 @@ def predict(
                     f"`{name}`={given[name]}: the model is loaded already; "
                     "give it to bert_tf.load."
                 )
-    chosen = PredictSettings.from_dict(given, "the settings of predict")
+    chosen = PredictSettings.from_arguments(
+        given, "the settings of predict", predict
+    )
     writer = _writer_of(output, input, chosen)
     summary = _answer_rows(model, input, writer, chosen)
     if isinstance(writer, _Collected):
@@ -161,6 +165,9 @@ def _answer_rows(
     with contextlib.ExitStack() as stack:
         if isinstance(writer, _PartialFile):
             stack.enter_context(writer)
+        in_file = isinstance(input, str | os.PathLike)
+        if in_file and not isinstance(model, LoadedModel):
+            _check_header(pathlib.Path(model), input, settings)
 
         def opened(precision: str, runtime: str) -> LoadedModel:
             if isinstance(model, LoadedModel):
@@ -246,6 +253,20 @@ def _answer_rows(
     if writer.num_answered < writer.num_rows:
         counts += f"; {writer.errors} says why the others are not"
     return f"{writer.place}: {counts}; {speed:,.1f} rows/s."
+
+
+def _check_header(
+    folder: pathlib.Path, source: Any, settings: PredictSettings
+) -> None:
+    """Raises `UserError` if the columns that a folder states are missing.
+
+    It takes no model, which takes seconds to load.
+    """
+    columns = Columns.of_folder(folder, settings)
+    table = columns.table(source, settings)
+    if columns.columns and table.files != (STANDARD_STREAM,):
+        with contextlib.closing(columns.read(table, settings)) as rows:
+            next(rows)
 
 
 def _writer_of(

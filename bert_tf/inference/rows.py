@@ -132,19 +132,47 @@ class Columns:
                     f"{' and '.join(model.columns)}."
                     + (f" Give `task`={pairs} for pairs." if pairs else "")
                 )
-        stated: dict[str, Any] = {}
-        for file in ("recipe.json", "task.json"):
-            stated |= read_json_object(folder / file, missing_ok=True)
+        stated = _stated(folder)
         known = model.file_columns(stated)
-        names = {}
-        for name in model.columns:
-            field = _SETTINGS[name]
-            value = getattr(settings, field) or known.get(name)
-            value = str(value or stated.get(field) or name)
+        names = {
+            name: str(known.get(name) or stated.get(_SETTINGS[name]) or name)
+            for name in model.columns
+        }
+        return cls._of_names(names, stated, settings)
+
+    @classmethod
+    def of_folder(
+        cls, folder: pathlib.Path, settings: PredictSettings
+    ) -> "Columns":
+        """Takes the columns that a folder states, before its model is loaded.
+
+        Those of other folders are none.
+        """
+        stated = _stated(folder)
+        first, _, second = str(stated.get("text_columns", "")).partition(",")
+        names = {"text": first, "text_b": second}
+        for name in ("question", "context", CHOICES, START):
+            names[name] = str(stated.get(_SETTINGS[name], ""))
+        if _SETTINGS[CHOICES] in stated:
+            names["text"] = names.pop("context")
+        names = {name: value for name, value in names.items() if value}
+        return cls._of_names(names, stated, settings)
+
+    @classmethod
+    def _of_names(
+        cls,
+        names: Mapping[str, str],
+        stated: Mapping[str, Any],
+        settings: PredictSettings,
+    ) -> "Columns":
+        """Replaces the names that a folder states by those of the settings."""
+        columns = {}
+        for name, value in names.items():
+            value = getattr(settings, _SETTINGS[name]) or value
             several = value.split(",") if name == CHOICES else [value]
-            names[name] = tuple(map(str.strip, several))
+            columns[name] = tuple(map(str.strip, several))
         header = settings.header and stated.get("header", True) is not False
-        return cls(names, header)
+        return cls(columns, header)
 
     def table(self, source: Any, settings: PredictSettings) -> Table:
         """Opens the table that the settings describe; see `Table`.
@@ -288,6 +316,14 @@ class Columns:
                     f"{listed(columns)}."
                 )
         return [_column(columns, name) for name in keep]
+
+
+def _stated(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns the recipe of a model's training, and its task.json."""
+    stated: dict[str, Any] = {}
+    for file in ("recipe.json", "task.json"):
+        stated |= read_json_object(folder / file, missing_ok=True)
+    return stated
 
 
 def _names(columns: str) -> list[str]:

@@ -88,6 +88,7 @@ def pretrain(
     train_batch_size: int | None = None,
     learning_rate: float | None = None,
     settings: Mapping[str, Any] | None = None,
+    **others: Any,
 ) -> PretrainingResult:
     """Pre-trains a model on records, as `bert-tf pretrain` does.
 
@@ -105,7 +106,8 @@ def pretrain(
       num_train_steps: optimizer steps of all phases.
       train_batch_size: rows in a step.
       learning_rate: peak learning rate.
-      settings: any others of the recipe by name, such as objective.
+      settings: other settings by name, as a mapping.
+      **others: any other setting of the recipe, such as objective.
 
     Returns:
       The scores of the finished run.
@@ -121,8 +123,10 @@ def pretrain(
         "train_batch_size": train_batch_size,
         "learning_rate": learning_rate,
     }
-    values = join_settings(arguments, settings)
-    recipe = PretrainingRecipe.from_dict(values, "the settings of pretrain")
+    values = join_settings(arguments | others, settings)
+    recipe = PretrainingRecipe.from_arguments(
+        values, "the settings of pretrain", pretrain
+    )
     return run_pretraining(recipe, pathlib.Path(output_dir))
 
 

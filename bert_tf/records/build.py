@@ -73,6 +73,7 @@ def create_records(
     settings: Mapping[str, Any] | None = None,
     runner: str = LOCAL,
     beam_options: str = "",
+    **others: Any,
 ) -> RecordsReport:
     """Builds pre-training records, as `bert-tf create-pretraining-data` does.
 
@@ -94,9 +95,10 @@ def create_records(
       max_seq_length: maximum sequence length, special tokens included.
       max_predictions_per_seq: maximum number of masked tokens in a sequence.
       dupe_factor: passes over the corpus, each with new sentence pairs.
-      settings: any others of the recipe by name, such as sequences.
+      settings: other settings by name, as a mapping.
       runner: local, this machine; or beam, an Apache Beam pipeline.
       beam_options: Apache Beam's command-line options.
+      **others: any other setting of the recipe, such as sequences.
 
     Returns:
       What the folder holds; as a string, a report to print.
@@ -113,9 +115,11 @@ def create_records(
         "max_predictions_per_seq": max_predictions_per_seq,
         "dupe_factor": dupe_factor,
     }
-    if given := join_settings(arguments, settings):
-        recipe = RecordsRecipe.from_dict(
-            recipe.to_dict() | given, "the settings of create_records"
+    if given := join_settings(arguments | others, settings):
+        recipe = RecordsRecipe.from_arguments(
+            recipe.to_dict() | given,
+            "the settings of create_records",
+            create_records,
         )
     if runner == BEAM:
         if workers:

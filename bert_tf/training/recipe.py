@@ -6,6 +6,8 @@ from bert_tf.config import DECAY_SHAPES, LINEAR, PRECISIONS
 from bert_tf.recipe import Settings, setting
 
 OPTIMIZERS = ("adamw", "adamw_no_bias_correction", "lamb", "stable_adamw")
+# What a fine-tuning does with its data.
+MODES = ("train", "eval", "predict", "check")
 # The largest seed of Keras.
 LARGEST_SEED = 2**32 - 1
 

@@ -8,10 +8,10 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
-from typing import Self
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
 
-from bert_tf.errors import UserError
+from bert_tf.errors import OtherRun, UserError
 from bert_tf.files import remove_partials
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
@@ -23,16 +23,29 @@ LOCK_FILE = ".lock"
 CHECKPOINTS = "checkpoints"
 MODELS = "models"
 _KEPT_MODELS = f"{MODELS}/step-*"
+_RESULTS_FILE = "results.json"
 # Patterns of files that mark a folder without a recipe as in use.
 _SIGNS_OF_WORK = (
     "bert_config.json",
     "bert_model.safetensors",
     "adapter_model.safetensors",
     "records.json",
-    "results.json",
+    _RESULTS_FILE,
     "report.html",
     CHECKPOINTS,
     _KEPT_MODELS,
+)
+_SIGNS_OF_END = (_RESULTS_FILE, "bert_model.safetensors")
+# Patterns of what else a fine-tuning writes that another one may not replace.
+_OTHER_OUTPUTS = (
+    *("last", "features", "tensorboard", "history.jsonl"),
+    *("task.json", "labels.json", "adapter_config.json", "tagger.safetensors"),
+    *("vocab.txt", "tokenizer.json", "tokenizer_config.json"),
+    *("spiece.model", "sentencepiece.bpe.model", "report.json"),
+    *("learning_curve.png", "eval_*.json", "predictions_*.t[sx][vt]"),
+    *("dev_predictions.jsonl", "bad_batch_step_*.npz"),
+    # Of questions.
+    *("*predictions.json", "*null_odds.json"),
 )
 
 
@@ -84,7 +97,9 @@ def digest(value: object) -> str:
 
 
 def refuse_other_folders(
-    output_dir: pathlib.Path, recipe: TrainingRecipe
+    output_dir: pathlib.Path,
+    recipe: TrainingRecipe,
+    overwrite: bool | None = None,
 ) -> None:
     """Raises `UserError` if a folder is in use, but not by this recipe's run.
 
@@ -92,6 +107,8 @@ def refuse_other_folders(
       output_dir: the folder of the run; it need not exist.
       recipe: the recipe; fields that may change may differ from those of the
         run so far.
+      overwrite: whether `claim` replaces another fine-tuning; None where the
+        caller has no such argument.
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise UserError(
@@ -114,6 +131,9 @@ def refuse_other_folders(
     else:
         path, now = output_dir / RECIPE_FILE, recipe.to_dict()
         content = read_json_object(path)
+        if overwrite and _is_finetuning(output_dir, content):
+            _refuse_own_inputs(output_dir, recipe)
+            return
         if set(content) - set(now):
             raise UserError(
                 f"`output_dir`={output_dir}: holds a run of another command or "
@@ -133,11 +153,52 @@ def refuse_other_folders(
             )
         ]
         if different:
-            raise UserError(
+            advice = "choose another folder"
+            if not any((output_dir / name).exists() for name in _SIGNS_OF_END):
+                advice += ", or the same values to resume that run"
+            if overwrite is not None:
+                advice += ", or pass `overwrite`=True to replace it"
+            raise OtherRun(
                 f"`output_dir`={output_dir}: holds a run of another recipe "
-                f"({'; '.join(different)}); choose another folder, or pass "
-                f"`recipe`={path} to resume that run."
+                f"({'; '.join(different)}); {advice}."
             )
+
+
+def _is_finetuning(
+    output_dir: pathlib.Path, content: Mapping[str, Any]
+) -> bool:
+    """Returns whether a folder with a recipe is that of a fine-tuning."""
+    signs = (_RESULTS_FILE, CHECKPOINTS, f"seed_*/{CHECKPOINTS}")
+    return "task" in content and any(
+        any(output_dir.glob(sign)) for sign in signs
+    )
+
+
+def _outputs(output_dir: pathlib.Path) -> list[pathlib.Path]:
+    """Returns what a fine-tuning wrote, without its recipe and model card."""
+    parts = list(output_dir.glob("seed_[0-9]*"))
+    return [
+        path
+        for folder in (output_dir, *parts)
+        for pattern in (*_SIGNS_OF_WORK, *_OTHER_OUTPUTS)
+        for path in folder.glob(pattern)
+    ] + [path for part in parts for path in part.glob(RECIPE_FILE)]
+
+
+def _refuse_own_inputs(
+    output_dir: pathlib.Path, recipe: TrainingRecipe
+) -> None:
+    """Raises `UserError` if a recipe reads what `claim` would remove."""
+    folder = output_dir.absolute()
+    removed = [path.absolute() for path in _outputs(output_dir)]
+    for name, value in recipe.to_dict().items():
+        for part in filter(None, str(value).split(",")):
+            path = pathlib.Path(part.strip()).absolute()
+            if path == folder or any(map(path.is_relative_to, removed)):
+                raise UserError(
+                    f"`{name}`={value}: `overwrite` would remove it; choose "
+                    "another `output_dir`."
+                )
 
 
 def has_trained(output_dir: pathlib.Path) -> bool:
@@ -146,7 +207,11 @@ def has_trained(output_dir: pathlib.Path) -> bool:
     return any(int(path.name.removeprefix("step-")) for path in states)
 
 
-def claim(output_dir: pathlib.Path, recipe: TrainingRecipe) -> None:
+def claim(
+    output_dir: pathlib.Path,
+    recipe: TrainingRecipe,
+    overwrite: bool | None = None,
+) -> None:
     """Writes the recipe, replacing a run that saved no step.
 
     Partial files of killed runs are removed.
@@ -154,10 +219,17 @@ def claim(output_dir: pathlib.Path, recipe: TrainingRecipe) -> None:
     Args:
       output_dir: the folder of the run, which is locked.
       recipe: the recipe of the run.
+      overwrite: whether to replace any fine-tuning; other files are kept.
     """
-    refuse_other_folders(output_dir, recipe)
+    refuse_other_folders(output_dir, recipe, overwrite)
     remove_partials(output_dir)
     path = output_dir / RECIPE_FILE
+    if overwrite and path.exists():
+        for each in _outputs(output_dir):
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each)
+            else:
+                each.unlink()
     if path.exists() and not has_trained(output_dir):
         models = output_dir.glob(_KEPT_MODELS)
         for folder in (output_dir / CHECKPOINTS, *models):

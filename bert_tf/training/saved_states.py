@@ -20,7 +20,7 @@ import keras
 import numpy as np
 
 from bert_tf.checkpoints import read_arrays, write_arrays
-from bert_tf.errors import UserError
+from bert_tf.errors import OtherRun, UserError
 from bert_tf.files import free_bytes, sync, written_beside
 from bert_tf.foreign_files import demand_regular, read_text
 from bert_tf.layers.initialization import view
@@ -386,7 +386,7 @@ class SavedStates:
         before = state.facts["identity"]
         changed = [k for k, v in self.fingerprint.items() if before.get(k) != v]
         if changed:
-            raise UserError(
+            raise OtherRun(
                 f"{self.folder}: the run so far had another "
                 f"{' and '.join(changed)}; choose another `output_dir`, or "
                 "put back what was changed."

@@ -8,9 +8,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.families.text_model import encoders_of
+from bert_tf.inference import export
 from bert_tf.inference.export import PackedClassifier
 from bert_tf.inference.saving import save
 from tests.model_helpers import small_config
+from tests.user_errors import error_of
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "film"]
 TOKENS += ["bad", "##ly", "made", "ü", "."]
@@ -77,6 +80,31 @@ def test_without_labels_there_are_no_names(classifier):
     signatures = PackedClassifier(*classifier).signatures()
     answers = signatures["serving_default"](text=tf.constant(TEXTS))
     assert set(answers) == {"logits", "probabilities"}
+
+
+def test_a_text_classifier_has_its_own_packer(
+    classifier, tmp_path, monkeypatch
+):
+    written = []
+    monkeypatch.setattr(
+        export, "write_version", lambda served, *_, **__: written.append(served)
+    )
+    (encoder,), tokenizer = encoders_of(classifier[0]), classifier[1].tokenizer
+    model = bert_tf.TextClassifier(encoder, tokenizer, LABELS, 8)
+    bert_tf.export_saved_model(model, tmp_path / "1")
+    (served,) = written
+    answers = served.answers(tf.constant(TEXTS))
+    logits = model.predict(TEXTS, verbose=0)
+    np.testing.assert_allclose(answers["logits"], logits, atol=1e-5)
+    best = [LABELS[k].encode() for k in np.argmax(logits, -1)]
+    assert answers["label"].numpy().tolist() == best
+    pairs = bert_tf.TextClassifier(encoder, tokenizer, LABELS, 8, pairs=True)
+    for other, line in (
+        (pairs, "`model`: takes pairs of texts; write it with its save_check"),
+        (classifier[0], "`text_input`: give the SentencePacker of the train"),
+    ):
+        error = error_of(bert_tf.export_saved_model, other, tmp_path / "1")
+        assert error.startswith(line)
 
 
 class BagOfWords(keras.Model):

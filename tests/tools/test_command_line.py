@@ -28,6 +28,17 @@ def main():
         raise KeyboardInterrupt
     if KIND.value == "bug":
         raise ZeroDivisionError
+    if KIND.value == "memory":
+        raise MemoryError
+    if KIND.value == "bad_alloc":
+        raise RuntimeError("openvino: std::bad_alloc")
+    if KIND.value == "oom":
+        import tensorflow as tf
+        text = "OOM when allocating tensor\\nwith shape[9]"
+        raise tf.errors.ResourceExhaustedError(None, None, text)
+    if KIND.value == "stdout":
+        import sys
+        sys.stdout.buffer.write(b"a")
     if KIND.value == "names":
         command_line.name_arguments({"rate": "--rates"})
         log("`kind`=a and `rate` and `rate`=1, with `code` and `a b`")
@@ -38,6 +49,10 @@ def main():
 
 command_line.run(main)
 """
+SMALLER = (
+    "give smaller batches or shorter rows (bert-tf plan-memory), or end other "
+    "programs.\n"
+)
 # Where it is set, TensorFlow is not imported first.
 SHOWN = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
@@ -62,6 +77,28 @@ SHOWN = {"TF_CPP_MIN_LOG_LEVEL": "2"}
             1,
             "",
             "error: No space left on device (/f); ",
+        ),
+        (
+            ["--kind=memory"],
+            SHOWN,
+            1,
+            "",
+            f"error: out of memory (MemoryError); {SMALLER}",
+        ),
+        (
+            ["--kind=bad_alloc"],
+            SHOWN,
+            1,
+            "",
+            f"error: out of memory (openvino: std::bad_alloc); {SMALLER}",
+        ),
+        (
+            ["--kind=oom"],
+            {},
+            1,
+            "",
+            "error: out of memory (OOM when allocating tensor with shape[9]); "
+            f"{SMALLER}",
         ),
         (["--kind=interrupt"], SHOWN, 130, "", "interrupted\n"),
         (["word"], SHOWN, 1, "", "error: unexpected argument 'word'; "),
@@ -89,6 +126,19 @@ def test_a_command(arguments, environment, code, output, error):
     assert done.stderr.startswith(error)
     if error.endswith("\n") or not error:
         assert done.stderr == error
+
+
+def test_a_closed_standard_output():
+    command = [sys.executable, "-c", SCRIPT, "--kind=stdout"]
+    done = subprocess.run(
+        ["bash", "-c", 'exec "$@" >&-', "bash", *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **SHOWN},
+    )
+    line = "error: standard output is closed; redirect it to a file.\n"
+    assert (done.returncode, done.stderr) == (1, line)
 
 
 def test_memory_in_huge_pages(monkeypatch):

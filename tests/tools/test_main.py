@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -51,6 +52,12 @@ def test_every_command_is_listed_with_its_first_line():
         ("bert-tf score --pre", "--predictions="),
         ("bert-tf score --task=sentence --drop", "--drop_duplicates"),
         ("bert-tf score --task=cola --drop", ""),
+        ("bert-tf score --task=sq", "squad_v1 squad_v2"),
+        ("bert-tf finetune --task=mrpc --precision=mixed_b", "mixed_bfloat16"),
+        ("bert-tf finetune --mode=train,e", "train,eval"),
+        ("bert-tf export --format=l", "litert"),
+        # Files, by the shell.
+        ("bert-tf finetune --train_file=te", ""),
     ],
 )
 def test_completion_in_bash(typed, completed):
@@ -93,6 +100,11 @@ def test_the_program_runs_the_code_of_this_folder_from_any_other(tmp_path):
     [
         (["serv"], "error: serv: no such command. Did you mean serve? "),
         (["finetuning"], "error: finetuning: no such command. Did you mean"),
+        (
+            ["embed"],
+            "error: embed: no such command. Did you mean extract-features?",
+        ),
+        (["features"], "error: features: no such command. Did you mean extra"),
         (["convert"], "error: --model is needed"),
         (["completion", "csh"], "error: name one shell: bash, zsh, fish."),
     ],
@@ -113,8 +125,10 @@ def test_help(module):
     if module == "completion":
         assert flags == "\n"
     else:
-        assert flags.startswith("\n\nFlags:\n  --")
-    assert max(map(len, text.splitlines())) <= 80
+        assert flags.startswith(("\n\nFlags:\n", "\n\nMost used flags:\n"))
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    names = re.findall(r"^  --(?:model, --)?(\S+)", flags, re.M)
+    assert len(names) == len(set(names)), "a flag stands there twice"
     assert str(TOOLS) not in done.stdout
 
 

@@ -29,6 +29,18 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
             f"{FINETUNE} --task=sentence --learnin_rate=1",
             "--learnin_rate: no such flag. Did you mean --learning_rate?",
         ),
+        # A flag that no task has is named before one that is missing.
+        (
+            "run_finetuning --lr=1",
+            "--lr: no such flag. Did you mean --learning_rate?",
+        ),
+        (
+            "run_finetuning --epochs=1 --with_null",
+            "--epochs: no such flag. Did you mean --num_train_epochs?",
+        ),
+        ("score --batch_size=1", "--batch_size: no such flag. Did you mean"),
+        ("run_finetuning --with_null", "error: --output_dir is needed; --h"),
+        (f"{FINETUNE} --with_null", "--task: give one of choice, cola, "),
         (f"{FINETUNE} --task=sentence --seed=x", "--seed=x: takes an integer;"),
         (
             f"{FINETUNE} --task=mrpc --model=a --init_from=b",
@@ -51,6 +63,16 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
         (
             "export_saved_model --model=none --output_dir={new} --format=onnx",
             "none: no such model folder",
+        ),
+        (
+            "predict --model=a --input={old}/file --output={new} "
+            "--text_columns=a --text_column=b",
+            "error: --text_columns and --text_column: give one of the two.",
+        ),
+        (
+            "predict --model=a --input={old}/file --output={new} "
+            "--text_columns=a,b,c",
+            "--text_columns=a,b,c: name 2 of them at most, as text_column and",
         ),
         (f"{EXPORT} --beside=a --labels=b", "--labels=b: is for a model alone"),
         (f"{ONNX} --version=3", "--version: is for --format=saved_model"),

@@ -1,7 +1,10 @@
 """The command: flags, tasks' own defaults, kill -9 and resume, predict."""
 
+import fnmatch
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +16,7 @@ from tests import commands
 from tests.contracts.task_cases import without_drawings
 from tests.finetuning.sentence_runs import model_folder, texts
 from tests.run_folders import assert_same_run
+from tools.shared_flags import _GROUPS
 
 # Eagerly run, the functions of tf.data stay graphs, of which TensorFlow warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Even though")
@@ -164,13 +168,53 @@ def test_columns_are_missed_before_tensorflow_is_imported(task, setting):
     assert done.stderr.endswith("=...: name the column(s).\n")
 
 
-def test_help_groups_the_settings_by_kind():
-    """Each setting stands under the kind that adds it."""
-    done = run("--helpshort")
-    kinds = ("tasks whose ex", "tasks on texts or", "a task on a user's")
-    names = ("empty_text", "doc_stride (an int", "text_columns\n")
-    places = [done.stdout.index(f"\nSettings of {x}") for x in kinds]
-    found = [done.stdout.index(f"\n  --{x}") for x in names]
+def test_overwrite_replaces_a_finished_run(whole, flags, tmp_path):
+    folder = shutil.copytree(whole[0], tmp_path / "again")
+    arguments = [*flags, f"--output_dir={folder}", "--mode=train"]
+    arguments += ["--num_train_epochs=0.4"]
+    done = run(*arguments)
+    assert done.returncode == 1
+    line = "(num_train_epochs was 1.0 and is now 0.4); choose another folder, "
+    assert f"{line}or pass --overwrite=True to replace it." in done.stderr
+    done = run(*arguments, "--overwrite")
+    assert done.returncode == 0, done.stderr
+    recipe = json.loads((folder / "recipe.json").read_text())
+    assert recipe["num_train_epochs"] == 0.4
+    assert not (folder / "predictions_test.tsv").exists()
+
+
+def test_help_groups_the_flags_of_all_tasks():
+    """Every flag stands once, with the tasks that differ."""
+    printed = run("--helpshort").stdout
+    places = [printed.index(f"\n\n{heading}:\n") for heading in _GROUPS]
+    assert places == sorted(places)
+    found = [
+        printed.index(f"\n  --{name}")
+        for name in ("task\n", "empty_text", "doc_stride", "seed ", "lora_on")
+    ]
     assert places[0] < found[0] < places[1] < found[1] < places[2] < found[2]
-    # What a kind has in common with others is told once.
-    assert done.stdout.count("--log_steps") == 1
+    assert found[2] < places[3] < found[3] < places[5] < found[4] < places[6]
+    printed = " ".join(printed.split())
+    for text in (
+        "--learning_rate (a number; default: 5e-05) Peak learning rate. ",
+        "2 more: 2e-05; conll2003_features: 0.001; sentence: chosen by the ru",
+        "The first row names the columns; otherwise they are called 0, 1, ",
+        "in the loss: balanced, or a number for each label in their order, "
+        "comma-separated. Not for multiple choice, token classification, "
+        "question answering.",
+        "A question may have no answer, as in SQuAD 2.0. For questions.",
+    ):
+        assert text in printed
+    own = " ".join(run("--task=sentence", "--help").stdout.split())
+    assert "--learning_rate (a number; default: 0.0) Peak learning r" in own
+    assert "--with_null" not in own
+
+
+def test_no_pattern_of_a_heading_is_left_over():
+    modules = ("run_finetuning", "run_pretraining", "distill")
+    help_texts = [commands.run(f"tools.{m}", "--help").stdout for m in modules]
+    flag = re.compile(r"^  --(?:\[no\]|model, --)?(\w+)", re.M)
+    names = set(flag.findall("\n".join(help_texts)))
+    for patterns in _GROUPS.values():
+        for pattern in patterns.split():
+            assert fnmatch.filter(names, pattern), pattern
