@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.text.normalizer import Normalizer, characters_before
 from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_files import AddedToken
@@ -104,7 +104,8 @@ class AddedTokens(tf.Module):
         for content in spelled:
             if content not in self._vocabulary.ids:
                 raise UserError(
-                    f"`added_tokens`: {content!r} is not in the vocabulary."
+                    f"`added_tokens`: {excerpt(content)} is not in the "
+                    "vocabulary."
                 )
         ids = [self._vocabulary.ids[content] for content in spelled]
         isolated = ""
@@ -115,8 +116,8 @@ class AddedTokens(tf.Module):
         if "" in spelled:
             empty = tokens[spelled.index("")].content
             raise UserError(
-                f"`added_tokens`: nothing is left of {empty!r} once it is "
-                "normalized."
+                f"`added_tokens`: nothing is left of {excerpt(empty)} once it "
+                "is normalized."
             )
         return _Finder(tokens, spelled, ids, isolated)
 

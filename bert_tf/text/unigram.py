@@ -6,6 +6,7 @@ at the start of a word begins with U+2581, which stands for the blank before it.
 """
 
 import base64
+import dataclasses
 import functools
 import hashlib
 import pathlib
@@ -20,10 +21,9 @@ from google.protobuf.message import DecodeError
 from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt, one_line
 from bert_tf.files import written_beside
 from bert_tf.foreign_files import read_bytes
-from bert_tf.recipe import read_json_object
 from bert_tf.text import unicode_tables
 from bert_tf.text.subwords import (
     LibraryWorker,
@@ -34,11 +34,11 @@ from bert_tf.text.subwords import (
 from bert_tf.text.token_table import Packing, SpecialTokens
 from bert_tf.text.tokenizer_files import (
     KERAS_HUB_ASSETS,
-    TOKENIZER_FILE,
     AddedToken,
     JsonPart,
     OtherRules,
     added_entries,
+    model_type,
     read_tokenizer_files,
     refuse_other_case,
 )
@@ -59,7 +59,7 @@ _ALBERT = "AlbertTokenizer"
 # That of other models, whose architecture may be a BERT.
 _XLM_ROBERTA = "XLMRobertaTokenizer"
 # Types of pieces and of models (sentencepiece_model.proto).
-_NORMAL, _UNKNOWN, _CONTROL, _UNIGRAM = 1, 2, 3, 1
+_NORMAL, _UNKNOWN, _CONTROL, _BYTE, _UNIGRAM = 1, 2, 3, 6, 1
 _CAPITAL_SIGMA = chr(unicode_tables.CAPITAL_SIGMA)
 # Lower than the score of any other way to spell a text.
 _UNUSED_SCORE = -100.0
@@ -173,11 +173,12 @@ class Unigram(Subwords):
                 _add_piece(model, token.content)
             if known.get(token.content) != number:
                 raise UserError(
-                    f"{place}: the id of {token.content!r} is {number}, but "
-                    f"{known.get(token.content)} in {path}."
+                    f"{place}: the id of {excerpt(token.content)} is {number}, "
+                    f"but {known.get(token.content)} in {path}."
                 )
             if all(token.content != other.content for other in added):
                 added.append(token)
+        _check_model(model, path)
         if rows is not None and len(known) > rows:
             raise UserError(
                 f"{path}: has {len(known)} pieces, but vocab_size is {rows}; "
@@ -190,7 +191,10 @@ class Unigram(Subwords):
         processor = fast.part("post_processor")
         packing = packing_of_json(processor, known, known.get(special.pad, 0))
         serialized = model.SerializeToString()
-        steps = {step.get("type") for step in _steps(fast.part("normalizer"))}
+        steps = {
+            str(step.values.get("type"))
+            for step in _steps(fast.part("normalizer"))
+        }
         rules = kind.file_rules(files.config, steps, lower_case)
         found = kind(serialized, special, added, packing, **rules)
         return cast(Self, found)
@@ -198,8 +202,7 @@ class Unigram(Subwords):
     @staticmethod
     def found_in(folder: pathlib.Path) -> bool:
         """Whether a folder has the files of a unigram model."""
-        model = read_json_object(folder / TOKENIZER_FILE, missing_ok=True)
-        is_unigram = model.get("model", {}).get("type") == "Unigram"
+        is_unigram = model_type(folder) == "Unigram"
         return is_unigram or _model_file(folder) is not None
 
     @classmethod
@@ -209,12 +212,13 @@ class Unigram(Subwords):
             fast.part("normalizer"),
             fast.part("pre_tokenizer"),
         )
-        normal = _steps(normalizer)
-        splits = [s for s in _steps(splitter) if s.get("type") != _SPLIT]
+        normal = [step.values for step in _steps(normalizer)]
+        splits = [step.values for step in _steps(splitter)]
+        splits = [step for step in splits if step.get("type") != _SPLIT]
         replaced = [
-            next(iter(step["pattern"].values()))
-            for step in normal
-            if step.get("type") == "Replace"
+            next(iter(step.part("pattern").values.values()), None)
+            for step in _steps(normalizer)
+            if step.values.get("type") == "Replace"
         ]
         for part, key, values, allowed in (
             (normalizer, "type", [s.get("type") for s in normal], cls.STEPS),
@@ -230,8 +234,8 @@ class Unigram(Subwords):
             for value in values:
                 if not re.fullmatch(allowed, str(value)):
                     raise OtherRules(
-                        f"{part.source}: {key} is {value!r}, which the unigram "
-                        "tokenizer does not support; it takes "
+                        f"{part.source}: {key} is {excerpt(value)}, which the "
+                        "unigram tokenizer does not support; it takes "
                         f"{'blanks' if key == 'pattern' else allowed}."
                     )
 
@@ -306,8 +310,13 @@ class Unigram(Subwords):
             (piece.piece, lowest if number in unspelled else piece.score)
             for number, piece in enumerate(proto.pieces)
         ]
+        (unk_id,) = (
+            number
+            for number, piece in enumerate(proto.pieces)
+            if piece.type == _UNKNOWN
+        )
         made = tokenizers.Tokenizer(
-            models.Unigram(pairs, unk_id=self.unk_id, byte_fallback=False)
+            models.Unigram(pairs, unk_id=unk_id, byte_fallback=False)
         )
         steps = self._library_steps()
         charsmap = proto.normalizer_spec.precompiled_charsmap
@@ -403,8 +412,10 @@ class AlbertUnigram(Unigram):
         super().__init__(model, special, added_tokens, packing)
         self.do_lower_case, self.keep_accents = do_lower_case, keep_accents
         if packing is None:
-            sep = (self.sep_id,)
-            self._packing = Packing((self.cls_id,), sep, sep, 1, self.pad_id)
+            usual = self._packing
+            self._packing = dataclasses.replace(
+                usual, middle=usual.end, second_segment=1
+            )
 
     @functools.cached_property
     def starts_word(self) -> np.ndarray:
@@ -624,31 +635,38 @@ def _check_pieces(
     """Raises `UserError` if a tokenizer.json has other pieces."""
     if library.values.get("type") != "Unigram":
         return
-    both = zip(model.pieces, library.values["vocab"], strict=False)
+    both = zip(model.pieces, library.require("vocab", list), strict=False)
     for number, (piece, entry) in enumerate(both):
-        if piece.piece != entry[0]:
+        theirs = entry[0] if isinstance(entry, list) and entry else entry
+        if piece.piece != theirs:
             raise UserError(
-                f"{path}: token {number} is {piece.piece!r}, but {entry[0]!r} "
-                f"in {library.source}; the two belong to different models."
+                f"{path}: token {number} is {excerpt(piece.piece)}, but "
+                f"{excerpt(theirs)} in {library.source}; the two belong to "
+                "different models."
             )
 
 
 def _model_of_library(fast: JsonPart) -> ModelProto:
     """The model of a tokenizer.json, with its normaliser's table."""
-    values = fast.part("model").values
-    model = ModelProto()
-    unk = values.get("unk_id")
+    library, model, number = fast.part("model"), ModelProto(), -1
+    unk = library.get("unk_id", int)
     special = {
-        entry["content"]
-        for entry in fast.values.get("added_tokens") or []
-        if entry.get("special")
+        entry.require("content", str)
+        for entry in fast.parts("added_tokens")
+        if entry.flag("special")
     }
-    for number, (text, score) in enumerate(values["vocab"]):
-        kind = _CONTROL if text in special else _NORMAL
-        _add_piece(
-            model, text, _UNKNOWN if number == unk else kind, float(score)
-        )
-    if values.get("byte_fallback"):
+    try:
+        for number, (text, score) in enumerate(library.require("vocab", list)):
+            kind = _CONTROL if text in special else _NORMAL
+            _add_piece(model, text, _UNKNOWN if number == unk else kind, score)
+        model.trainer_spec.unk_id = -1 if unk is None else unk
+    # Of texts, numbers and lists where the format has another type.
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"{library.source}: entry {number} of vocab is no pair of a piece "
+            f"and a score, or unk_id is no id of one ({one_line(error)})."
+        ) from None
+    if library.flag("byte_fallback"):
         raise OtherRules(
             f"{fast.source}: byte_fallback is true, which the unigram "
             "tokenizer does not support; it takes false."
@@ -659,22 +677,61 @@ def _model_of_library(fast: JsonPart) -> ModelProto:
     spec.precompiled_charsmap = _charsmap(fast.part("normalizer"))
     trainer = model.trainer_spec
     trainer.model_type = _UNIGRAM
-    trainer.unk_id = -1 if unk is None else unk
     trainer.bos_id = trainer.eos_id = trainer.pad_id = -1
     return model
 
 
-def _steps(part: JsonPart) -> list[dict[str, Any]]:
+def _check_model(model: ModelProto, source: object) -> None:
+    """Raises `UserError` for a model that the operation cannot load."""
+    pieces = [(piece.piece, piece.type, piece.score) for piece in model.pieces]
+    texts, kinds, scores = zip(*pieces, strict=True) if pieces else [()] * 3
+    unknown = kinds.count(_UNKNOWN)
+    if bytes in map(type, texts):
+        raise UserError(f"{source}: holds a piece that is not UTF-8.")
+    for is_there, fault in (
+        ("" in texts or "\0" in "".join(texts), "an empty piece or U+0000"),
+        (len(set(texts)) < len(texts), "a piece twice"),
+        (_BYTE in kinds, "pieces of bytes"),
+        (_NORMAL not in kinds, "no pieces of text"),
+        (unknown != 1, f"{unknown} pieces for unknown text instead of one"),
+        (not np.isfinite(scores).all(), "scores that are not finite"),
+    ):
+        if is_there:
+            raise UserError(f"{source}: holds {fault}; restore the file.")
+    table = model.normalizer_spec.precompiled_charsmap
+    size = int.from_bytes(table[:4], "little")
+    # The library checks the table. With all pieces it takes a second.
+    probe = ModelProto(normalizer_spec=model.normalizer_spec)
+    _add_piece(probe, "<unk>", _UNKNOWN)
+    _add_piece(probe, WORD_START, _NORMAL)
+    try:
+        table[4 + size :].decode()
+        SentencePieceProcessor(model_proto=probe.SerializeToString())
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{source}: damaged normalizer ({one_line(error)}); restore the "
+            "file."
+        ) from None
+
+
+def _steps(part: JsonPart) -> list[JsonPart]:
     """The steps of a normaliser or pre-tokenizer; empty without one."""
     for key in ("normalizers", "pretokenizers"):
         if key in part.values:
-            return list(part.values[key])
-    return [part.values] if part.values else []
+            return part.parts(key)
+    return [part] if part.values else []
 
 
 def _charsmap(normalizer: JsonPart) -> bytes:
     """The table of the Precompiled normaliser; empty where there is none."""
     for step in _steps(normalizer):
-        if step.get("type") == "Precompiled":
-            return base64.b64decode(step["precompiled_charsmap"])
+        if step.values.get("type") == "Precompiled":
+            table = step.require("precompiled_charsmap", str)
+            try:
+                return base64.b64decode(table)
+            except ValueError as error:
+                raise UserError(
+                    f"{step.source}: precompiled_charsmap is no base64 "
+                    f"({one_line(error)})."
+                ) from None
     return b""
