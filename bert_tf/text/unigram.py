@@ -65,6 +65,8 @@ _CAPITAL_SIGMA = chr(unicode_tables.CAPITAL_SIGMA)
 _UNUSED_SCORE = -100.0
 # The models' normalisers split at blanks anyway.
 _SPLIT = "WhitespaceSplit"
+# Unassigned characters that keep others apart in a tokenizer.json.
+WALL, GAP = "\ufff0", "\ufff1"
 
 
 class Unigram(Subwords):
@@ -80,7 +82,9 @@ class Unigram(Subwords):
     # The steps of a normaliser in a tokenizer.json, and what they may replace:
     # regular expressions. Blanks are joined.
     STEPS: ClassVar[str] = "Precompiled|NFC|Replace|Strip"
-    REPLACED: ClassVar[str] = r"[\[\]{}()+^$|,\d \u2581]*"
+    REPLACED: ClassVar[str] = (
+        rf"[\[\]{{}}()+^$|,\d \u2581]*|(?s:.*[{WALL}{GAP}].*)"
+    )
     # The special tokens if no file names them.
     NAMES: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("<pad>",),
@@ -298,6 +302,8 @@ class Unigram(Subwords):
         import tokenizers
         from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+        from bert_tf.text.unigram_json import table_steps
+
         proto = ModelProto.FromString(self.scored_model())
         # The library has no pieces that text cannot spell.
         lowest = min(piece.score for piece in proto.pieces) - 1000
@@ -319,11 +325,8 @@ class Unigram(Subwords):
             models.Unigram(pairs, unk_id=unk_id, byte_fallback=False)
         )
         steps = self._library_steps()
-        charsmap = proto.normalizer_spec.precompiled_charsmap
-        if charsmap:
-            # The library's step does not compose the letters of Hangul.
-            steps.append(normalizers.NFC())
-            steps.append(normalizers.Precompiled(charsmap))
+        if proto.normalizer_spec.precompiled_charsmap:
+            steps += table_steps(proto)
         blanks = tokenizers.Regex("^[ \u2581]+|[ \u2581]+$")
         steps.append(normalizers.Replace(blanks, ""))
         steps.append(normalizers.Replace(tokenizers.Regex("[ \u2581]+"), " "))
@@ -700,18 +703,25 @@ def _check_model(model: ModelProto, source: object) -> None:
             raise UserError(f"{source}: holds {fault}; restore the file.")
     table = model.normalizer_spec.precompiled_charsmap
     size = int.from_bytes(table[:4], "little")
-    # The library checks the table. With all pieces it takes a second.
-    probe = ModelProto(normalizer_spec=model.normalizer_spec)
-    _add_piece(probe, "<unk>", _UNKNOWN)
-    _add_piece(probe, WORD_START, _NORMAL)
     try:
         table[4 + size :].decode()
-        SentencePieceProcessor(model_proto=probe.SerializeToString())
+        table_alone(model)
     except (RuntimeError, UnicodeDecodeError) as error:
         raise UserError(
             f"{source}: damaged normalizer ({one_line(error)}); restore the "
             "file."
         ) from None
+
+
+def table_alone(model: ModelProto) -> SentencePieceProcessor:
+    """A model with only the normaliser's table; with its pieces it is slow."""
+    probe = ModelProto(normalizer_spec=model.normalizer_spec)
+    _add_piece(probe, "<unk>", _UNKNOWN)
+    _add_piece(probe, WORD_START, _NORMAL)
+    spec = probe.normalizer_spec
+    spec.add_dummy_prefix = spec.remove_extra_whitespaces = False
+    spec.escape_whitespaces = False
+    return SentencePieceProcessor(model_proto=probe.SerializeToString())
 
 
 def _steps(part: JsonPart) -> list[JsonPart]:
