@@ -70,7 +70,8 @@ class AddedTokens(tf.Module):
       normalizer: normalizes the text between them.
       isolated: a character class of separate words in normalized text; empty
         for none.
-      nul: the replacement of U+0000 in the text between them.
+      nul: replacements of U+0000 while added tokens are looked for; the first
+        that no text contains is used. The text between them has it again.
 
     Raises:
       UserError: a token is not in the vocabulary, or empty when normalized.
@@ -82,7 +83,7 @@ class AddedTokens(tf.Module):
         vocabulary: TokenTable,
         normalizer: Normalizer,
         isolated: str = "",
-        nul: str = "\x01",
+        nul: Sequence[str] = ("\x01",),
     ):
         super().__init__()
         self._vocabulary, self._isolated = vocabulary, isolated
@@ -138,13 +139,19 @@ class AddedTokens(tf.Module):
             texts, "UTF-8", "UTF-8", errors="replace"
         )
         # TF Text's regex_split stops at a NUL.
-        texts = tf.strings.regex_replace(texts, r"\x00", self._nul)
+        joined = tf.strings.reduce_join(texts)
+        used = [_matches(joined, f"(?s).*{char}.*") for char in self._nul[:-1]]
+        unused = tf.argmin(tf.cast([*used, False], tf.int32))
+        nul = tf.gather(tf.constant(self._nul), unused)
+        texts = tf.strings.regex_replace(texts, r"\x00", nul)
         outer = self._find_in_text(texts)
         normalized, sources, repaired = self._normalizer.normalize_with_offsets(
             outer.texts
         )
         inner = self._find_in_normalized(normalized)
-        ids, splits, starts, ends = pieces(inner.texts)
+        ids, splits, starts, ends = pieces(
+            tf.strings.regex_replace(inner.texts, nul, "\0")
+        )
         # The segment of `outer`, and the range in its normalized text, of each
         # token.
         piece = tf.ragged.row_splits_to_segment_ids(splits)

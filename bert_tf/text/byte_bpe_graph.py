@@ -34,7 +34,7 @@ _OTHER, _LETTER, _NUMBER, _BLANK, _SPACE = range(5)
 # Planes 4 to 16 of Unicode have no letters, numbers or blanks.
 _LAST_LETTER = 0x3FFFF
 _CONTRACTIONS = ("s", "t", "m", "d", "re", "ve", "ll")
-_NUL_BYTES = len(NUL.encode())
+_NUL_BYTES = len(NUL[0].encode())
 # Prefixes and names that no text contains, for tokens that are not merged.
 _UNSPELLED, _UNKNOWN = "\u0101", "\u0102"
 
@@ -217,7 +217,6 @@ class ByteBpeTokenizer(SubwordTokenizer):
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """BPE of normalized texts: ids, row splits, byte starts and ends."""
-        texts = tf.strings.regex_replace(texts, rf"\x{{{ord(NUL):X}}}", "\0")
         shift = tf.zeros([tf.size(texts)], tf.int64)
         if self.data.add_prefix_space:
             bare = (texts != "") & (tf.strings.substr(texts, 0, 1) != " ")
