@@ -179,6 +179,25 @@ def model_type(folder: pathlib.Path) -> Any:
     return file.part("model").values.get("type")
 
 
+def describe_tokenizer(folder: pathlib.Path) -> str:
+    """The kind of a folder's tokenizer and its file; empty if there is none."""
+    kinds = {
+        VOCABULARY_FILE: "WordPiece",
+        "spiece.model": "Unigram",
+        "sentencepiece.bpe.model": "Unigram",
+        "vocab.json": "BPE",
+        TOKENIZER_FILE: model_type(folder),
+    }
+    return next(
+        (
+            f"{excerpt(kind)} ({name})"
+            for name, kind in kinds.items()
+            if kind is not None and (folder / name).is_file()
+        ),
+        "",
+    )
+
+
 def named_special_tokens(folder: pathlib.Path) -> SpecialTokens:
     """Reads the special tokens that the files of a model folder name.
 
