@@ -266,9 +266,10 @@ def _refuse_other_rows(processor: JsonPart, special: SpecialTokens) -> None:
     expected = [special.cls, "A", special.sep, "B", special.sep]
     pieces = pair_template(processor)
     row = [token for piece in pieces for token in piece.tokens or piece.text]
+    shown = " ".join(" ".join(row).split())
     if row and row != expected:
         raise OtherRules(
-            f"{processor.source}: pair is {' '.join(row)[:200]}, which "
+            f"{processor.source}: pair is {shown[:200]}, which "
             "BertTokenizer does not support; it takes "
             f"{' '.join(map(str, expected))}."
         )

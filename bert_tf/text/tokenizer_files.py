@@ -217,7 +217,8 @@ def named_special_tokens(folder: pathlib.Path) -> SpecialTokens:
         token = config.values.get(key, older.get(key))
         if isinstance(token, dict):
             token = token.get("content")
-        if token is not None and (not isinstance(token, str) or not token):
+        is_line = isinstance(token, str) and len(token.splitlines()) == 1
+        if token is not None and not is_line:
             raise UserError(
                 f"{config.source}: {key} is {excerpt(token)}; it takes a token."
             )

@@ -291,6 +291,10 @@ class Unigram(Subwords):
         """What replaces code points before the model's own normaliser."""
         return {}
 
+    def case_forms(self) -> Mapping[int, str] | None:
+        """`replacements` without lower-casing; None if there is none."""
+        return None
+
     def scored_model(self) -> bytes:
         """The model with the scores that decide the ids."""
         return self.model
@@ -481,6 +485,12 @@ class AlbertUnigram(Unigram):
         """See `Unigram.replacements`; from Python's Unicode tables."""
         return decomposed(self.do_lower_case, self.keep_accents)
 
+    def case_forms(self) -> Mapping[int, str] | None:
+        """See `Unigram.case_forms`."""
+        if not self.do_lower_case:
+            return None
+        return decomposed(False, self.keep_accents)
+
     def _library_steps(self) -> "list[normalizers.Normalizer]":
         from tokenizers import Regex, normalizers
 
@@ -497,8 +507,9 @@ class AlbertUnigram(Unigram):
             found = unicode_tables.character_class(unicode_tables.ranges(marks))
             library.append(normalizers.Replace(Regex(found), ""))
         steps: list[normalizers.Normalizer] = []
-        if self.do_lower_case:
-            steps.append(final_sigma())
+        forms = self.case_forms()
+        if forms is not None:
+            steps.append(final_sigma(forms))
             library.append(normalizers.Lowercase())
         return [*steps, *corrections(library, mapping), *library]
 
@@ -544,12 +555,19 @@ class UnigramWorker(LibraryWorker):
         super().__init__(data)
         self._library = SentencePieceProcessor(model_proto=data.scored_model())
         self._replacements = dict(data.replacements())
-        self._lower_case = data.lower_case
+        forms, sigmas = data.case_forms(), set[int]()
+        if forms is not None:
+            sigmas = unicode_tables.sigma_classes(forms).sigmas
+        self._forms, self._sigmas = dict(forms or {}), set(map(chr, sigmas))
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """See `LibraryWorker`."""
-        if self._lower_case:
-            sentences = [_with_final_sigmas(s) for s in sentences]
+        sentences = [
+            text
+            if self._sigmas.isdisjoint(text)
+            else _with_final_sigmas(text.translate(self._forms))
+            for text in sentences
+        ]
         if self._replacements:
             sentences = [s.translate(self._replacements) for s in sentences]
         ids: list[list[int]] = self._library.encode(sentences)
@@ -558,13 +576,10 @@ class UnigramWorker(LibraryWorker):
 
 def _with_final_sigmas(text: str) -> str:
     """Replaces the capital sigmas that `str.lower` makes final."""
-    if _CAPITAL_SIGMA not in text:
-        return text
-    # The only letter that becomes two.
-    lowered = text.replace("\u0130", "I").lower()
+    # Decomposed letters stay one when they are lower-cased.
     return "".join(
         low if char == _CAPITAL_SIGMA else char
-        for char, low in zip(text, lowered, strict=True)
+        for char, low in zip(text, text.lower(), strict=True)
     )
 
 

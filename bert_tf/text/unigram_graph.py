@@ -41,7 +41,7 @@ class UnigramTokenizer(SubwordTokenizer):
         replacements = self.data.replacements()
         if not replacements:
             return Normalizer()
-        return CodePointNormalizer(replacements, self.lower_case)
+        return CodePointNormalizer(replacements, self.data.case_forms())
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """The pieces of normalised texts: ids, rows, byte starts and ends."""
