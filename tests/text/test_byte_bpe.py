@@ -138,6 +138,8 @@ COMPOSED = made("NFC").tokenizer()
             st.one_of(
                 st.characters(exclude_categories=["Cs"]),
                 st.sampled_from("  \n\t'stmdrevl19aé\u0301\u0344\u3000"),
+                # Marks that are sorted, some of several parts.
+                st.sampled_from("\u0323\u0651\u0f73\u0f81\u1ee5\u01d6"),
             ),
             max_size=20,
         ),
