@@ -322,7 +322,7 @@ def _leave_untied_out(
     """
     form = names_of(config).hugging_face
     head = [ours for ours in head_shapes(config)[MASKED_LM] if ours in table]
-    words = next(name for name in word_tables(config) if name in found)
+    words = next((name for name in word_tables(config) if name in found), "")
     reason = ""
     for copy, original in (
         (form.words_copy, words),

@@ -328,8 +328,8 @@ class BertNormalizer(_Replacing):
         self._dropped = unicode_tables.character_class(dropped)
         self._final_sigma = None
         if config.lower_case:
-            dropped = dict.fromkeys(unicode_tables.dropped(), "")
-            self._final_sigma = FinalSigma(dropped)
+            forms = dict.fromkeys(unicode_tables.dropped(), "")
+            self._final_sigma = FinalSigma(forms)
         table = _table(config.lower_case, config.strip_accents, code_points)
         self._by_code_point = tf_text.FastBertNormalizer(
             model_buffer=tf.constant(table)

@@ -465,14 +465,13 @@ def pair_template(processor: JsonPart) -> list[TemplatePiece]:
     names = processor.part("special_tokens")
     pieces = []
     for part in processor.parts("pair"):
-        text = part.part("Sequence")
-        piece = text if text.values else part.part("SpecialToken")
-        name, tokens = piece.require("id", str), ()
-        if piece is not text:
-            tokens = names.part(name).get("tokens", tuple[str, ...]) or (name,)
-            name = ""
+        is_text = "Sequence" in part.values
+        piece = part.part("Sequence" if is_text else "SpecialToken")
+        name = piece.require("id", str)
+        tokens = names.part(name).get("tokens", tuple[str, ...]) or (name,)
         segment = piece.get("type_id", int) or 0
-        pieces.append(TemplatePiece(name, tokens, segment))
+        text, tokens = (name, ()) if is_text else ("", tokens)
+        pieces.append(TemplatePiece(text, tokens, segment))
     return pieces
 
 
