@@ -63,7 +63,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice
 from bert_tf.files import write_text
 from bert_tf.lazy_arrays import LazyArrays
-from bert_tf.progress import log
+from bert_tf.progress import log, log_once
 from bert_tf.recipe import read_json_object
 
 # transformers' activations.py: all but "gelu" and "gelu_python" are the tanh
@@ -197,7 +197,7 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
         form.unread,
         *TRAINING_STATE,
     )
-    words, plain_words = word_tables(config)
+    words, _ = word_tables(config)
     whole = words in found
     for part in names.embeddings_project:
         start = "" if whole else form.prefix
@@ -212,6 +212,8 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     )
     if config.causal:
         ignored += _leave_pooler_out(config, table, found, source)
+    untied = _leave_untied_out(config, table, found, values, source)
+    ignored += untied
     arrays, left_out = read_stored(
         config, table, found, ignored, source, ignore
     )
@@ -220,9 +222,7 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     if act not in ("", config.hidden_act) and MASKED_LM in checkpoint.heads:
         config = dataclasses.replace(config, masked_lm_act=act)
         checkpoint = dataclasses.replace(checkpoint, config=config)
-    _check_heads(checkpoint, values, path)
-    words = words if whole else plain_words
-    _check_tied(found, words, checkpoint, values, source)
+    _check_heads(checkpoint, values, path, {MASKED_LM} if untied else set())
     labelled = [head for head in LABELLED_HEADS if head in checkpoint.heads]
     if not labelled:
         return checkpoint
@@ -265,14 +265,18 @@ def _leave_pooler_out(
 
 
 def _check_heads(
-    checkpoint: Checkpoint, values: Mapping[str, Any], path: pathlib.Path
+    checkpoint: Checkpoint,
+    values: Mapping[str, Any],
+    path: pathlib.Path,
+    left_out: set[str],
 ) -> None:
     """Refuses weights that lack a head of their class."""
+    there = left_out.union(checkpoint.heads)
     given = values.get("architectures")
     form = names_of(checkpoint.config).hugging_face
     for name in given if isinstance(given, list) else ():
         heads = form.classes.get(name, ()) if isinstance(name, str) else ()
-        absent = [head for head in heads if head not in checkpoint.heads]
+        absent = [head for head in heads if head not in there]
         if absent:
             raise UserError(
                 f"{path}: architectures is {json.dumps(given)}, but the "
@@ -304,31 +308,43 @@ def _shared_head(
     return sharing[named[0]]
 
 
-def _check_tied(
+def _leave_untied_out(
+    config: BertConfig,
+    table: dict[str, Stored],
     found: LazyArrays,
-    words: str,
-    checkpoint: Checkpoint,
     values: Mapping[str, Any],
     source: str,
-) -> None:
-    """Refuses output weights or biases of a masked LM that are untied."""
-    form = names_of(checkpoint.config).hugging_face
-    copies = {form.words_copy: words, form.bias_copy: form.bias}
-    for copy, original in copies.items():
-        if copy in checkpoint.left_out and not np.array_equal(
-            found[copy], found[original]
-        ):
-            raise UserError(
-                f"{source}: {copy} differs from {original}; a masked LM can "
-                "be read whose output weights are the word embeddings."
-            )
+) -> tuple[str, ...]:
+    """Removes a masked LM head with output weights of its own from the table.
+
+    Returns:
+      Regular expressions of its names in the files; empty if there is none.
+    """
+    form = names_of(config).hugging_face
+    head = [ours for ours in head_shapes(config)[MASKED_LM] if ours in table]
+    words = next((name for name in word_tables(config) if name in found), "")
+    reason = ""
+    for copy, original in (
+        (form.words_copy, words),
+        (form.bias_copy, form.bias),
+    ):
+        both = copy in found and original in found
+        if both and not np.array_equal(found[copy], found[original]):
+            reason = f"{copy} differs from {original}"
     untied = values.get("tie_word_embeddings", True) is False
-    there = form.words_copy in found
-    if untied and MASKED_LM in checkpoint.heads and not there:
-        raise UserError(
-            f"{source}: tie_word_embeddings is false in {CONFIG_FILE}, but "
-            f"the weights hold no {form.words_copy}."
+    if untied and form.words_copy not in found:
+        reason = (
+            f"tie_word_embeddings is false in {CONFIG_FILE}, but the weights "
+            f"hold no {form.words_copy}"
         )
+    if not reason or all(table[ours].name not in found for ours in head):
+        return ()
+    log_once(
+        f"{source}: its masked LM head is left out: {reason}, and output "
+        "weights are the word embeddings here. Encoders and tasks do not need "
+        "it; bert-tf pretrain trains a new one."
+    )
+    return tuple(re.escape(table.pop(ours).name) for ours in head)
 
 
 def stored_as_theirs(

@@ -51,10 +51,16 @@ def _to_safetensors(folder: pathlib.Path) -> str:
                 "sentence-transformers is installed: sentence_transformers"
                 f'.SentenceTransformer("{whole}").save("converted").'
             )
+    named = read_json_object(folder / CONFIG_FILE, missing_ok=True)
+    classes = named.get("architectures")
+    name = classes[0] if isinstance(classes, list) and classes else None
+    found = re.fullmatch(r"[A-Za-z0-9]+?(For[A-Z]\w{,40}|Model)", str(name))
+    kind = found[1].removeprefix("Model") if found else "ForPreTraining"
+    known = f"the {name} of its config.json" if found else "a pre-trained model"
     return (
-        "transformers is installed: transformers.BertForPreTraining"
-        f'.from_pretrained("{folder}").save_pretrained("converted"), '
-        "or the class that its config.json names."
+        f"transformers is installed: transformers.AutoModel{kind}"
+        f'.from_pretrained("{folder}").save_pretrained("converted") keeps '
+        f"{known}; put its {WEIGHTS_FILE} into the folder."
     )
 
 

@@ -10,6 +10,7 @@ from bert_tf.records.allocation import Allocation
 from bert_tf.records.folder import Manifest, Packing
 from bert_tf.records.plan import RecordsPlan
 from bert_tf.records.recipe import (
+    DOCUMENT_SENTENCES,
     SENTENCE_ORDER,
     SENTENCE_PAIRS,
     RecordsRecipe,
@@ -174,8 +175,12 @@ class RecordsReport:
             find_architecture(name, "the list") for name in ARCHITECTURES
         )
         kind = type(self.tokenizer)
-        found = next(a for a in architectures if a.tokenizer is kind)
-        config = found.config
+        fitting = [a.config for a in architectures if a.tokenizer is kind]
+        # ModernBERT takes RoBERTa's tokenizer too, and rows of one document.
+        is_modern = self.recipe.sequences == DOCUMENT_SENTENCES
+        config = max(
+            fitting, key=lambda c: is_modern and c.model_type == "modernbert"
+        )
         settings = {}
         if config is not BertConfig:
             settings["architecture"] = config.model_type

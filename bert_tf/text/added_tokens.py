@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.text.normalizer import Normalizer, characters_before
 from bert_tf.text.token_table import TokenTable
 from bert_tf.text.tokenizer_files import AddedToken
@@ -70,7 +70,8 @@ class AddedTokens(tf.Module):
       normalizer: normalizes the text between them.
       isolated: a character class of separate words in normalized text; empty
         for none.
-      nul: the replacement of U+0000 in the text between them.
+      nul: replacements of U+0000 while added tokens are looked for; the first
+        that no text contains is used. The text between them has it again.
 
     Attributes:
       ids: the ids of the added tokens.
@@ -85,7 +86,7 @@ class AddedTokens(tf.Module):
         vocabulary: TokenTable,
         normalizer: Normalizer,
         isolated: str = "",
-        nul: str = "\x01",
+        nul: Sequence[str] = ("\x01",),
     ):
         super().__init__()
         self._vocabulary, self._isolated = vocabulary, isolated
@@ -108,7 +109,8 @@ class AddedTokens(tf.Module):
         for content in spelled:
             if content not in self._vocabulary.ids:
                 raise UserError(
-                    f"`added_tokens`: {content!r} is not in the vocabulary."
+                    f"`added_tokens`: {excerpt(content)} is not in the "
+                    "vocabulary."
                 )
         ids = [self._vocabulary.ids[content] for content in spelled]
         isolated = ""
@@ -119,8 +121,8 @@ class AddedTokens(tf.Module):
         if "" in spelled:
             empty = tokens[spelled.index("")].content
             raise UserError(
-                f"`added_tokens`: nothing is left of {empty!r} once it is "
-                "normalized."
+                f"`added_tokens`: nothing is left of {excerpt(empty)} once it "
+                "is normalized."
             )
         return _Finder(tokens, spelled, ids, isolated)
 
@@ -141,13 +143,19 @@ class AddedTokens(tf.Module):
             texts, "UTF-8", "UTF-8", errors="replace"
         )
         # TF Text's regex_split stops at a NUL.
-        texts = tf.strings.regex_replace(texts, r"\x00", self._nul)
+        joined = tf.strings.reduce_join(texts)
+        used = [_matches(joined, f"(?s).*{char}.*") for char in self._nul[:-1]]
+        unused = tf.argmin(tf.cast([*used, False], tf.int32))
+        nul = tf.gather(tf.constant(self._nul), unused)
+        texts = tf.strings.regex_replace(texts, r"\x00", nul)
         outer = self._find_in_text(texts)
         normalized, sources, repaired = self._normalizer.normalize_with_offsets(
             outer.texts
         )
         inner = self._find_in_normalized(normalized)
-        ids, splits, starts, ends = pieces(inner.texts)
+        ids, splits, starts, ends = pieces(
+            tf.strings.regex_replace(inner.texts, nul, "\0")
+        )
         # The segment of `outer`, and the range in its normalized text, of each
         # token.
         piece = tf.ragged.row_splits_to_segment_ids(splits)

@@ -10,15 +10,14 @@ import hashlib
 import itertools
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_text
-from bert_tf.recipe import read_json_object
 from bert_tf.text.subwords import (
     LibraryWorker,
     Subwords,
@@ -33,8 +32,11 @@ from bert_tf.text.tokenizer_files import (
     JsonPart,
     OtherRules,
     added_entries,
+    model_type,
+    read_json_part,
     read_tokenizer_files,
     refuse_other_case,
+    tokens_by_id,
 )
 
 if TYPE_CHECKING:
@@ -130,6 +132,19 @@ class ByteLevelBpe(Subwords):
         """
         from tokenizers import models
 
+        # The library panics at some of these.
+        unknown = [
+            token
+            for pair in self.merges
+            for token in (*pair, "".join(pair))
+            if token not in self.ids
+        ]
+        unknown += set("".join(self.ranks)) - byte_letters().keys()
+        if unknown:
+            raise UserError(
+                f"merges: {excerpt(unknown[0])} is no token of bytes in the "
+                "vocabulary; take the files of one model."
+            )
         model = models.BPE(dict(self.ids), list(self.merges))
         refused = (
             (token, "is not what its own letters are merged to")
@@ -143,8 +158,9 @@ class ByteLevelBpe(Subwords):
         )
         for token, fault in itertools.chain(twice, refused):
             raise UserError(
-                f"merges: the token {token!r} {fault}, so this byte-level BPE "
-                "cannot be computed in a graph; take another model."
+                f"merges: the token {excerpt(token)} {fault}, so this "
+                "byte-level BPE cannot be computed in a graph; take another "
+                "model."
             )
 
     @property
@@ -204,8 +220,7 @@ class ByteLevelBpe(Subwords):
         """See `TokenizerData`."""
         del rows, notify
         folder = pathlib.Path(folder)
-        fast = read_json_object(folder / TOKENIZER_FILE, missing_ok=True)
-        is_bpe = fast.get("model", {}).get("type") == "BPE"
+        is_bpe = model_type(folder) == "BPE"
         if not is_bpe and not all(path.is_file() for path in _paths(folder)):
             return None
         refuse_other_case(
@@ -218,44 +233,42 @@ class ByteLevelBpe(Subwords):
         files = read_tokenizer_files(folder)
         fast, model = files.hugging_face, files.hugging_face.part("model")
         vocab_file, merges_file = _paths(folder)
-        ids: Mapping[str, int] = {}
-        pairs: list[list[str]] = []
-        if vocab_file.is_file():
-            ids = read_json_object(vocab_file)
+        vocab = read_json_part(vocab_file)
+        pairs: list[Any] = []
         if merges_file.is_file():
-            pairs = [
-                line.split(" ")
-                for line in read_text(merges_file).split("\n")
-                if line and not line.startswith("#version")
-            ]
+            pairs = _read_merges(merges_file)
         if is_bpe:
             _refuse_other_rules(fast)
-            known = model.values["vocab"]
+            known = model.part("vocab")
             merged = [
                 pair.split(" ") if isinstance(pair, str) else pair
-                for pair in model.values["merges"]
+                for pair in model.require("merges", list)
             ]
-            for text, number in ids.items():
-                other = known.get(text, number)
+            for text, number in vocab.values.items():
+                other = known.values.get(text, number)
                 if number != other:
-                    what = f"{vocab_file}: the id of {text!r}"
+                    what = f"{vocab_file}: the id of {excerpt(text)}"
                     raise _differ(what, number, other, fast)
             both = itertools.zip_longest(pairs, merged) if pairs else ()
             for number, pair in enumerate(both):
                 if pair[0] != pair[1]:
                     what = f"{merges_file}: merge {number}"
                     raise _differ(what, *pair, fast)
-            ids, pairs = known, merged
-        if any(len(pair) != 2 for pair in pairs):
-            raise UserError(f"{folder}: a merge is not a pair of pieces.")
+            vocab, pairs = known, merged
+        for number, pair in enumerate(pairs):
+            if not isinstance(pair, list) or [*map(type, pair)] != [str, str]:
+                raise UserError(
+                    f"{folder}: merge {number} is {excerpt(pair)}; it takes a "
+                    "pair of pieces."
+                )
         merges = [(first, second) for first, second in pairs]
-        tokens = {number: token for token, number in ids.items()}
+        tokens = tokens_by_id(vocab)
         added: list[AddedToken] = []
         for token, number, place in added_entries(files):
             if tokens.setdefault(number, token.content) != token.content:
                 raise UserError(
-                    f"{place}: token {number} is {token.content!r}, but "
-                    f"{tokens[number]!r} in the vocabulary."
+                    f"{place}: token {number} is {excerpt(token.content)}, "
+                    f"but {excerpt(tokens[number])} in the vocabulary."
                 )
             if all(token.content != known.content for known in added):
                 added.append(token)
@@ -420,10 +433,22 @@ def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     return next((p for p in pairs if all(f.is_file() for f in p)), pairs[0])
 
 
+def _read_merges(path: pathlib.Path) -> list[list[str]]:
+    try:
+        lines = read_text(path).split("\n")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: is not UTF-8.") from None
+    return [
+        line.split(" ")
+        for line in lines
+        if line and not line.startswith("#version")
+    ]
+
+
 def _differ(what: str, one: Any, other: Any, fast: JsonPart) -> UserError:
     return UserError(
-        f"{what} is {one}, but {other} in {fast.source}; the two belong to "
-        "different models."
+        f"{what} is {excerpt(one)}, but {excerpt(other)} in {fast.source}; "
+        "the two belong to different models."
     )
 
 
@@ -444,6 +469,7 @@ def _refuse_other_rules(fast: JsonPart) -> None:
         value = part.values.get(key)
         if value not in allowed:
             raise OtherRules(
-                f"{part.source}: {key} is {value!r}, which byte-level BPE does "
-                f"not support; it takes {' or '.join(map(repr, allowed))}."
+                f"{part.source}: {key} is {excerpt(value)}, which byte-level "
+                "BPE does not support; it takes "
+                f"{' or '.join(map(repr, allowed))}."
             )

@@ -10,6 +10,7 @@ token holds side by side, and those that are tokens are looked up.
 """
 
 import functools
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,10 @@ from bert_tf.text.subword_graph import (
 
 # Classes of code points.
 _OTHER, _LETTER, _NUMBER, _BLANK, _SPACE = range(5)
-# Planes 4 to 16 of Unicode have no letters, numbers or blanks.
+# Planes 4 to 16 of Unicode have no letters, marks, numbers or blanks.
 _LAST_LETTER = 0x3FFFF
 _CONTRACTIONS = ("s", "t", "m", "d", "re", "ve", "ll")
-_NUL_BYTES = len(NUL.encode())
+_NUL_BYTES = len(NUL[0].encode())
 # Prefixes and names that no text contains, for tokens that are not merged.
 _UNSPELLED, _UNKNOWN = "\u0101", "\u0102"
 
@@ -66,14 +67,17 @@ def _classes() -> np.ndarray:
 class _Composed(Normalizer):
     """A normalizer to NFC.
 
-    The source of a composed character is the first character it is composed
-    of, as in the library tokenizers: a text and its NFC have equally many
-    characters in NFD, by which their positions are aligned.
+    A text and its NFC are the same in NFD, where marks are sorted. As in the
+    library tokenizers, a character of the NFC consumes the characters of the
+    text whose first parts in NFD are among its own parts. Its source is the
+    first that it consumes or, without any, the last that was consumed.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._sizes = tf.constant(_sizes_in_nfd())
+        kinds, classes = _classes_in_nfd()
+        self._kinds = tf.constant(kinds)
+        self._classes = tf.ragged.constant(classes, dtype=tf.int32)
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
         return tf_text.normalize_utf8(texts, "NFC")
@@ -95,13 +99,20 @@ class _Composed(Normalizer):
 
     def _sources(self, composed: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
         """The byte offset in `texts` of each byte and end of their NFC."""
-        codes = tf.strings.unicode_decode(composed, "UTF-8").flat_values
+        result = tf.strings.unicode_decode(composed, "UTF-8")
         given, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
-        ends = tf.cumsum(tf.gather(self._sizes, given.flat_values))
-        sizes = tf.gather(self._sizes, codes)
-        begins = tf.cumsum(sizes, exclusive=True)
-        origin = tf.searchsorted(ends, begins, side="right")
-        origin = tf.minimum(origin, tf.size(ends) - 1)
+        parts, order = self._parts(given)
+        is_first = tf.concat([[-1], parts[:-1]], 0) != parts
+        sorted_firsts = tf.gather(tf.cast(is_first, tf.int64), order)
+        parts, order = self._parts(result)
+        consumed = tf.math.unsorted_segment_sum(
+            sorted_firsts,
+            tf.gather(parts, order),
+            tf.size(result.flat_values, tf.int64),
+        )
+        origin = tf.cumsum(consumed, exclusive=True)
+        origin -= tf.cast(consumed == 0, tf.int64)
+        codes = result.flat_values
         wider = codes[:, tf.newaxis] >= [0x80, 0x800, 0x10000]
         num_bytes = 1 + tf.reduce_sum(tf.cast(wider, tf.int32), 1)
         of_bytes = tf.RaggedTensor.from_row_splits(
@@ -114,21 +125,46 @@ class _Composed(Normalizer):
         text_ends = text_ends.with_row_splits_dtype(of_bytes.row_splits.dtype)
         return tf.concat([of_bytes, text_ends], 1).flat_values
 
+    def _parts(self, codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The parts of characters in NFD.
+
+        Returns:
+          The character of each part, int64 [P], and the order in which the
+          parts are sorted, int32 [P].
+        """
+        kinds = tf.gather(self._kinds, codes.flat_values)
+        classes = tf.gather(self._classes, kinds)
+        parts = classes.value_rowids()
+        starters = tf.cast(classes.flat_values == 0, tf.int64)
+        run = tf.cumsum(starters) + tf.gather(codes.value_rowids(), parts)
+        keys = 256 * run + tf.cast(classes.flat_values, tf.int64)
+        return parts, tf.argsort(keys, stable=True)
+
 
 @functools.cache
-def _sizes_in_nfd() -> np.ndarray:
-    """The number of characters of each code point in NFD, int32."""
+def _classes_in_nfd() -> tuple[np.ndarray, list[tuple[int, ...]]]:
+    """The combining classes of each code point in NFD.
+
+    Returns:
+      The kind of each code point, int32, and the classes of each kind.
+    """
     codes = np.array(
         [
             code
-            for code in range(unicode_tables.CODE_POINTS)
+            for code in range(_LAST_LETTER + 1)
             if code not in unicode_tables.SURROGATES and code != ord("\n")
         ]
     )
     text = normalizers.NFD().normalize_str("\n".join(map(chr, codes)))
-    sizes = np.ones(unicode_tables.CODE_POINTS, np.int32)
-    sizes[codes] = list(map(len, text.split("\n")))
-    return sizes
+    numbers: dict[tuple[int, ...], int] = {(0,): 0}
+    kinds = np.zeros(unicode_tables.CODE_POINTS, np.int32)
+    kinds[codes] = [
+        numbers.setdefault(
+            tuple(map(unicodedata.combining, form)), len(numbers)
+        )
+        for form in text.split("\n")
+    ]
+    return kinds, list(numbers)
 
 
 class ByteBpeTokenizer(SubwordTokenizer):
@@ -217,7 +253,6 @@ class ByteBpeTokenizer(SubwordTokenizer):
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """BPE of normalized texts: ids, row splits, byte starts and ends."""
-        texts = tf.strings.regex_replace(texts, rf"\x{{{ord(NUL):X}}}", "\0")
         shift = tf.zeros([tf.size(texts)], tf.int64)
         if self.data.add_prefix_space:
             bare = (texts != "") & (tf.strings.substr(texts, 0, 1) != " ")

@@ -9,6 +9,7 @@ canonical order of marks that are not accents.
 """
 
 import functools
+import types
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -186,19 +187,18 @@ class FinalSigma(tf.Module):
     """Replaces each capital sigma at the end of a word by a final sigma.
 
     As in `str.lower`, a sigma is final after a cased letter and before none,
-    skipping case-ignorable and dropped characters. All other lower-casing
-    depends on single code points.
+    skipping case-ignorable characters. All other lower-casing depends on single
+    code points.
+
+    Args:
+      forms: what replaces code points before the rule applies.
     """
 
-    _CASED, _TRANSPARENT = 1, 2
-
-    def __init__(self, dropped: frozenset[int] = frozenset()):
+    def __init__(self, forms: Mapping[int, str] = types.MappingProxyType({})):
         super().__init__()
-        cased, ignorable = unicode_tables.case_classes()
-        cased, transparent = cased - dropped, ignorable | dropped
         kinds = np.zeros(unicode_tables.CODE_POINTS, np.int32)
-        kinds[list(cased)] = self._CASED
-        kinds[list(transparent)] = self._TRANSPARENT
+        for bit, codes in enumerate(unicode_tables.sigma_classes(forms)):
+            kinds[list(codes)] += 1 << bit
         # The first code point of each range of one kind.
         firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
         self._firsts = tf.constant(firsts, tf.int32)
@@ -209,14 +209,14 @@ class FinalSigma(tf.Module):
         codes = tf.strings.unicode_decode(texts, "UTF-8")
         runs = tf.searchsorted(self._firsts, codes.flat_values, side="right")
         kinds = tf.gather(self._kind_of_run, runs - 1)
-        indices = tf.where(kinds != self._TRANSPARENT)[:, 0]
-        cased = tf.gather(kinds, indices) == self._CASED
+        *_, skipped = _bits(kinds)
+        indices = tf.where(~skipped)[:, 0]
+        is_sigma, ends, begins, _ = _bits(tf.gather(kinds, indices))
         rows = tf.gather(codes.value_rowids(), indices)
-        adjacent = cased[1:] & cased[:-1] & (rows[1:] == rows[:-1])
-        after_cased = tf.concat([[False], adjacent], 0)[: tf.size(cased)]
-        before_cased = tf.concat([adjacent, [False]], 0)[: tf.size(cased)]
-        chars = tf.gather(codes.flat_values, indices)
-        is_sigma = chars == unicode_tables.CAPITAL_SIGMA
+        same_row = rows[1:] == rows[:-1]
+        size = tf.size(rows)
+        after_cased = tf.concat([[False], ends[:-1] & same_row], 0)[:size]
+        before_cased = tf.concat([begins[1:] & same_row, [False]], 0)[:size]
         final = tf.boolean_mask(indices, is_sigma & after_cased & ~before_cased)
         changed = tf.tensor_scatter_nd_update(
             codes.flat_values,
@@ -224,6 +224,11 @@ class FinalSigma(tf.Module):
             tf.fill(tf.shape(final), unicode_tables.FINAL_SIGMA),
         )
         return tf.strings.unicode_encode(codes.with_values(changed), "UTF-8")
+
+
+def _bits(kinds: tf.Tensor) -> list[tf.Tensor]:
+    """The classes of `SigmaClasses` that code points are in, each bool."""
+    return [tf.bitwise.bitwise_and(kinds, 1 << bit) > 0 for bit in range(4)]
 
 
 class Normalizer(tf.Module):
@@ -323,7 +328,8 @@ class BertNormalizer(_Replacing):
         self._dropped = unicode_tables.character_class(dropped)
         self._final_sigma = None
         if config.lower_case:
-            self._final_sigma = FinalSigma(unicode_tables.dropped())
+            forms = dict.fromkeys(unicode_tables.dropped(), "")
+            self._final_sigma = FinalSigma(forms)
         table = _table(config.lower_case, config.strip_accents, code_points)
         self._by_code_point = tf_text.FastBertNormalizer(
             model_buffer=tf.constant(table)
@@ -401,17 +407,20 @@ class CodePointNormalizer(_Replacing):
 
     Args:
       replacements: what becomes of each code point that changes.
-      lower_case: whether capital sigmas become final where `str.lower` makes
-        them so; all other lower-casing is in `replacements`.
+      forms: what `replacements` makes of code points before it lower-cases
+        them, if capital sigmas become final where `str.lower` makes them so.
     """
 
-    def __init__(self, replacements: Mapping[int, str], lower_case: bool):
+    def __init__(
+        self, replacements: Mapping[int, str], forms: Mapping[int, str] | None
+    ):
         super().__init__()
-        sigma = unicode_tables.character_class(
-            unicode_tables.other_ranges([unicode_tables.CAPITAL_SIGMA])
-        )
-        self._plain = sigma + "*"
-        self._final_sigma = FinalSigma() if lower_case else None
+        self._final_sigma = None
+        if forms is not None:
+            sigmas = unicode_tables.sigma_classes(forms).sigmas
+            others = unicode_tables.other_ranges(sigmas)
+            self._plain = unicode_tables.character_class(others) + "*"
+            self._final_sigma = FinalSigma(forms)
         table = _built(*_packed(replacements), False)
         self._by_code_point = tf_text.FastBertNormalizer(
             model_buffer=tf.constant(table)

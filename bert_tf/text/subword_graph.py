@@ -12,8 +12,8 @@ from bert_tf.text.normalizer import Normalizer
 from bert_tf.text.subwords import Subwords
 from bert_tf.text.tokenizer import GraphTokenizer, text_ids
 
-# Replaces NUL, at which string operations may stop: a noncharacter.
-NUL = "\U0010fffe"
+# Replace NUL, at which string operations may stop: noncharacters of four bytes.
+NUL = "\U0010fffe", "\U0010ffff", "\U000ffffe"
 # A table of replacements without entries, as SentencePiece stores it.
 _NO_REPLACEMENTS = (1024).to_bytes(4, "little") + bytes(1025)
 

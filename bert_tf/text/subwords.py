@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.files import write_text
 from bert_tf.text.token_table import Packing, SpecialTokens, TokenTable
 from bert_tf.text.tokenizer_files import (
@@ -18,6 +18,7 @@ from bert_tf.text.tokenizer_files import (
     AddedToken,
     JsonPart,
     named_special_tokens,
+    pair_template,
 )
 from bert_tf.text.tokenizer_protocol import (
     Tokenizer,
@@ -283,7 +284,8 @@ def find_special_tokens(
         found.append(next((t for t in choices if t in tokens), None))
         if named is not None and found[-1] is None:
             raise UserError(
-                f"{folder}: {key} is {named!r}, which the vocabulary lacks."
+                f"{folder}: {key} is {excerpt(named)}, which the vocabulary "
+                "lacks."
             )
     return SpecialTokens(*found)
 
@@ -293,19 +295,35 @@ def packing_of_json(
 ) -> Packing | None:
     """The rows of a tokenizer.json; None means RoBERTa's."""
     kind = processor.values.get("type")
+
+    def token_id(token: object) -> int:
+        if not isinstance(token, str) or token not in ids:
+            raise UserError(
+                f"{processor.source}: names the token {excerpt(token)}, which "
+                "the vocabulary lacks."
+            )
+        return ids[token]
+
     if kind == "BertProcessing":
-        cls, sep = processor.values["cls"][1], processor.values["sep"][1]
-        return Packing((cls,), (sep,), (sep,), 1, pad_id)
+        cls, sep = (
+            (token_id(processor.require(key, tuple[object, ...])[0]),)
+            for key in ("cls", "sep")
+        )
+        return Packing(cls, sep, sep, 1, pad_id)
     if kind != "TemplateProcessing":
         return None
     parts: list[list[int]] = [[]]
-    segment = 0
-    for piece in processor.values["pair"]:
-        ((name, value),) = piece.items()
-        if name == "Sequence":
+    texts, segment = "", 0
+    for piece in pair_template(processor):
+        parts[-1] += map(token_id, piece.tokens)
+        if piece.text:
             parts.append([])
-            segment = value["type_id"]
-        else:
-            parts[-1].append(ids[value["id"]])
+            texts, segment = texts + piece.text, piece.segment
+    if texts != "AB" or segment not in (0, 1):
+        raise UserError(
+            f"{processor.source}: pair has the texts {excerpt(texts)} and the "
+            f"segment {excerpt(segment)} of the last one; it takes AB and 0 or "
+            "1."
+        )
     begin, middle, end = map(tuple, parts)
     return Packing(begin, middle, end, segment, pad_id)

@@ -21,6 +21,7 @@ from bert_tf.text.tokenizer_files import (
     TokenizerFiles,
     added_tokens,
     lower_case_of_saved_model,
+    pair_template,
     read_tokenizer_files,
 )
 from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
@@ -260,18 +261,15 @@ def _is_of_an_export(files: TokenizerFiles) -> bool:
 def _refuse_other_rows(processor: JsonPart, special: SpecialTokens) -> None:
     """Raises `UserError` unless rows are those of a BERT."""
     processor.expect("type", "BertProcessing", "TemplateProcessing")
-    pieces = processor.values.get("pair")
-    if processor.values.get("type") != "TemplateProcessing" or not pieces:
+    if processor.values.get("type") != "TemplateProcessing":
         return
     expected = [special.cls, "A", special.sep, "B", special.sep]
-    names = processor.part("special_tokens")
-    row = []
-    for piece in pieces:
-        ((_, value),) = piece.items()
-        row += names.part(value["id"]).values.get("tokens", [value["id"]])
-    if row != expected:
+    pieces = pair_template(processor)
+    row = [token for piece in pieces for token in piece.tokens or piece.text]
+    shown = " ".join(" ".join(row).split())
+    if row and row != expected:
         raise OtherRules(
-            f"{processor.source}: pair is {' '.join(map(str, row))}, which "
+            f"{processor.source}: pair is {shown[:200]}, which "
             "BertTokenizer does not support; it takes "
             f"{' '.join(map(str, expected))}."
         )

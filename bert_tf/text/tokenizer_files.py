@@ -3,12 +3,13 @@
 import dataclasses
 import pathlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from bert_tf.errors import UserError, first_few
+from bert_tf.errors import UserError, excerpt, first_few
+from bert_tf.files import whole_text
 from bert_tf.foreign_files import read_bytes
 from bert_tf.progress import log_once
-from bert_tf.recipe import read_json_object, value_of_key
+from bert_tf.recipe import check_kind, read_json_object
 from bert_tf.sources import read_transformer_settings
 from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
 from bert_tf.text.vocabulary import (
@@ -35,6 +36,9 @@ _HUB_CLASSES = (
 )
 # The valid lengths of rows: at least [CLS], a token and [SEP].
 _SHORTEST_ROW, _LONGEST_ROW = 3, 1_000_000
+_LARGEST_ID = 10**15
+# Characters of a key in errors.
+_MAX_KEY = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,19 +79,38 @@ class JsonPart:
     source: str
     values: dict[str, Any]
 
+    def get(self, key: str, kind: Any) -> Any:
+        """The value of a type at a key, or None if it is missing or null."""
+        value = self.values.get(key)
+        return None if value is None else self.require(key, kind)
+
+    def require(self, key: str, kind: Any) -> Any:
+        """The value of a type at a key.
+
+        Raises:
+          UserError: it is missing, null or of another type.
+        """
+        shown = key[:_MAX_KEY]
+        return check_kind(shown, kind, self.values.get(key), self.source)
+
     def part(self, key: str) -> "JsonPart":
         """The object at a key; empty if there is none."""
-        value = value_of_key(self.values, key, dict, self.source)
-        return JsonPart(f"{self.source}: {key}", value or {})
+        place = f"{self.source}: {key[:_MAX_KEY]}"
+        return JsonPart(place, self.get(key, dict) or {})
+
+    def parts(self, key: str) -> list["JsonPart"]:
+        """The objects in the list at a key; empty if there is none."""
+        listed = self.get(key, tuple[dict, ...]) or ()
+        return [JsonPart(f"{self.source}: {key}", each) for each in listed]
 
     def flag(self, key: str) -> bool | None:
         """The boolean at a key, or None if it is missing or null."""
-        return value_of_key(self.values, key, bool, self.source)
+        return self.get(key, bool)
 
     def refuse(self, key: str, allowed: str) -> OtherRules:
         """An error for a rule that is not supported."""
         return OtherRules(
-            f"{self.source}: {key} is {self.values[key]!r}, which "
+            f"{self.source}: {key} is {excerpt(self.values[key])}, which "
             f"BertTokenizer does not support; it takes {allowed}."
         )
 
@@ -127,8 +150,8 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
     """
     folder = pathlib.Path(folder)
     special = read_special_tokens(folder)
-    config = _json_part(folder / TOKENIZER_CONFIG_FILE)
-    fast = _json_part(folder / TOKENIZER_FILE)
+    config = read_json_part(folder / TOKENIZER_CONFIG_FILE)
+    fast = read_json_part(folder / TOKENIZER_FILE)
     named = str(config.values.get("tokenizer_class") or "")
     # Both families use the name; KerasHub's file has a class_name.
     empty = JsonPart(fast.source, {})
@@ -145,8 +168,34 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
     return TokenizerFiles(folder, special, config, fast, empty, named)
 
 
-def _json_part(path: pathlib.Path) -> JsonPart:
+def read_json_part(path: pathlib.Path) -> JsonPart:
+    """Reads a JSON file that holds an object; empty if it is missing."""
     return JsonPart(str(path), read_json_object(path, missing_ok=True))
+
+
+def model_type(folder: pathlib.Path) -> Any:
+    """The type of the model in Hugging Face's tokenizer.json, or None."""
+    file = read_json_part(folder / TOKENIZER_FILE)
+    return file.part("model").values.get("type")
+
+
+def describe_tokenizer(folder: pathlib.Path) -> str:
+    """The kind of a folder's tokenizer and its file; empty if there is none."""
+    kinds = {
+        VOCABULARY_FILE: "WordPiece",
+        "spiece.model": "Unigram",
+        "sentencepiece.bpe.model": "Unigram",
+        "vocab.json": "BPE",
+        TOKENIZER_FILE: model_type(folder),
+    }
+    return next(
+        (
+            f"{excerpt(kind)} ({name})"
+            for name, kind in kinds.items()
+            if kind is not None and (folder / name).is_file()
+        ),
+        "",
+    )
 
 
 def named_special_tokens(folder: pathlib.Path) -> SpecialTokens:
@@ -162,15 +211,16 @@ def named_special_tokens(folder: pathlib.Path) -> SpecialTokens:
       UserError: a file is damaged, or a token is no text.
     """
     tokens = []
-    config = _json_part(folder / TOKENIZER_CONFIG_FILE)
-    older = _json_part(folder / SPECIAL_TOKENS_FILE).values
+    config = read_json_part(folder / TOKENIZER_CONFIG_FILE)
+    older = read_json_part(folder / SPECIAL_TOKENS_FILE).values
     for key in SPECIAL_TOKENS.to_dict():
         token = config.values.get(key, older.get(key))
         if isinstance(token, dict):
             token = token.get("content")
-        if token is not None and (not isinstance(token, str) or not token):
+        is_line = isinstance(token, str) and len(token.splitlines()) == 1
+        if token is not None and not is_line:
             raise UserError(
-                f"{config.source}: {key} is {token!r}; it takes a token."
+                f"{config.source}: {key} is {excerpt(token)}; it takes a token."
             )
         tokens.append(token)
     return SpecialTokens(*tokens)
@@ -206,7 +256,7 @@ def read_max_length(folder: pathlib.Path) -> int | None:
     transformers to model_max_length of tokenizer_config.json, by default 1e30;
     max_length there is that of the training.
     """
-    config = _json_part(folder / TOKENIZER_CONFIG_FILE).values
+    config = read_json_part(folder / TOKENIZER_CONFIG_FILE).values
     _, settings = read_transformer_settings(folder)
     for length in (
         settings.get("max_seq_length"),
@@ -249,20 +299,25 @@ def read_vocabulary(
             tokens = dict(enumerate(read_entries(folder / name)))
             source, row = str(folder / name), "line"
             model = files.hugging_face.part("model")
-            for token, number in model.part("vocab").values.items():
+            for number, token in tokens_by_id(model.part("vocab")).items():
                 if tokens.get(number, token).strip() != token.strip():
                     raise UserError(
-                        f"{source}: token {number} is {tokens[number]!r}, but "
-                        f"{token!r} in {model.source}; the two belong to "
-                        "different models."
+                        f"{source}: token {number} is "
+                        f"{excerpt(tokens[number])}, but {excerpt(token)} in "
+                        f"{model.source}; the two belong to different models."
                     )
             break
     else:
         if not files.hugging_face.values:
             return None
         model = files.hugging_face.part("model")
-        tokens, source = _wordpiece(model, special.unk)
-        row = "entry"
+        model.expect("type", "WordPiece")
+        model.expect("unk_token", special.unk)
+        model.expect("continuing_subword_prefix", CONTINUATION)
+        vocab, row = model.part("vocab"), "entry"
+        tokens, source = tokens_by_id(vocab), vocab.source
+        if not tokens:
+            raise UserError(f"{source}: holds no tokens.")
     last = max(tokens)
     ids = {tokens[number].strip(): number for number in sorted(tokens)}
     for added, number, place in added_entries(files):
@@ -271,13 +326,13 @@ def read_vocabulary(
             _refuse_white_space(token, place)
         if tokens.setdefault(number, token).strip() != token:
             raise UserError(
-                f"{place}: token {number} is {token!r}, but "
-                f"{tokens[number]!r} in {source}."
+                f"{place}: token {number} is {excerpt(token)}, but "
+                f"{excerpt(tokens[number])} in {source}."
             )
         if ids.setdefault(token, number) != number:
             raise UserError(
-                f"{place}: the id of {token!r} is {number}, but {ids[token]} "
-                f"in {source}."
+                f"{place}: the id of {excerpt(token)} is {number}, but "
+                f"{ids[token]} in {source}."
             )
     # If most ids are missing, the file is damaged.
     possible = range(last if last < 2 * len(tokens) else 0)
@@ -294,8 +349,8 @@ def read_vocabulary(
     if missing is not None:
         raise UserError(
             f"{source}: no token has the id {missing}, but "
-            f"{tokens[max(tokens)]!r} has {max(tokens)}; the ids of added "
-            "tokens must follow those of the vocabulary."
+            f"{excerpt(tokens[max(tokens)])} has {max(tokens)}; the ids of "
+            "added tokens must follow those of the vocabulary."
         )
     if special != SPECIAL_TOKENS:
         source += f", with the special tokens of {files.config.source}"
@@ -323,29 +378,23 @@ def _refuse_white_space(token: str, place: str) -> None:
     """Refuses a token that a line of a vocab.txt cannot represent."""
     if token != token.strip():
         raise UserError(
-            f"{place}: token {token!r} begins or ends with white space, which "
-            f"a token of {VOCABULARY_FILE} cannot."
+            f"{place}: token {excerpt(token)} begins or ends with white "
+            f"space, which a token of {VOCABULARY_FILE} cannot."
         )
 
 
-def _wordpiece(model: JsonPart, unk: str | None) -> tuple[dict[int, str], str]:
-    """Reads the tokens by their ids from Hugging Face's tokenizer.json."""
-    model.expect("type", "WordPiece")
-    model.expect("unk_token", unk)
-    model.expect("continuing_subword_prefix", CONTINUATION)
+def tokens_by_id(vocab: JsonPart) -> dict[int, str]:
+    """Reads the tokens by their ids from an object with the id of each."""
     tokens: dict[int, str] = {}
-    place = f"{model.source}: vocab"
-    for token, number in model.part("vocab").values.items():
-        _check_id(number, token, place)
+    for token, number in vocab.values.items():
+        _check_id(number, token, vocab.source)
         if number in tokens:
             raise UserError(
-                f"{place}: {tokens[number]!r} and {token!r} have the same id "
-                f"{number}."
+                f"{vocab.source}: {excerpt(tokens[number])} and "
+                f"{excerpt(token)} have the same id {number}."
             )
         tokens[number] = token
-    if not tokens:
-        raise UserError(f"{place}: holds no tokens.")
-    return tokens, place
+    return tokens
 
 
 def added_entries(
@@ -357,19 +406,16 @@ def added_entries(
     """
     decoder = files.config.part("added_tokens_decoder")
     for number in decoder.values:
-        key = int(number) if number.isdecimal() else number
+        # Python refuses to convert thousands of digits.
+        is_id = number.isdecimal() and len(number) < 20
+        key = int(number) if is_id else number
         yield _entry(decoder.part(number), key, decoder.source)
-    fast = files.hugging_face
-    listed = value_of_key(
-        fast.values, "added_tokens", tuple[dict, ...], fast.source
-    )
-    place = f"{fast.source}: added_tokens"
-    for entry in listed or ():
-        yield _entry(JsonPart(place, entry), entry.get("id"), place)
-    path = files.folder / ADDED_TOKENS_FILE
-    for token, number in read_json_object(path, missing_ok=True).items():
-        entry = JsonPart(str(path), {"content": token})
-        yield _entry(entry, number, str(path))
+    for entry in files.hugging_face.parts("added_tokens"):
+        yield _entry(entry, entry.values.get("id"), entry.source)
+    older = read_json_part(files.folder / ADDED_TOKENS_FILE)
+    for token, number in older.values.items():
+        entry = JsonPart(older.source, {"content": token})
+        yield _entry(entry, number, older.source)
 
 
 def _entry(
@@ -377,7 +423,9 @@ def _entry(
 ) -> tuple[AddedToken, int, str]:
     token = entry.values.get("content")
     if not isinstance(token, str):
-        raise UserError(f"{place}: token {number} is {token!r}, no string.")
+        raise UserError(
+            f"{place}: token {excerpt(number)} is {excerpt(token)}, no string."
+        )
     _check_id(number, token, place)
     flags = ("single_word", "lstrip", "rstrip", "special")
     values = {name: bool(entry.flag(name)) for name in flags}
@@ -388,11 +436,43 @@ def _entry(
 
 
 def _check_id(number: Any, token: str, place: str) -> None:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+    """Refuses ids that are none, and tokens that cannot be encoded."""
+    is_number = isinstance(number, int) and not isinstance(number, bool)
+    if not is_number or not 0 <= number <= _LARGEST_ID:
         raise UserError(
-            f"{place}: the id of {token!r} is {number!r}; it takes a whole "
-            "number from 0."
+            f"{place}: the id of {excerpt(token)} is {excerpt(number)}; it "
+            f"takes a whole number from 0 to {_LARGEST_ID:,}."
         )
+    whole_text(token, f"{place}: token {number}")
+
+
+class TemplatePiece(NamedTuple):
+    """A piece of a row in a TemplateProcessing of tokenizer.json.
+
+    Attributes:
+      text: the name of a text, A or B; empty for special tokens.
+      tokens: the special tokens; empty for a text.
+      segment: the segment.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    segment: int
+
+
+def pair_template(processor: JsonPart) -> list[TemplatePiece]:
+    """Reads how a TemplateProcessing frames two texts."""
+    names = processor.part("special_tokens")
+    pieces = []
+    for part in processor.parts("pair"):
+        is_text = "Sequence" in part.values
+        piece = part.part("Sequence" if is_text else "SpecialToken")
+        name = piece.require("id", str)
+        tokens = names.part(name).get("tokens", tuple[str, ...]) or (name,)
+        segment = piece.get("type_id", int) or 0
+        text, tokens = (name, ()) if is_text else ("", tokens)
+        pieces.append(TemplatePiece(text, tokens, segment))
+    return pieces
 
 
 # tf-models-official 2.20, official/nlp/tools/export_tfhub_lib.py: a variable of

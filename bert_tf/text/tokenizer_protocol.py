@@ -27,6 +27,7 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.text.token_table import Packing, TokenTable
+from bert_tf.text.tokenizer_files import describe_tokenizer
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -124,12 +125,14 @@ class TokenizerData(Protocol):
         tokenizer_config.json.
       GRAPH: the class that makes TensorFlow operations, as `module.Class`, with
         a constructor `from_data(data, split_special_tokens)`.
+      title: the kind, for people.
       other_rules: why the rules of a folder are not supported; empty if they
         are.
     """
 
     FILES: ClassVar[tuple[str, ...]]
     GRAPH: ClassVar[str]
+    title: ClassVar[str]
 
     @property
     def other_rules(self) -> str:
@@ -265,6 +268,13 @@ def _graph_tokenizer(
 
 def no_vocabulary(place: object, kind: type[TokenizerData]) -> UserError:
     """An error for a model folder without the files of its tokenizer."""
+    other = describe_tokenizer(pathlib.Path(str(place)))
+    if other:
+        return UserError(
+            f"{place}: its tokenizer is {other}, which is not supported for "
+            f"this architecture; it takes {kind.title}. bert_tf.load_encoder "
+            "reads the weights, for ids that the library tokenizers computes."
+        )
     return UserError(
         f"{place}: holds no vocabulary; put the {kind.FILES[0]} that it was "
         "trained with into the folder."

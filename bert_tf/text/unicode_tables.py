@@ -10,7 +10,7 @@ import itertools
 import operator
 import re
 import unicodedata
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -184,6 +184,44 @@ def case_classes() -> tuple[frozenset[int], frozenset[int]]:
     cased = sigmas.union(codes[~final("AΣ", "")].tolist())
     ignorable = set(codes[final("A", "Σ")].tolist()) - cased
     return frozenset(cased), frozenset(ignorable)
+
+
+class SigmaClasses(NamedTuple):
+    """Classes of code points in the rule of the final sigma.
+
+    Attributes:
+      sigmas: capital sigmas.
+      ends: the code points that end in a cased letter, which makes a following
+        sigma final.
+      begins: those that begin with one, before which no sigma is final.
+      skipped: the code points that the rule skips.
+    """
+
+    sigmas: set[int]
+    ends: set[int]
+    begins: set[int]
+    skipped: set[int]
+
+
+def sigma_classes(forms: Mapping[int, str]) -> SigmaClasses:
+    """The classes, if `forms` replaces code points before lower-casing."""
+    cased, ignorable = case_classes()
+    ends, begins = set(cased - forms.keys()), set(cased - forms.keys())
+    found = SigmaClasses(
+        {CAPITAL_SIGMA}, ends, begins, set(ignorable - forms.keys())
+    )
+    for code, form in forms.items():
+        letters = [ord(char) for char in form if ord(char) not in ignorable]
+        if not letters:
+            found.skipped.add(code)
+            continue
+        if letters == [CAPITAL_SIGMA]:
+            found.sigmas.add(code)
+        if letters[-1] in cased:
+            ends.add(code)
+        if letters[0] in cased:
+            begins.add(code)
+    return found
 
 
 def ranges(codes: Iterable[int]) -> list[tuple[int, int]]:

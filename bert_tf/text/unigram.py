@@ -6,6 +6,7 @@ at the start of a word begins with U+2581, which stands for the blank before it.
 """
 
 import base64
+import dataclasses
 import functools
 import hashlib
 import pathlib
@@ -20,10 +21,9 @@ from google.protobuf.message import DecodeError
 from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt, one_line
 from bert_tf.files import written_beside
 from bert_tf.foreign_files import read_bytes
-from bert_tf.recipe import read_json_object
 from bert_tf.text import unicode_tables
 from bert_tf.text.subwords import (
     LibraryWorker,
@@ -34,11 +34,11 @@ from bert_tf.text.subwords import (
 from bert_tf.text.token_table import Packing, SpecialTokens
 from bert_tf.text.tokenizer_files import (
     KERAS_HUB_ASSETS,
-    TOKENIZER_FILE,
     AddedToken,
     JsonPart,
     OtherRules,
     added_entries,
+    model_type,
     read_tokenizer_files,
     refuse_other_case,
 )
@@ -59,12 +59,14 @@ _ALBERT = "AlbertTokenizer"
 # That of other models, whose architecture may be a BERT.
 _XLM_ROBERTA = "XLMRobertaTokenizer"
 # Types of pieces and of models (sentencepiece_model.proto).
-_NORMAL, _UNKNOWN, _CONTROL, _UNIGRAM = 1, 2, 3, 1
+_NORMAL, _UNKNOWN, _CONTROL, _BYTE, _UNIGRAM = 1, 2, 3, 6, 1
 _CAPITAL_SIGMA = chr(unicode_tables.CAPITAL_SIGMA)
 # Lower than the score of any other way to spell a text.
 _UNUSED_SCORE = -100.0
 # The models' normalisers split at blanks anyway.
 _SPLIT = "WhitespaceSplit"
+# Unassigned characters that keep others apart in a tokenizer.json.
+WALL, GAP = "\ufff0", "\ufff1"
 
 
 class Unigram(Subwords):
@@ -80,7 +82,9 @@ class Unigram(Subwords):
     # The steps of a normaliser in a tokenizer.json, and what they may replace:
     # regular expressions. Blanks are joined.
     STEPS: ClassVar[str] = "Precompiled|NFC|Replace|Strip"
-    REPLACED: ClassVar[str] = r"[\[\]{}()+^$|,\d \u2581]*"
+    REPLACED: ClassVar[str] = (
+        rf"[\[\]{{}}()+^$|,\d \u2581]*|(?s:.*[{WALL}{GAP}].*)"
+    )
     # The special tokens if no file names them.
     NAMES: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("<pad>",),
@@ -173,11 +177,12 @@ class Unigram(Subwords):
                 _add_piece(model, token.content)
             if known.get(token.content) != number:
                 raise UserError(
-                    f"{place}: the id of {token.content!r} is {number}, but "
-                    f"{known.get(token.content)} in {path}."
+                    f"{place}: the id of {excerpt(token.content)} is {number}, "
+                    f"but {known.get(token.content)} in {path}."
                 )
             if all(token.content != other.content for other in added):
                 added.append(token)
+        _check_model(model, path)
         if rows is not None and len(known) > rows:
             raise UserError(
                 f"{path}: has {len(known)} pieces, but vocab_size is {rows}; "
@@ -190,7 +195,10 @@ class Unigram(Subwords):
         processor = fast.part("post_processor")
         packing = packing_of_json(processor, known, known.get(special.pad, 0))
         serialized = model.SerializeToString()
-        steps = {step.get("type") for step in _steps(fast.part("normalizer"))}
+        steps = {
+            str(step.values.get("type"))
+            for step in _steps(fast.part("normalizer"))
+        }
         rules = kind.file_rules(files.config, steps, lower_case)
         found = kind(serialized, special, added, packing, **rules)
         return cast(Self, found)
@@ -198,8 +206,7 @@ class Unigram(Subwords):
     @staticmethod
     def found_in(folder: pathlib.Path) -> bool:
         """Whether a folder has the files of a unigram model."""
-        model = read_json_object(folder / TOKENIZER_FILE, missing_ok=True)
-        is_unigram = model.get("model", {}).get("type") == "Unigram"
+        is_unigram = model_type(folder) == "Unigram"
         return is_unigram or _model_file(folder) is not None
 
     @classmethod
@@ -209,12 +216,13 @@ class Unigram(Subwords):
             fast.part("normalizer"),
             fast.part("pre_tokenizer"),
         )
-        normal = _steps(normalizer)
-        splits = [s for s in _steps(splitter) if s.get("type") != _SPLIT]
+        normal = [step.values for step in _steps(normalizer)]
+        splits = [step.values for step in _steps(splitter)]
+        splits = [step for step in splits if step.get("type") != _SPLIT]
         replaced = [
-            next(iter(step["pattern"].values()))
-            for step in normal
-            if step.get("type") == "Replace"
+            next(iter(step.part("pattern").values.values()), None)
+            for step in _steps(normalizer)
+            if step.values.get("type") == "Replace"
         ]
         for part, key, values, allowed in (
             (normalizer, "type", [s.get("type") for s in normal], cls.STEPS),
@@ -230,8 +238,8 @@ class Unigram(Subwords):
             for value in values:
                 if not re.fullmatch(allowed, str(value)):
                     raise OtherRules(
-                        f"{part.source}: {key} is {value!r}, which the unigram "
-                        "tokenizer does not support; it takes "
+                        f"{part.source}: {key} is {excerpt(value)}, which the "
+                        "unigram tokenizer does not support; it takes "
                         f"{'blanks' if key == 'pattern' else allowed}."
                     )
 
@@ -283,6 +291,10 @@ class Unigram(Subwords):
         """What replaces code points before the model's own normaliser."""
         return {}
 
+    def case_forms(self) -> Mapping[int, str] | None:
+        """`replacements` without lower-casing; None if there is none."""
+        return None
+
     def scored_model(self) -> bytes:
         """The model with the scores that decide the ids."""
         return self.model
@@ -293,6 +305,8 @@ class Unigram(Subwords):
         """See `Subwords`; special tokens and ties may differ."""
         import tokenizers
         from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+        from bert_tf.text.unigram_json import table_steps
 
         proto = ModelProto.FromString(self.scored_model())
         # The library has no pieces that text cannot spell.
@@ -306,15 +320,17 @@ class Unigram(Subwords):
             (piece.piece, lowest if number in unspelled else piece.score)
             for number, piece in enumerate(proto.pieces)
         ]
+        (unk_id,) = (
+            number
+            for number, piece in enumerate(proto.pieces)
+            if piece.type == _UNKNOWN
+        )
         made = tokenizers.Tokenizer(
-            models.Unigram(pairs, unk_id=self.unk_id, byte_fallback=False)
+            models.Unigram(pairs, unk_id=unk_id, byte_fallback=False)
         )
         steps = self._library_steps()
-        charsmap = proto.normalizer_spec.precompiled_charsmap
-        if charsmap:
-            # The library's step does not compose the letters of Hangul.
-            steps.append(normalizers.NFC())
-            steps.append(normalizers.Precompiled(charsmap))
+        if proto.normalizer_spec.precompiled_charsmap:
+            steps += table_steps(proto)
         blanks = tokenizers.Regex("^[ \u2581]+|[ \u2581]+$")
         steps.append(normalizers.Replace(blanks, ""))
         steps.append(normalizers.Replace(tokenizers.Regex("[ \u2581]+"), " "))
@@ -403,8 +419,10 @@ class AlbertUnigram(Unigram):
         super().__init__(model, special, added_tokens, packing)
         self.do_lower_case, self.keep_accents = do_lower_case, keep_accents
         if packing is None:
-            sep = (self.sep_id,)
-            self._packing = Packing((self.cls_id,), sep, sep, 1, self.pad_id)
+            usual = self._packing
+            self._packing = dataclasses.replace(
+                usual, middle=usual.end, second_segment=1
+            )
 
     @functools.cached_property
     def starts_word(self) -> np.ndarray:
@@ -467,6 +485,12 @@ class AlbertUnigram(Unigram):
         """See `Unigram.replacements`; from Python's Unicode tables."""
         return decomposed(self.do_lower_case, self.keep_accents)
 
+    def case_forms(self) -> Mapping[int, str] | None:
+        """See `Unigram.case_forms`."""
+        if not self.do_lower_case:
+            return None
+        return decomposed(False, self.keep_accents)
+
     def _library_steps(self) -> "list[normalizers.Normalizer]":
         from tokenizers import Regex, normalizers
 
@@ -483,8 +507,9 @@ class AlbertUnigram(Unigram):
             found = unicode_tables.character_class(unicode_tables.ranges(marks))
             library.append(normalizers.Replace(Regex(found), ""))
         steps: list[normalizers.Normalizer] = []
-        if self.do_lower_case:
-            steps.append(final_sigma())
+        forms = self.case_forms()
+        if forms is not None:
+            steps.append(final_sigma(forms))
             library.append(normalizers.Lowercase())
         return [*steps, *corrections(library, mapping), *library]
 
@@ -530,12 +555,19 @@ class UnigramWorker(LibraryWorker):
         super().__init__(data)
         self._library = SentencePieceProcessor(model_proto=data.scored_model())
         self._replacements = dict(data.replacements())
-        self._lower_case = data.lower_case
+        forms, sigmas = data.case_forms(), set[int]()
+        if forms is not None:
+            sigmas = unicode_tables.sigma_classes(forms).sigmas
+        self._forms, self._sigmas = dict(forms or {}), set(map(chr, sigmas))
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """See `LibraryWorker`."""
-        if self._lower_case:
-            sentences = [_with_final_sigmas(s) for s in sentences]
+        sentences = [
+            text
+            if self._sigmas.isdisjoint(text)
+            else _with_final_sigmas(text.translate(self._forms))
+            for text in sentences
+        ]
         if self._replacements:
             sentences = [s.translate(self._replacements) for s in sentences]
         ids: list[list[int]] = self._library.encode(sentences)
@@ -544,13 +576,10 @@ class UnigramWorker(LibraryWorker):
 
 def _with_final_sigmas(text: str) -> str:
     """Replaces the capital sigmas that `str.lower` makes final."""
-    if _CAPITAL_SIGMA not in text:
-        return text
-    # The only letter that becomes two.
-    lowered = text.replace("\u0130", "I").lower()
+    # Decomposed letters stay one when they are lower-cased.
     return "".join(
         low if char == _CAPITAL_SIGMA else char
-        for char, low in zip(text, lowered, strict=True)
+        for char, low in zip(text, text.lower(), strict=True)
     )
 
 
@@ -624,31 +653,38 @@ def _check_pieces(
     """Raises `UserError` if a tokenizer.json has other pieces."""
     if library.values.get("type") != "Unigram":
         return
-    both = zip(model.pieces, library.values["vocab"], strict=False)
+    both = zip(model.pieces, library.require("vocab", list), strict=False)
     for number, (piece, entry) in enumerate(both):
-        if piece.piece != entry[0]:
+        theirs = entry[0] if isinstance(entry, list) and entry else entry
+        if piece.piece != theirs:
             raise UserError(
-                f"{path}: token {number} is {piece.piece!r}, but {entry[0]!r} "
-                f"in {library.source}; the two belong to different models."
+                f"{path}: token {number} is {excerpt(piece.piece)}, but "
+                f"{excerpt(theirs)} in {library.source}; the two belong to "
+                "different models."
             )
 
 
 def _model_of_library(fast: JsonPart) -> ModelProto:
     """The model of a tokenizer.json, with its normaliser's table."""
-    values = fast.part("model").values
-    model = ModelProto()
-    unk = values.get("unk_id")
+    library, model, number = fast.part("model"), ModelProto(), -1
+    unk = library.get("unk_id", int)
     special = {
-        entry["content"]
-        for entry in fast.values.get("added_tokens") or []
-        if entry.get("special")
+        entry.require("content", str)
+        for entry in fast.parts("added_tokens")
+        if entry.flag("special")
     }
-    for number, (text, score) in enumerate(values["vocab"]):
-        kind = _CONTROL if text in special else _NORMAL
-        _add_piece(
-            model, text, _UNKNOWN if number == unk else kind, float(score)
-        )
-    if values.get("byte_fallback"):
+    try:
+        for number, (text, score) in enumerate(library.require("vocab", list)):
+            kind = _CONTROL if text in special else _NORMAL
+            _add_piece(model, text, _UNKNOWN if number == unk else kind, score)
+        model.trainer_spec.unk_id = -1 if unk is None else unk
+    # Of texts, numbers and lists where the format has another type.
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"{library.source}: entry {number} of vocab is no pair of a piece "
+            f"and a score, or unk_id is no id of one ({one_line(error)})."
+        ) from None
+    if library.flag("byte_fallback"):
         raise OtherRules(
             f"{fast.source}: byte_fallback is true, which the unigram "
             "tokenizer does not support; it takes false."
@@ -659,22 +695,68 @@ def _model_of_library(fast: JsonPart) -> ModelProto:
     spec.precompiled_charsmap = _charsmap(fast.part("normalizer"))
     trainer = model.trainer_spec
     trainer.model_type = _UNIGRAM
-    trainer.unk_id = -1 if unk is None else unk
     trainer.bos_id = trainer.eos_id = trainer.pad_id = -1
     return model
 
 
-def _steps(part: JsonPart) -> list[dict[str, Any]]:
+def _check_model(model: ModelProto, source: object) -> None:
+    """Raises `UserError` for a model that the operation cannot load."""
+    pieces = [(piece.piece, piece.type, piece.score) for piece in model.pieces]
+    texts, kinds, scores = zip(*pieces, strict=True) if pieces else [()] * 3
+    unknown = kinds.count(_UNKNOWN)
+    if bytes in map(type, texts):
+        raise UserError(f"{source}: holds a piece that is not UTF-8.")
+    for is_there, fault in (
+        ("" in texts or "\0" in "".join(texts), "an empty piece or U+0000"),
+        (len(set(texts)) < len(texts), "a piece twice"),
+        (_BYTE in kinds, "pieces of bytes"),
+        (_NORMAL not in kinds, "no pieces of text"),
+        (unknown != 1, f"{unknown} pieces for unknown text instead of one"),
+        (not np.isfinite(scores).all(), "scores that are not finite"),
+    ):
+        if is_there:
+            raise UserError(f"{source}: holds {fault}; restore the file.")
+    table = model.normalizer_spec.precompiled_charsmap
+    size = int.from_bytes(table[:4], "little")
+    try:
+        table[4 + size :].decode()
+        table_alone(model)
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{source}: damaged normalizer ({one_line(error)}); restore the "
+            "file."
+        ) from None
+
+
+def table_alone(model: ModelProto) -> SentencePieceProcessor:
+    """A model with only the normaliser's table; with its pieces it is slow."""
+    probe = ModelProto(normalizer_spec=model.normalizer_spec)
+    _add_piece(probe, "<unk>", _UNKNOWN)
+    _add_piece(probe, WORD_START, _NORMAL)
+    spec = probe.normalizer_spec
+    spec.add_dummy_prefix = spec.remove_extra_whitespaces = False
+    spec.escape_whitespaces = False
+    return SentencePieceProcessor(model_proto=probe.SerializeToString())
+
+
+def _steps(part: JsonPart) -> list[JsonPart]:
     """The steps of a normaliser or pre-tokenizer; empty without one."""
     for key in ("normalizers", "pretokenizers"):
         if key in part.values:
-            return list(part.values[key])
-    return [part.values] if part.values else []
+            return part.parts(key)
+    return [part] if part.values else []
 
 
 def _charsmap(normalizer: JsonPart) -> bytes:
     """The table of the Precompiled normaliser; empty where there is none."""
     for step in _steps(normalizer):
-        if step.get("type") == "Precompiled":
-            return base64.b64decode(step["precompiled_charsmap"])
+        if step.values.get("type") == "Precompiled":
+            table = step.require("precompiled_charsmap", str)
+            try:
+                return base64.b64decode(table)
+            except ValueError as error:
+                raise UserError(
+                    f"{step.source}: precompiled_charsmap is no base64 "
+                    f"({one_line(error)})."
+                ) from None
     return b""

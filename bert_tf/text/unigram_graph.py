@@ -7,7 +7,11 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from bert_tf.text.added_tokens import Pieces
 from bert_tf.text.normalizer import CodePointNormalizer, Normalizer
-from bert_tf.text.subword_graph import SubwordTokenizer, with_replacements
+from bert_tf.text.subword_graph import (
+    NUL,
+    SubwordTokenizer,
+    with_replacements,
+)
 from bert_tf.text.unigram import Unigram
 
 
@@ -37,10 +41,11 @@ class UnigramTokenizer(SubwordTokenizer):
         replacements = self.data.replacements()
         if not replacements:
             return Normalizer()
-        return CodePointNormalizer(replacements, self.lower_case)
+        return CodePointNormalizer(replacements, self.data.case_forms())
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """The pieces of normalised texts: ids, rows, byte starts and ends."""
+        texts = tf.strings.regex_replace(texts, r"\x00", NUL[0])
         operation = self._operation(self._model)
         ids, starts, ends = operation.tokenize_with_offsets(texts)
         return (

@@ -33,7 +33,7 @@ def _check(
     for number, entry in enumerate(entries, start=_first_number(row)):
         if not isinstance(entry, str):
             raise UserError(
-                f"{source}, {row} {number}: {entry!r} is no string."
+                f"{source}, {row} {number}: {excerpt(entry)} is no string."
             )
         if "\n" in entry:
             raise UserError(
@@ -44,9 +44,9 @@ def _check(
     missing = [token for token in special.present if token not in tokens]
     if missing:
         raise UserError(
-            f"{source}: lacks {' '.join(missing)} of the special tokens "
-            f"{' '.join(special.present)}; a tokenizer_config.json next to a "
-            "vocab.txt can name others."
+            f"{source}: lacks {' '.join(missing)[:200]} of the special tokens "
+            f"{' '.join(special.present)[:200]}; a tokenizer_config.json next "
+            "to a vocab.txt can name others."
         )
 
 
@@ -145,9 +145,9 @@ class Vocabulary(TokenTable):
             start = _first_number(row)
             more = f", and {len(repeated) - 1} more" * (len(repeated) > 1)
             log_once(
-                f"{source}: {token!r} is on {row} {first + start} and again on "
-                f"{row} {self.ids[token] + start}{more}; the last one counts, "
-                "as in Google's code"
+                f"{source}: {excerpt(token)} is on {row} {first + start} and "
+                f"again on {row} {self.ids[token] + start}{more}; the last one "
+                "counts, as in Google's code"
             )
 
     @classmethod

@@ -46,6 +46,7 @@ class WordPiece:
 
     FILES: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE,)
     GRAPH: ClassVar[str] = "bert_tf.text.tokenizer.BertTokenizer"
+    title: ClassVar[str] = Vocabulary.title
 
     vocabulary: Vocabulary
     config: TokenizerConfig | None = None

@@ -1,6 +1,7 @@
 """Writes a WordPiece tokenizer.json, for programs without TensorFlow."""
 
 import pathlib
+import types
 from collections.abc import Iterable, Mapping, Set
 
 import numpy as np
@@ -121,12 +122,17 @@ def _normalizer(
     return normalizers.Sequence([*steps, *library])
 
 
-def final_sigma() -> normalizers.Replace:
-    """Replaces a capital sigma at the end of a word, as `str.lower` does."""
-    cased, ignorable = unicode_tables.case_classes()
-    before, between = _class_of(cased), _class_of(ignorable - cased)
-    sigma = chr(unicode_tables.CAPITAL_SIGMA)
-    final = f"(?<={before}{between}*){sigma}(?!{between}*{before})"
+def final_sigma(
+    forms: Mapping[int, str] = types.MappingProxyType({}),
+) -> normalizers.Replace:
+    """Replaces a capital sigma at the end of a word, as `str.lower` does.
+
+    `forms` replaces code points before lower-casing.
+    """
+    sigma, ends, begins, between = map(
+        _class_of, unicode_tables.sigma_classes(forms)
+    )
+    final = f"(?<={ends}{between}*){sigma}(?!{between}*{begins})"
     return normalizers.Replace(
         tokenizers.Regex(final), chr(unicode_tables.FINAL_SIGMA)
     )

@@ -8,7 +8,9 @@ import pytest
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.inference.fill_mask import MaskFiller
 from bert_tf.text.tokenizer import BertTokenizer
+from tests.checkpoints.arrays import assert_same_arrays
 from tests.checkpoints.damage import (
     assert_refused,
     changed_json,
@@ -105,22 +107,6 @@ CASES = [
     ),
     (SENTENCES, with_keys(problem_type="classes"), "'classes': .* single_"),
     *(
-        (
-            "BertForMaskedLM",
-            with_other_copy(copy, original),
-            f"{copy} differs from {original}",
-        )
-        for copy, original in (
-            ("cls.predictions.decoder.weight", WORDS),
-            ("cls.predictions.decoder.bias", "cls.predictions.bias"),
-        )
-    ),
-    (
-        "BertForMaskedLM",
-        with_keys(tie_word_embeddings=False),
-        "tie_word_embeddings is false.*decoder.weight",
-    ),
-    *(
         (name, without_arrays(prefix), f"json: architectures .* no {head}")
         for name, prefix, head in (
             ("BertForPreTraining", "cls.predictions.", "masked_lm"),
@@ -152,6 +138,45 @@ CASES = [
 @pytest.mark.parametrize(("name", "damage", "message"), CASES)
 def test_a_damaged_folder(name, damage, message, tmp_path):
     assert_refused(SAVED / name, tmp_path, damage, message)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        *(
+            (with_other_copy(copy, original), f"{copy} differs from {original}")
+            for copy, original in (
+                ("cls.predictions.decoder.weight", WORDS),
+                ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+            )
+        ),
+        (
+            with_keys(tie_word_embeddings=False),
+            "tie_word_embeddings is false in config.json, but the weights hold "
+            "no cls.predictions.decoder.weight",
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["BertForMaskedLM", "BertForPreTraining"])
+def test_a_masked_lm_head_of_other_weights_is_left_out(
+    name, damage, reason, tmp_path, capsys
+):
+    folder = pathlib.Path(shutil.copytree(SAVED / name, tmp_path / "untied"))
+    damage(folder)
+    found = load_checkpoint(folder)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{folder}: its masked LM head is left out: {reason}" in line
+    whole = load_checkpoint(SAVED / name)
+    assert set(whole.heads) - set(found.heads) == {"masked_lm"}
+    assert_same_arrays(found.arrays, {n: whole.arrays[n] for n in found.arrays})
+    assert "no masked-LM head" in error_of(MaskFiller.from_checkpoint, folder)
+
+
+def test_tied_weights_of_a_class_without_the_head(tmp_path, capsys):
+    folder = pathlib.Path(shutil.copytree(SAVED / SENTENCES, tmp_path / "a"))
+    changed_json(folder / "config.json", tie_word_embeddings=False)
+    assert "classifier" in load_checkpoint(folder).heads
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

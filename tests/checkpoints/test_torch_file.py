@@ -66,7 +66,29 @@ def test_without_torch_a_line_says_what_to_do(tmp_path, monkeypatch):
     assert line.startswith(
         f"{tmp_path / 'pytorch_model.bin'}: reading it needs"
     )
-    assert "save_pretrained" in line
+    assert "transformers.AutoModel" in line
+
+
+@pytest.mark.parametrize(
+    ("architectures", "kind", "named"),
+    [
+        (["RobertaForTokenClassification"], "ForTokenClassification", True),
+        (["XLMRobertaModel"], "", True),
+        (["BertForMaskedLM", "BertModel"], "ForMaskedLM", True),
+        *((other, "ForPreTraining", False) for other in ([], [3], "a", ["x"])),
+    ],
+)
+def test_without_torch_the_class_of_the_folder_is_named(
+    architectures, kind, named, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    config = {"model_type": "bert", "architectures": architectures}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    line = error_of(open_torch, tmp_path / "pytorch_model.bin")
+    assert f'transformers.AutoModel{kind}.from_pretrained("{tmp_path}")' in line
+    kept = f"the {architectures[0]} of" if named else "a pre-trained model"
+    assert f"keeps {kept}" in line
 
 
 @pytest.mark.parametrize("inner", ["", "0_Transformer"])

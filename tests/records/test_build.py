@@ -543,11 +543,13 @@ def test_a_report_says_how_to_train(workshop: Workshop) -> None:
         ("bert", "sentence_pairs", ""),
         ("bert", "full_sentences", "masked_lm"),
         ("roberta", "sentence_pairs", "masked_lm"),
+        ("modernbert", "document_sentences", "masked_lm"),
         ("xlm-roberta", "full_sentences", "masked_lm"),
         ("albert", "sentence_pairs", ""),
         ("albert", "sentence_order", "masked_lm_sentence_order"),
     ):
-        size = "--size=base" if name == "albert" else "--size=mini"
+        has_mini = name not in ("albert", "modernbert")
+        size = "--size=mini" if has_mini else "--size=base"
         expected = size if name == "bert" else f"--architecture={name} {size}"
         if flags:
             expected += f" --set=objective={flags}"

@@ -36,7 +36,15 @@ TEXTS = [
     *CORPUS[:4],
     *("", " ", "  a", "a  ", "a  b", "\n a", " \n", "a\t\tb \u2003 c"),
     *("'s", " 's", "x's", "'S", "''s", "'ss", "5've6", "'re're", "we'llx"),
-    *("a\x00b", "\x00 \x00", "x\x01y", "\ufeff\u200d", "e\u0301\u0344", "Å"),
+    *(
+        "a\x00b",
+        "\x00 \x00",
+        "\x00\U0010fffe\U0010ffff",
+        "x\x01y",
+        "\ufeff\u200d",
+        "e\u0301\u0344",
+        "Å",
+    ),
     *("<mask>", "a <mask> b", "a\u3000<mask></s>b", "<pad", " <unk>"),
     *("\u0958\u093f", "\u1100\u1161\u11a8", "o\u0302\u0301\u0323x", "①²"),
 ]
@@ -130,6 +138,8 @@ COMPOSED = made("NFC").tokenizer()
             st.one_of(
                 st.characters(exclude_categories=["Cs"]),
                 st.sampled_from("  \n\t'stmdrevl19aé\u0301\u0344\u3000"),
+                # Marks that are sorted, some of several parts.
+                st.sampled_from("\u0323\u0651\u0f73\u0f81\u1ee5\u01d6"),
             ),
             max_size=20,
         ),

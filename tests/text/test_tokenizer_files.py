@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from bert_tf.checkpoints.tokenizers import load_tokenizer
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.text.token_table import SPECIAL_TOKENS
@@ -195,6 +196,29 @@ def test_no_vocabulary(tmp_path):
     with pytest.raises(UserError) as caught:
         BertTokenizer.from_checkpoint(tmp_path)
     assert str(caught.value).startswith(f"{tmp_path}: holds no vocabulary")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "takes", "file", "values", "kind"),
+    [
+        ("albert", "SentencePiece unigram", "vocab.txt", None, "WordPiece"),
+        ("roberta", "byte-level BPE", TOKENIZER, "WordPiece", "WordPiece"),
+        ("modernbert", "byte-level BPE", TOKENIZER, "Unigram", "Unigram"),
+        ("bert", "WordPiece", "vocab.json", None, "BPE"),
+        ("roberta", "byte-level BPE", TOKENIZER, "WordLevel", "WordLevel"),
+    ],
+)
+def test_the_kind_of_another_architecture(
+    tmp_path, architecture, takes, file, values, kind
+):
+    write(tmp_path, "config.json", {"model_type": architecture})
+    model = {"type": values, "vocab": {}}
+    write(tmp_path, file, {"model": model} if values else [])
+    with pytest.raises(UserError) as caught:
+        load_tokenizer(tmp_path)
+    line = str(caught.value)
+    assert line.startswith(f"{tmp_path}: its tokenizer is '{kind}' ({file}), ")
+    assert f"it takes {takes}." in line
 
 
 def test_the_order_of_places(tmp_path):

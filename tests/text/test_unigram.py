@@ -37,6 +37,7 @@ TEXTS = [
     *CORPUS[:4],
     *("", " ", "  a", "a  ", "a  b", "\n a", "a\t\tb \u2003 c", "\u3000"),
     *("e\u0301\u0344", "Å", "ΟΔΟΣ ΣΑΣ", "ΑΣ\u0301", "ΑΣ'Α Σ İΣ", "Σ ΣΣ"),
+    *("ΑΣ…Α", "ΑΣ․Α", "ΑΣ. ", "ΑΣ㏄", "㏄Σ", "𝛢𝛴 𝛴Α", "ΑΣ①", "ΑΣﬁ"),
     *("İI", "\ufeff\u200d", "①²ﬁ", "\u1100\u1161"),
     *("<mask> a", "a [MASK]b", "</s>", "😀 ☃", "1,2,3,", "12,345,678", "a,1,"),
 ]
@@ -308,14 +309,58 @@ def test_every_form_gives_the_same_ids(name, request, tmp_path):
     assert alone.packing == data.packing
     assert alone.tokenizer().tokenize(lines).to_list() == expected
     path = str(tmp_path / "tokenizer.json")
-    for row in tokenizers.Tokenizer.from_file(path).encode_batch(
-        [line for line in lines if "<" not in line and "[" not in line],
-        add_special_tokens=False,
-    ):
-        assert row.ids in expected
+    plain = {
+        line: ids
+        for line, ids in zip(lines, expected, strict=True)
+        if "<" not in line and "[" not in line
+    }
+    rows = tokenizers.Tokenizer.from_file(path).encode_batch(
+        list(plain), add_special_tokens=False
+    )
+    assert [row.ids for row in rows] == list(plain.values())
     # A tokenizer outlives a cleared session.
     keras.utils.clear_session()
     assert tokenizer.tokenize(lines).to_list() == expected
+
+
+# Letters with marks, in an order that NFC would change too; letters of Hangul;
+# characters that become several, or nothing; what takes part in no composition.
+CLUSTERS = (
+    "aeoA\u00e2\uff21\u03b9\u0391\u0301\u0302\u0308\u0323\u0327\u0344\u0345",
+    "\u0627\u0644\u0651\u064e\u05d1\u05bc\u05b0\u0600",
+    "\u1100\u1161\u11a8\uac00\ufb01\u2460\u338f\uff76\uff9e\u304b\u3099",
+    "\u0001\u00ad\u200d\u0e33\u0958\u09c7\u09be\U0001f469\U0001f3fb",
+    " \r\n\u3000\ufff0\ufff1",
+)
+
+
+@pytest.fixture(scope="module")
+def json_normalizer(xlm_roberta):
+    return xlm_roberta.library_tokenizer().normalizer
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(CLUSTERS).flatmap(
+            lambda chars: st.text(
+                st.one_of(st.sampled_from(chars), st.sampled_from("a\u0301"))
+            )
+        ),
+        min_size=20,
+    )
+)
+def test_a_json_file_normalises_as_the_model(json_normalizer, texts):
+    library = sentencepiece.SentencePieceProcessor(
+        model_proto=xlm_roberta_file()
+    )
+    for text, normal in zip(texts, library.normalize(texts), strict=True):
+        found = json_normalizer.normalize_str(text).replace(" ", "\u2581")
+        # The library has no replacement for what a text should not have.
+        found = found.replace("\ufff2", "\ufff0")
+        assert found == normal.removeprefix("\u2581").replace(
+            "\ufff1", "\ufff0"
+        )
 
 
 def read_by(name, folder):
