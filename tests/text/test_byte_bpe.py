@@ -136,7 +136,7 @@ COMPOSED = made("NFC").tokenizer()
     st.lists(
         st.text(
             st.one_of(
-                # The library does not sort marks that are newer than its tables.
+                # The library does not sort marks newer than its tables.
                 st.characters(exclude_categories=["Cs", "Mn", "Mc", "Cn"]),
                 st.characters(min_codepoint=0x300, max_codepoint=0x36F),
                 st.sampled_from("  \n\t'stmdrevl19aé\u0301\u0344\u3000"),
