@@ -54,7 +54,8 @@ def _to_safetensors(folder: pathlib.Path) -> str:
     named = read_json_object(folder / CONFIG_FILE, missing_ok=True)
     classes = named.get("architectures")
     name = classes[0] if isinstance(classes, list) and classes else None
-    found = re.fullmatch(r"[A-Za-z0-9]+?(For[A-Z]\w{,40}|Model)", str(name))
+    shown = str(name).replace("LMHeadModel", "ForCausalLM")
+    found = re.fullmatch(r"[A-Za-z0-9]+?(For[A-Z]\w{,40}|Model)", shown)
     kind = found[1].removeprefix("Model") if found else "ForPreTraining"
     known = f"the {name} of its config.json" if found else "a pre-trained model"
     return (

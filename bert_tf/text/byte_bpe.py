@@ -277,6 +277,12 @@ class ByteLevelBpe(Subwords):
             raise UserError(f"{folder}: no token has the id {missing}.")
         in_order = [tokens[number] for number in range(len(tokens))]
         numbers = {token: number for number, token in enumerate(in_order)}
+        for number, token in tokens.items():
+            if numbers[token] != number:
+                raise UserError(
+                    f"{folder}: {excerpt(token)} has the ids {number} and "
+                    f"{numbers[token]}."
+                )
         special = find_special_tokens(folder, numbers, _NAMES)
         processor = fast.part("post_processor")
         splitter = fast.part("pre_tokenizer")

@@ -222,6 +222,7 @@ def named_special_tokens(folder: pathlib.Path) -> SpecialTokens:
             raise UserError(
                 f"{config.source}: {key} is {excerpt(token)}; it takes a token."
             )
+        whole_text(token or "", f"{config.source}: {key}")
         tokens.append(token)
     return SpecialTokens(*tokens)
 

@@ -182,7 +182,7 @@ class Unigram(Subwords):
                 )
             if all(token.content != other.content for other in added):
                 added.append(token)
-        _check_model(model, path)
+        _check_model(model, known.keys(), path)
         if rows is not None and len(known) > rows:
             raise UserError(
                 f"{path}: has {len(known)} pieces, but vocab_size is {rows}; "
@@ -699,16 +699,21 @@ def _model_of_library(fast: JsonPart) -> ModelProto:
     return model
 
 
-def _check_model(model: ModelProto, source: object) -> None:
-    """Raises `UserError` for a model that the operation cannot load."""
-    pieces = [(piece.piece, piece.type, piece.score) for piece in model.pieces]
-    texts, kinds, scores = zip(*pieces, strict=True) if pieces else [()] * 3
-    unknown = kinds.count(_UNKNOWN)
+def _check_model(
+    model: ModelProto, texts: AbstractSet[str], source: object
+) -> None:
+    """Raises `UserError` for a model that the operation cannot load.
+
+    `texts` are its different pieces.
+    """
     if bytes in map(type, texts):
         raise UserError(f"{source}: holds a piece that is not UTF-8.")
+    kinds = [piece.type for piece in model.pieces]
+    scores = [piece.score for piece in model.pieces]
+    unknown = kinds.count(_UNKNOWN)
     for is_there, fault in (
         ("" in texts or "\0" in "".join(texts), "an empty piece or U+0000"),
-        (len(set(texts)) < len(texts), "a piece twice"),
+        (len(texts) < len(kinds), "a piece twice"),
         (_BYTE in kinds, "pieces of bytes"),
         (_NORMAL not in kinds, "no pieces of text"),
         (unknown != 1, f"{unknown} pieces for unknown text instead of one"),

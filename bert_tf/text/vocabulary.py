@@ -44,8 +44,8 @@ def _check(
     missing = [token for token in special.present if token not in tokens]
     if missing:
         raise UserError(
-            f"{source}: lacks {' '.join(missing)[:200]} of the special tokens "
-            f"{' '.join(special.present)[:200]}; a tokenizer_config.json next "
+            f"{source}: lacks {' '.join(missing)[:100]} of the special tokens "
+            f"{' '.join(special.present)[:100]}; a tokenizer_config.json next "
             "to a vocab.txt can name others."
         )
 

@@ -74,6 +74,7 @@ def test_without_torch_a_line_says_what_to_do(tmp_path, monkeypatch):
     [
         (["RobertaForTokenClassification"], "ForTokenClassification", True),
         (["XLMRobertaModel"], "", True),
+        (["BertLMHeadModel"], "ForCausalLM", True),
         (["BertForMaskedLM", "BertModel"], "ForMaskedLM", True),
         *((other, "ForPreTraining", False) for other in ([], [3], "a", ["x"])),
     ],

@@ -241,6 +241,14 @@ def test_a_model_that_cannot_be_loaded_is_named(
     assert message in line
 
 
+@pytest.mark.parametrize("token", ["a\nb", "\ud800", "", [1]])
+def test_a_special_token_that_is_none_is_named(token, folders, tmp_path):
+    shutil.copytree(folders / "bert", tmp_path / "a")
+    with_json(tmp_path / "a" / CONFIG, token, "cls_token")
+    line = error_of(read_tokenizer, tmp_path / "a")
+    assert line.startswith(f"{tmp_path / 'a' / CONFIG}: cls_token is {token!r}")
+
+
 def test_merges_that_are_no_text(folders, tmp_path):
     shutil.copytree(folders / "roberta", tmp_path / "a")
     path = tmp_path / "a" / "merges.txt"
