@@ -21,6 +21,7 @@ from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, whole_number
 from bert_tf.families.config import check_segments
+from bert_tf.families.data.examples import ExampleStream
 from bert_tf.families.model_folder import load_model, task_of
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import RunSplit, Split, Task
@@ -145,16 +146,34 @@ def load_and_check(
             examples[name] = load(name, recipe)
         except UserError as error:
             faults[str(error)] = error
-    if faults:
-        first, *others = faults.values()
-        raise UserError(" ".join(faults)) if others else first
-    found = task.examine(recipe, tokenizer, examples)
+    _refuse(faults)
+    try:
+        found = task.examine(recipe, tokenizer, examples)
+    except UserError as error:
+        # Streams are read while they are examined, one after the other.
+        faults[str(error)] = error
+        streams = [x for x in examples.values() if isinstance(x, ExampleStream)]
+        for stream in [x for x in streams if not x.is_read][1:]:
+            try:
+                for _ in stream:
+                    pass
+            except UserError as other:
+                faults[str(other)] = other
+        _refuse(faults)
+        raise
     print(*found.lines, sep="\n", flush=True)
     config = task.configure(recipe, examples[task.train_split])
     for rows in examples.values():
         task.check(rows, config)
     numbers = found.numbers | {"lines": found.lines}
     return ExaminedData(examples, config, numbers)
+
+
+def _refuse(faults: Mapping[str, UserError]) -> None:
+    """Raises the errors of several splits as one, or the only one."""
+    if faults:
+        first, *others = faults.values()
+        raise UserError(" ".join(faults)) if others else first
 
 
 def prepare_training(

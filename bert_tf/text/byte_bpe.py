@@ -277,11 +277,11 @@ class ByteLevelBpe(Subwords):
             raise UserError(f"{folder}: no token has the id {missing}.")
         in_order = [tokens[number] for number in range(len(tokens))]
         numbers = {token: number for number, token in enumerate(in_order)}
-        for number, token in tokens.items():
-            if numbers[token] != number:
+        for number, name in enumerate(in_order):
+            if numbers[name] != number:
                 raise UserError(
-                    f"{folder}: {excerpt(token)} has the ids {number} and "
-                    f"{numbers[token]}."
+                    f"{folder}: {excerpt(name)} has the ids {number} and "
+                    f"{numbers[name]}."
                 )
         special = find_special_tokens(folder, numbers, _NAMES)
         processor = fast.part("post_processor")

@@ -8,7 +8,7 @@ import pytest
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.inference.fill_mask import MaskFiller
+from bert_tf.inference.fill_mask import fill_mask
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.checkpoints.arrays import assert_same_arrays
 from tests.checkpoints.damage import (
@@ -169,7 +169,7 @@ def test_a_masked_lm_head_of_other_weights_is_left_out(
     whole = load_checkpoint(SAVED / name)
     assert set(whole.heads) - set(found.heads) == {"masked_lm"}
     assert_same_arrays(found.arrays, {n: whole.arrays[n] for n in found.arrays})
-    assert "no masked-LM head" in error_of(MaskFiller.from_checkpoint, folder)
+    assert "no masked-LM head" in error_of(fill_mask, folder, "[MASK]")
 
 
 def test_tied_weights_of_a_class_without_the_head(tmp_path, capsys):

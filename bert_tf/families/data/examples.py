@@ -80,6 +80,9 @@ class ExampleStream(Sequence[Example]):
       read: reads the file, once more for each stream that `chosen` returns.
       size: the number of examples, if they have been read before.
       path: then their file, for errors.
+
+    Attributes:
+      is_read: whether the file has been read once.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class ExampleStream(Sequence[Example]):
         self._read = read
         self._size = size
         self._path = path
-        self._is_read = False
+        self.is_read = False
         self._is_pair = False
         self._labels: list[Label] = []
         self._rows = array.array("q")
@@ -111,7 +114,7 @@ class ExampleStream(Sequence[Example]):
         )
 
     def __iter__(self) -> Iterator[Example]:
-        if not self._is_read:
+        if not self.is_read:
             return self._read_all()
         second = "" if self._is_pair else None
         # It takes half the time of `__getitem__`.
@@ -138,7 +141,7 @@ class ExampleStream(Sequence[Example]):
                 "it is complete."
             )
         self._size = len(self._labels)
-        self._is_read = True
+        self.is_read = True
 
     def chosen(self, is_chosen: np.ndarray) -> "ExampleStream":
         """Returns some of the examples, bool [N], to be read again."""

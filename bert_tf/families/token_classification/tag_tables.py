@@ -12,7 +12,7 @@ from bert_tf.families.token_classification.conll_files import (
     add_wrong_tags,
 )
 from bert_tf.families.token_classification.recipe import UserTagRecipe
-from bert_tf.files import open_bytes
+from bert_tf.files import read_faulty_lines
 from bert_tf.tables.delimited import listed
 from bert_tf.tables.faults import Faults
 from bert_tf.tables.list_cells import entries_of
@@ -41,8 +41,8 @@ def is_tag_table(paths: str, recipe: UserTagRecipe) -> bool:
     kind = known_format(path)
     if kind in ("jsonl", *ARROW):
         return True
-    with open_bytes(path) as file:
-        line = file.readline(1 << 16).decode("utf-8", "replace").strip("\ufeff")
+    with contextlib.closing(read_faulty_lines(path, "replace")) as lines:
+        line = next((each.text for each in lines), "")
     names = {_plain(cell) for cell in _DELIMITERS.split(line)}
     is_named = not names.isdisjoint(_WORDS) and not names.isdisjoint(_TAGS)
     return line[:1] == "{" or is_named or (kind == "csv" and " " not in line)
