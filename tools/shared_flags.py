@@ -384,7 +384,7 @@ class RecipeFlags(FieldFlags):
 
 
 def define_usage() -> Callable[[], UsageOptions]:
-    """Defines --task, --labels, --max_seq_length and --threshold.
+    """Defines the flags of `UsageOptions`.
 
     They state how a model is used whose folder does not state it.
 
@@ -418,8 +418,19 @@ def define_usage() -> Callable[[], UsageOptions]:
         "default 0.5; questions: the margin by which no answer must score "
         "above the best answer, by default never.",
     )
+    split_special_tokens = flags.DEFINE_bool(
+        "split_special_tokens",
+        None,
+        "Split special tokens in texts, such as </s>, like other text; "
+        "--nosplit_special_tokens takes them for the tokens, as transformers "
+        "does. By default split, except in folders of sentence-transformers.",
+    )
     return lambda: UsageOptions(
-        task.value, labels.value, max_seq_length.value, threshold.value
+        task.value,
+        labels.value,
+        max_seq_length.value,
+        threshold.value,
+        split_special_tokens.value,
     )
 
 

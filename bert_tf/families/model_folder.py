@@ -198,11 +198,15 @@ def restore_read_heads(
     restore(model, checkpoint, fresh=sorted(absent))
 
 
-def text_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+def text_tokenizer(
+    checkpoint: Checkpoint, split_special_tokens: bool | None = None
+) -> Tokenizer:
     """Makes the tokenizer of a model that takes texts.
 
     In folders of sentence-transformers it recognizes special tokens in texts,
-    as transformers does.
+    as transformers does; see `UsageOptions` for another choice.
     """
-    is_listed = read_module_list(local_folder(checkpoint.source)) is not None
-    return checkpoint.make_tokenizer(split_special_tokens=not is_listed)
+    if split_special_tokens is None:
+        folder = local_folder(checkpoint.source)
+        split_special_tokens = read_module_list(folder) is None
+    return checkpoint.make_tokenizer(split_special_tokens)

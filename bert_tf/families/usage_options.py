@@ -66,6 +66,9 @@ class UsageOptions:
       threshold: for multi-label models the probability above which a label
         holds, by default 0.5; for questions the margin by which no answer must
         outscore the best answer, by default every question has an answer.
+      split_special_tokens: whether special tokens in texts, such as [MASK] or
+        </s>, are split like other text; None splits them, except in folders of
+        sentence-transformers.
 
     Raises:
       UserError: a value of a wrong type or out of range.
@@ -75,6 +78,7 @@ class UsageOptions:
     labels: Sequence[str] | None = None
     max_seq_length: int | None = None
     threshold: float | None = None
+    split_special_tokens: bool | None = None
 
     def __post_init__(self) -> None:
         if self.task is not None:
@@ -110,6 +114,11 @@ class UsageOptions:
             or not math.isfinite(threshold)
         ):
             raise UserError(f"`threshold`={excerpt(threshold)}: give a number.")
+        split = self.split_special_tokens
+        if not isinstance(split, bool | None):
+            raise UserError(
+                f"`split_special_tokens`={excerpt(split)}: give True or False."
+            )
 
     @property
     def given(self) -> dict[str, Any]:

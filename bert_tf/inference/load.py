@@ -383,6 +383,7 @@ def load(
     labels: Sequence[str] | None = None,
     max_seq_length: int | None = None,
     threshold: float | None = None,
+    split_special_tokens: bool | None = None,
 ) -> LoadedModel:
     """Loads a model of any task for inference in Python.
 
@@ -423,6 +424,10 @@ def load(
       threshold: for multi-label models, the probability above which a label is
         returned; for questions, by how much the score of no answer must exceed
         that of the best answer.
+      split_special_tokens: whether special tokens in texts, such as </s>, are
+        split like other text, as in the authors' code; False takes them for the
+        tokens, as transformers does. None splits them, except in folders of
+        sentence-transformers. A [MASK] of a masked LM is always found.
 
     Returns:
       The model.
@@ -433,7 +438,9 @@ def load(
     """
     batch_size = whole_number("batch_size", batch_size, 1)
     check_choice("`precision`", precision, PRECISIONS)
-    options = UsageOptions(task, labels, max_seq_length, threshold)
+    options = UsageOptions(
+        task, labels, max_seq_length, threshold, split_special_tokens
+    )
     path, place = local_folder(folder), _device(device)
     other, of_keras = open_runtime(runtime, path, precision, cores_per_batch())
     with tf.device(place):

@@ -74,7 +74,7 @@ def served_model(
         tokenizer settings; or see `usage_of`.
     """
     checkpoint = load_checkpoint(folder, merge)
-    tokenizer = text_tokenizer(checkpoint)
+    tokenizer = text_tokenizer(checkpoint, options.split_special_tokens)
     modules = config = activation = None
     if task_of(folder) is None:
         # With a task.json, other descriptions are ignored.

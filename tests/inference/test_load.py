@@ -13,6 +13,7 @@ from bert_tf.inference.saving import save
 from bert_tf.inference.vectors import open_model
 from tests.families.pretrained.extraction_models import save_model, some_texts
 from tests.inference import serving_models as models
+from tests.inference.model_folders import make
 from tests.user_errors import error_of
 
 # Of each kind, columns of rows for texts.
@@ -205,3 +206,12 @@ def test_embed_takes_a_loaded_model_and_loads_nothing_again(tmp_path, eagerly):
         path.unlink()
     assert open_model(model, DEFAULTS) is open_model(model, DEFAULTS)
     assert bert_tf.embed(model, texts).shape == (9, 24)
+
+
+def test_special_tokens_in_texts(tmp_path):
+    """They are split, or on request the tokens of the model."""
+    folder = make(tmp_path, "classes")
+    for option, found in ((None, False), (True, False), (False, True)):
+        model = load(folder, split_special_tokens=option)
+        ids = model.tokenizer.tokenize("a [SEP] film").numpy()
+        assert (model.tokenizer.vocabulary.sep_id in ids) == found

@@ -105,6 +105,7 @@ def test_what_follows_from_a_folder(name, config, options, expected, use):
         (ANSWERS, {}, {"max_seq_length": 4}, "`max_seq_length`=4: "),
         (CHOICES, {}, {"threshold": 0.5}, "does not apply to multiple_choice"),
         (MASKS, {}, {"labels": ["a"]}, "was not fine-tuned for a task and ha"),
+        (CLASSES, {}, {"split_special_tokens": 0}, "`split_special_tokens`=0"),
         (MASKS, {}, {"task": "text_classification"}, "has no head of a task"),
     ],
 )
