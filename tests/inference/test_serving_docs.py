@@ -208,7 +208,7 @@ def test_every_command_of_the_page(folder):
         assert f"'label': array([b'{label}'" in arrays
     with page.serving(several, "pretraining"):
         asked = commands(curls)
-        assert len(asked) == 9
+        assert len(asked) == 10
         answers = [page.run("bash", "-ec", command) for command in asked]
     for answer, command in zip(answers, asked, strict=True):
         assert '"error":' not in answer, command
@@ -218,4 +218,5 @@ def test_every_command_of_the_page(folder):
     ]
     assert "AVAILABLE" in answers[6]
     assert "signature_def" in answers[7]
-    assert "tensorflow:serving:request_count" in answers[8]
+    assert json.loads(answers[8])["status"] == "ok"
+    assert "tensorflow:serving:request_count" in answers[9]
