@@ -22,6 +22,8 @@ NONCHARACTERS = range(0xFDD0, 0xFDF0)
 ASSIGNED_PLANES = (range(0x40000), range(0xE0000, 0xF0000))
 PRIVATE_USE = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)
+# Unassigned characters that keep others apart in a tokenizer.json.
+WALL, GAP = "\ufff0", "\ufff1"
 CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA = 0x3A3, 0x3C2, 0x3C3
 
 # tokenization.py `_is_chinese_char`: first and last of each block.

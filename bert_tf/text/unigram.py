@@ -65,8 +65,6 @@ _CAPITAL_SIGMA = chr(unicode_tables.CAPITAL_SIGMA)
 _UNUSED_SCORE = -100.0
 # The models' normalisers split at blanks anyway.
 _SPLIT = "WhitespaceSplit"
-# Unassigned characters that keep others apart in a tokenizer.json.
-WALL, GAP = "\ufff0", "\ufff1"
 
 
 class Unigram(Subwords):
@@ -83,7 +81,8 @@ class Unigram(Subwords):
     # regular expressions. Blanks are joined.
     STEPS: ClassVar[str] = "Precompiled|NFC|Replace|Strip"
     REPLACED: ClassVar[str] = (
-        rf"[\[\]{{}}()+^$|,\d \u2581]*|(?s:.*[{WALL}{GAP}].*)"
+        r"[\[\]{}()+^$|,\d \u2581]*|"
+        f"(?s:.*[{unicode_tables.WALL}{unicode_tables.GAP}].*)"
     )
     # The special tokens if no file names them.
     NAMES: ClassVar[tuple[tuple[str, ...], ...]] = (
@@ -330,7 +329,7 @@ class Unigram(Subwords):
         )
         steps = self._library_steps()
         if proto.normalizer_spec.precompiled_charsmap:
-            steps += table_steps(proto)
+            steps += table_steps(proto, _table_alone(proto))
         blanks = tokenizers.Regex("^[ \u2581]+|[ \u2581]+$")
         steps.append(normalizers.Replace(blanks, ""))
         steps.append(normalizers.Replace(tokenizers.Regex("[ \u2581]+"), " "))
@@ -725,7 +724,7 @@ def _check_model(
     size = int.from_bytes(table[:4], "little")
     try:
         table[4 + size :].decode()
-        table_alone(model)
+        _table_alone(model)
     except (RuntimeError, UnicodeDecodeError) as error:
         raise UserError(
             f"{source}: damaged normalizer ({one_line(error)}); restore the "
@@ -733,7 +732,7 @@ def _check_model(
         ) from None
 
 
-def table_alone(model: ModelProto) -> SentencePieceProcessor:
+def _table_alone(model: ModelProto) -> SentencePieceProcessor:
     """A model with only the normaliser's table; with its pieces it is slow."""
     probe = ModelProto(normalizer_spec=model.normalizer_spec)
     _add_piece(probe, "<unk>", _UNKNOWN)

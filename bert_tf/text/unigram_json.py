@@ -2,11 +2,12 @@
 
 import unicodedata
 
+from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import Regex, normalizers
 
 from bert_tf.text import unicode_tables
-from bert_tf.text.unigram import GAP, WALL, table_alone
+from bert_tf.text.unicode_tables import GAP, WALL
 
 # The first, second and third letters of Hangul's syllables; some have no third.
 _HANGUL = "\u1100-\u1112", "\u1161-\u1175", "\u11a8-\u11c2"
@@ -20,7 +21,9 @@ _EXTENDING = (
 _NEITHER = "\ufff2"
 
 
-def table_steps(model: ModelProto) -> list[normalizers.Normalizer]:
+def table_steps(
+    model: ModelProto, table: SentencePieceProcessor
+) -> list[normalizers.Normalizer]:
     """The table of a model's normaliser as steps of the tokenizers library.
 
     The table replaces single characters, and letters with all their marks by
@@ -28,8 +31,12 @@ def table_steps(model: ModelProto) -> list[normalizers.Normalizer]:
     marks behind a character in the table, and does not compose all letters. So
     it gets characters one by one, and NFC composes what the table does. Walls
     stop NFC elsewhere, where it would compose or sort marks.
+
+    Args:
+      model: the model.
+      table: a model with only the same table, which normalizes faster.
     """
-    normalize = table_alone(model).normalize
+    normalize = table.normalize
     chars = [chr(code) for code in sorted(unicode_tables.assigned() - {0})]
     forms = {
         unicodedata.normalize("NFD", char): unicodedata.normalize("NFC", char)
