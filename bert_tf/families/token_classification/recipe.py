@@ -78,15 +78,17 @@ class UserTagRecipe(DevSplitRecipe, TagRecipe):
         f"(.{', .'.join(FORMATS)}) of a word or a sentence in lists per row; "
         "text also as .gz, .bz2 or .zst",
     )
+    # The help of all tasks shows these texts.
     text_columns: str = setting(
         "",
-        "tables: column of the words, or of lists of them; empty is one called "
-        "tokens, words, token or word",
+        "column of the text, or two of a pair, comma-separated; tagging: of "
+        "the words or of lists of them, empty is one called tokens, words, "
+        "token or word",
     )
     label_column: str = setting(
         "",
-        "tables: column of the tags, likewise; empty is one called ner_tags, "
-        "tags, tag, ner, labels or label",
+        "column of the label; tagging: of the tags or of lists of them, empty "
+        "is one called ner_tags, tags, tag, ner, labels or label",
     )
     sentence_column: str = setting(
         "",
@@ -96,7 +98,8 @@ class UserTagRecipe(DevSplitRecipe, TagRecipe):
     )
     label_names: str = setting(
         "",
-        "tables: names of tags that are numbers, from 0, comma-separated",
+        "names of tags that are numbers, from 0, or of several labels a row "
+        "that are given as 0 and 1, comma-separated",
     )
     test_file: str = like(
         FilesRecipe,
