@@ -38,7 +38,7 @@ def test_the_time_left_follows_the_machine(demo, monkeypatch, capsys):
     assert left() == 3 * (planned - done)
 
 
-def test_the_pace_is_that_of_the_products(demo, monkeypatch):
-    ticks = itertools.count(0.0, 2 * demo._SECONDS_OF_PRODUCTS)
+def test_the_pace_is_the_root_of_that_of_the_products(demo, monkeypatch):
+    ticks = itertools.count(0.0, 4 * demo._SECONDS_OF_PRODUCTS)
     monkeypatch.setattr(demo.time, "monotonic", lambda: next(ticks))
     assert demo._pace() == pytest.approx(2.0)
