@@ -73,6 +73,7 @@ class _Clock:
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._begun: list[str] = []
+        self._pace = _pace()
 
     def begin(self, part: str, text: str) -> None:
         """Announces a part."""
@@ -81,7 +82,7 @@ class _Clock:
             planned = sum(_PARTS[name] for name in self._begun)
             left *= self.seconds() / planned
         else:
-            left *= _pace()
+            left *= self._pace
         self._begun.append(part)
         number, all_parts = len(self._begun), len(_PARTS)
         print(

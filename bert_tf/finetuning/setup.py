@@ -146,7 +146,8 @@ def load_and_check(
             examples[name] = load(name, recipe)
         except UserError as error:
             faults[str(error)] = error
-    _refuse(faults)
+    if faults:
+        raise _joined(faults)
     try:
         found = task.examine(recipe, tokenizer, examples)
     except UserError as error:
@@ -159,8 +160,7 @@ def load_and_check(
                     pass
             except UserError as other:
                 faults[str(other)] = other
-        _refuse(faults)
-        raise
+        raise _joined(faults) from None
     print(*found.lines, sep="\n", flush=True)
     config = task.configure(recipe, examples[task.train_split])
     for rows in examples.values():
@@ -169,11 +169,10 @@ def load_and_check(
     return ExaminedData(examples, config, numbers)
 
 
-def _refuse(faults: Mapping[str, UserError]) -> None:
-    """Raises the errors of several splits as one, or the only one."""
-    if faults:
-        first, *others = faults.values()
-        raise UserError(" ".join(faults)) if others else first
+def _joined(faults: Mapping[str, UserError]) -> UserError:
+    """Returns the errors of several splits as one, or the only one."""
+    first, *others = faults.values()
+    return UserError(" ".join(faults)) if others else first
 
 
 def prepare_training(

@@ -510,7 +510,7 @@ class _StandardOutput(_Writer):
 class _PartialFile(_Writer):
     """Writes answers to OUTPUT.partial until the output is complete."""
 
-    def __init__(self, output: pathlib.Path, escape_formulas: bool = False):
+    def __init__(self, output: pathlib.Path, escape_formulas: bool):
         super().__init__(str(output), str(_errors_file(output)))
         self._escape_formulas = escape_formulas
         self._output = output

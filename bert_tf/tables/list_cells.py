@@ -72,7 +72,6 @@ def object_in(text: str) -> dict[str, tuple[str, ...]] | None:
         node = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    assert isinstance(node, ast.expr)
     if not isinstance(node, ast.Dict):
         return None
     found = {}

@@ -322,7 +322,7 @@ def test_a_partial_output_of_something_else_is_refused(tmp_path, monkeypatch):
     ):
         line = error_of(predict_file, *arguments)
         assert f"has 8 rows that another {what} answered; delete" in line
-    with module._PartialFile(output):
+    with module._PartialFile(output, False):
         line = error_of(predict_file, model, source, output)
         assert "another run is writing it" in line
     predict_file(model, source, output)
