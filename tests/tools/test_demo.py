@@ -4,6 +4,7 @@ import importlib
 import itertools
 import re
 import sys
+import types
 from unittest import mock
 
 import pytest
@@ -40,5 +41,7 @@ def test_the_time_left_follows_the_machine(demo, monkeypatch, capsys):
 
 def test_the_pace_is_the_root_of_that_of_the_products(demo, monkeypatch):
     ticks = itertools.count(0.0, 4 * demo._SECONDS_OF_PRODUCTS)
-    monkeypatch.setattr(demo.time, "monotonic", lambda: next(ticks))
+    # The demo's own clock: other threads read that of the module time.
+    clock = types.SimpleNamespace(monotonic=lambda: next(ticks))
+    monkeypatch.setattr(demo, "time", clock)
     assert demo._pace() == pytest.approx(2.0)
