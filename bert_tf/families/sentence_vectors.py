@@ -4,6 +4,7 @@
 vectors of texts by the same functions.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 import keras
@@ -69,26 +70,28 @@ def pool(hidden: tf.Tensor, is_pooled: tf.Tensor, mode: str) -> tf.Tensor:
     return tf.reduce_sum(hidden, axis=1) / weight
 
 
-class SentenceVectors:
-    """Applies the modules of a sentence-transformers folder.
+class SentenceVectors(keras.layers.Layer):
+    """Applies the modules of a sentence-transformers folder, in float32.
 
     Args:
       modules: the modules of the folder.
 
     Attributes:
-      modules: the modules.
-      weights: the variables of the dense layers.
+      modules: the modules. Their dense layers have the initial values of the
+        layer's weights; for those after training see `trained_modules`.
     """
 
     def __init__(self, modules: SentenceModules):
+        super().__init__(name="sentence_vectors", dtype="float32")
         self.modules = modules
-        self.weights: list[tf.Variable] = []
+        self._dense_weights: list[dict[str, keras.Variable]] = []
         self._steps = [
             self._dense(step) if isinstance(step, Dense) else _normalised
             for step in modules.steps
         ]
+        self.built = True
 
-    def __call__(
+    def call(
         self,
         hidden: tf.Tensor,
         input_mask: tf.Tensor,
@@ -105,7 +108,6 @@ class SentenceVectors:
         Returns:
           float32 [B, D].
         """
-        hidden = tf.cast(hidden, tf.float32)
         is_pooled = tf.not_equal(input_mask, 0)
         if not self.modules.include_prompt:
             positions = tf.range(tf.shape(input_mask)[1])
@@ -117,24 +119,44 @@ class SentenceVectors:
             vectors = step(vectors)
         return vectors[:, : self.modules.truncate_dim]
 
-    def _dense(self, dense: Dense) -> Callable[[tf.Tensor], tf.Tensor]:
-        arrays = (dense.kernel, dense.bias, dense.residual_kernel)
-        variables = [
-            each if each is None else tf.Variable(each, False, dtype=tf.float32)
-            for each in arrays
+    @property
+    def trained_modules(self) -> SentenceModules:
+        """The modules with the present values of the weights."""
+        weights = iter(self._dense_weights)
+        steps = [
+            dataclasses.replace(
+                step,
+                **{k: v.numpy() for k, v in next(weights).items()},
+            )
+            if isinstance(step, Dense)
+            else step
+            for step in self.modules.steps
         ]
-        self.weights += [each for each in variables if each is not None]
-        kernel, bias, residual = variables
+        return dataclasses.replace(self.modules, steps=tuple(steps))
+
+    def _dense(self, dense: Dense) -> Callable[[tf.Tensor], tf.Tensor]:
+        weights = {
+            name: self.add_weight(
+                array.shape,
+                lambda shape, dtype, array=array: tf.constant(array, dtype),
+                name=name,
+            )
+            for name in ("kernel", "bias", "residual_kernel")
+            if (array := getattr(dense, name)) is not None
+        }
+        self._dense_weights.append(weights)
         activate = ACTIVATIONS[dense.activation]
 
         def compute(vectors: tf.Tensor) -> tf.Tensor:
-            product = tf.matmul(vectors, kernel)
-            found = activate(product if bias is None else product + bias)
+            found = tf.matmul(vectors, weights["kernel"])
+            if "bias" in weights:
+                found += weights["bias"]
+            found = activate(found)
             if not dense.use_residual:
                 return found
-            if residual is None:
-                return found + vectors
-            return found + tf.matmul(vectors, residual)
+            if "residual_kernel" in weights:
+                vectors = tf.matmul(vectors, weights["residual_kernel"])
+            return found + vectors
 
         return compute
 

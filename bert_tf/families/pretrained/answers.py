@@ -137,7 +137,9 @@ class PretrainedModel(TextModel):
         if modules is not None:
             self._sentence_vectors = SentenceVectors(modules)
             self.width = modules.width(self.width)
-            self.weights += self._sentence_vectors.weights
+            self.weights += [
+                variable.value for variable in self._sentence_vectors.weights
+            ]
             self.prompts = {k: v for k, v in modules.prompts.items() if v}
             self.default_prompt_name = modules.default_prompt_name
         # Tokenized eagerly, before a graph is traced.
@@ -366,7 +368,9 @@ class PretrainedModel(TextModel):
         mask = inputs["input_mask"]
         if self._sentence_vectors is not None and pooling == AUTO:
             last = outputs[f"layer_{self._last}"]
-            found = self._sentence_vectors(last, mask, prompt_length)
+            found = self._sentence_vectors(
+                last, mask, prompt_length=prompt_length
+            )
             return found[:, tf.newaxis]
         is_token = tf.not_equal(mask, 0)
         found = []
@@ -465,7 +469,8 @@ class PretrainedModel(TextModel):
             return self._encoded(inputs, *names)
         found = self._encoded(inputs, *names, last)
         hidden = found.pop(last)
-        found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
+        mask = inputs["input_mask"]
+        found["embedding"] = vectors(hidden, mask, prompt_length=0)
         return found
 
     def row_outputs(self, inputs: Tensors) -> Tensors:
