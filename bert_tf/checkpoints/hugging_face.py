@@ -51,6 +51,7 @@ from bert_tf.checkpoints.labels import (
 )
 from bert_tf.checkpoints.layout import all_parts, head_shapes, names_of
 from bert_tf.checkpoints.pytorch_names import as_pytorch, saved_class
+from bert_tf.checkpoints.recognition import is_stanford_colbert
 from bert_tf.checkpoints.stored import (
     Stored,
     read_stored,
@@ -196,6 +197,8 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
         re.escape(form.bias_copy),
         form.unread,
         *TRAINING_STATE,
+        # See `colbert_files.py`.
+        *([r"linear\.weight"] if is_stanford_colbert(folder) else []),
     )
     words, _ = word_tables(config)
     whole = words in found

@@ -5,16 +5,17 @@ vectors of texts by the same functions.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
 
-from bert_tf.checkpoints.sentence_modules import Dense, SentenceModules
+from bert_tf.checkpoints.sentence_modules import Dense, SentenceModules, Step
 from bert_tf.config import CLS, LAST_TOKEN, MAX, MEAN_SQRT_LEN, WEIGHTED_MEAN
-from bert_tf.families.data.similarity import SHORTEST
 from bert_tf.layers.heads import at_positions, last_positions
 
+# torch.nn.functional.normalize, eps: a zero vector stays zero.
+SHORTEST = 1e-12
 # sentence-transformers, Pooling: the lower bound of the sum of weights.
 _LEAST_WEIGHT = 1e-9
 # The values of `sentence_modules.TORCH_ACTIVATIONS`.
@@ -77,18 +78,14 @@ class SentenceVectors(keras.layers.Layer):
       modules: the modules of the folder.
 
     Attributes:
-      modules: the modules. Their dense layers have the initial values of the
-        layer's weights; for those after training see `trained_modules`.
+      modules: the modules; their dense layers have the initial values of the
+        layer's weights, see also `trained_modules`.
     """
 
     def __init__(self, modules: SentenceModules):
         super().__init__(name="sentence_vectors", dtype="float32")
         self.modules = modules
-        self._dense_weights: list[dict[str, keras.Variable]] = []
-        self._steps = [
-            self._dense(step) if isinstance(step, Dense) else _normalised
-            for step in modules.steps
-        ]
+        self._steps, self._dense_weights = build_steps(modules.steps)
         self.built = True
 
     def call(
@@ -122,11 +119,13 @@ class SentenceVectors(keras.layers.Layer):
     @property
     def trained_modules(self) -> SentenceModules:
         """The modules with the present values of the weights."""
-        weights = iter(self._dense_weights)
+        values = iter(self._dense_weights)
         steps = [
             dataclasses.replace(
                 step,
-                **{k: v.numpy() for k, v in next(weights).items()},
+                **{
+                    name: next(values).numpy() for name in _weight_names(step)
+                },
             )
             if isinstance(step, Dense)
             else step
@@ -134,31 +133,45 @@ class SentenceVectors(keras.layers.Layer):
         ]
         return dataclasses.replace(self.modules, steps=tuple(steps))
 
-    def _dense(self, dense: Dense) -> Callable[[tf.Tensor], tf.Tensor]:
-        weights = {
-            name: self.add_weight(
-                array.shape,
-                lambda shape, dtype, array=array: tf.constant(array, dtype),
-                name=name,
-            )
-            for name in ("kernel", "bias", "residual_kernel")
-            if (array := getattr(dense, name)) is not None
-        }
-        self._dense_weights.append(weights)
-        activate = ACTIVATIONS[dense.activation]
 
-        def compute(vectors: tf.Tensor) -> tf.Tensor:
-            found = tf.matmul(vectors, weights["kernel"])
-            if "bias" in weights:
-                found += weights["bias"]
-            found = activate(found)
-            if not dense.use_residual:
-                return found
-            if "residual_kernel" in weights:
-                vectors = tf.matmul(vectors, weights["residual_kernel"])
-            return found + vectors
+def build_steps(
+    modules: Sequence[Step],
+) -> tuple[list[Callable[[tf.Tensor], tf.Tensor]], list[keras.Variable]]:
+    """Builds functions of vectors, float32 [N, D], and their variables."""
+    weights: list[keras.Variable] = []
+    steps = [
+        _dense(step, weights) if isinstance(step, Dense) else _normalised
+        for step in modules
+    ]
+    return steps, weights
 
-        return compute
+
+def _weight_names(dense: Dense) -> list[str]:
+    """The names of its arrays, in the order of its variables."""
+    names = ("kernel", "bias", "residual_kernel")
+    return [name for name in names if getattr(dense, name) is not None]
+
+
+def _dense(
+    dense: Dense, weights: list[keras.Variable]
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    own = {
+        name: keras.Variable(getattr(dense, name), dtype="float32", name=name)
+        for name in _weight_names(dense)
+    }
+    weights += own.values()
+    activate = ACTIVATIONS[dense.activation]
+
+    def compute(vectors: tf.Tensor) -> tf.Tensor:
+        found = tf.matmul(vectors, own["kernel"])
+        found = activate(found + own["bias"] if "bias" in own else found)
+        if not dense.use_residual:
+            return found
+        if "residual_kernel" in own:
+            vectors = tf.matmul(vectors, own["residual_kernel"])
+        return found + vectors
+
+    return compute
 
 
 def _normalised(vectors: tf.Tensor) -> tf.Tensor:
