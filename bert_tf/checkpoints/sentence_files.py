@@ -46,6 +46,7 @@ from bert_tf.checkpoints.sentence_settings import (
     read_size,
     refuse_unknown,
 )
+from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.config import MEAN, POOLINGS
 from bert_tf.errors import UserError, check_choice, excerpt, first_few
 from bert_tf.files import write_text
@@ -394,9 +395,9 @@ def read_activation(
 def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
     """Returns the activation of the scores of a CrossEncoder.
 
-    sentence-transformers names it in its settings or in config.json
-    (sbert_ce_default_activation_function before version 4). The default is a
-    sigmoid for one score, and linear for several.
+    task.json of a ranking names it; sentence-transformers in its settings or in
+    config.json (sbert_ce_default_activation_function before version 4). The
+    default is a sigmoid for one score, and linear for several.
 
     Returns:
       One of the values of `TORCH_ACTIVATIONS`; None for other models.
@@ -407,6 +408,11 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
     if CLASSIFIER not in checkpoint.heads:
         return None
     folder = local_folder(checkpoint.source)
+    if task := read_task_file(folder):
+        # Of a ranking.
+        given = value_of_key(task, "activation", str, str(folder / TASK_FILE))
+        if given is not None:
+            return given
     path = folder / SETTINGS_FILE
     settings = read_json_object(path, missing_ok=True)
     own = transformer_folder(folder) / CONFIG_FILE

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         matthews,
         subset_accuracy,
     )
+    from bert_tf.families.text_classification.ranking import UserRankingTask
     from bert_tf.families.token_classification.task import (
         ConllFolder,
         FeatureTaggingTask,
@@ -62,6 +63,7 @@ _MODULES = {
         "accuracy binary_f1 label_macro_f1 label_micro_f1 macro_f1 matthews "
         "subset_accuracy"
     ),
+    "text_classification.ranking": "UserRankingTask",
     "token_classification.task": (
         "ConllFolder FeatureTaggingTask TokenClassificationTask "
         "UserTokenClassificationTask"
@@ -91,6 +93,7 @@ __all__ = [
     "UserChoiceTask",
     "UserFileTask",
     "UserQuestionAnsweringTask",
+    "UserRankingTask",
     "UserTokenClassificationTask",
     "accuracy",
     "binary_f1",

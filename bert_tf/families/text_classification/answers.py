@@ -224,6 +224,7 @@ class SentenceModel(TextModel):
             why="special tokens and one other",
         )
         self.usage = config
+        self.activation = config.activation
         self._max_windows = max_windows
         self.columns = ("text", "text_b") if pairs else ("text",)
         if config.label_kind == MULTI_LABEL:
