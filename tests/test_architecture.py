@@ -47,7 +47,7 @@ PARTS = {
         **dict.fromkeys(("row_task", "model_folder"), 4),
         **dict.fromkeys(("text_classification", "multiple_choice"), 5),
         **dict.fromkeys(("token_classification", "question_answering"), 5),
-        "pretrained": 5,
+        **dict.fromkeys(("pretrained", "sentence_embedding"), 5),
     },
     "finetuning": {
         "batches": 1,

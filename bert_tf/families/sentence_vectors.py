@@ -13,6 +13,7 @@ import tensorflow as tf
 from bert_tf.checkpoints.sentence_modules import Dense, SentenceModules, Step
 from bert_tf.config import CLS, LAST_TOKEN, MAX, MEAN_SQRT_LEN, WEIGHTED_MEAN
 from bert_tf.layers.heads import at_positions, last_positions
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # torch.nn.functional.normalize, eps: a zero vector stays zero.
 SHORTEST = 1e-12
@@ -71,6 +72,20 @@ def pool(hidden: tf.Tensor, is_pooled: tf.Tensor, mode: str) -> tf.Tensor:
     return tf.reduce_sum(hidden, axis=1) / weight
 
 
+def prompt_length(
+    prompt: str, tokenizer: Tokenizer, max_seq_length: int
+) -> int:
+    """The tokens of a prompt in a row, including [CLS]; 0 if it is empty.
+
+    sentence-transformers counts the prompt as a row without [SEP].
+    """
+    if not prompt:
+        return 0
+    tokens = tokenizer.tokenize(prompt)
+    length = len(tokenizer.packing.begin) + len(tokens)
+    return min(length, max_seq_length - 1)
+
+
 class SentenceVectors(keras.layers.Layer):
     """Applies the modules of a sentence-transformers folder, in float32.
 
@@ -123,9 +138,7 @@ class SentenceVectors(keras.layers.Layer):
         steps = [
             dataclasses.replace(
                 step,
-                **{
-                    name: next(values).numpy() for name in _weight_names(step)
-                },
+                **{name: next(values).numpy() for name in _weight_names(step)},
             )
             if isinstance(step, Dense)
             else step

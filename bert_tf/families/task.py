@@ -21,6 +21,8 @@ from typing import (
     TypeVar,
 )
 
+import numpy as np
+
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
@@ -333,6 +335,19 @@ class Task(TaskTemplate, Generic[Examples, Config]):
     def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:
         """Returns the objective of a training on examples."""
         return self.objective()
+
+    def distinct_values(self, rows: Any, recipe: Any) -> np.ndarray | None:
+        """Returns what no training batch may hold twice.
+
+        Args:
+          rows: N rows that `encode` returned with labels.
+          recipe: the recipe of the run.
+
+        Returns:
+          Numbers of values, int64 [N, K]; None without the rule.
+        """
+        del rows, recipe
+        return None
 
     @abc.abstractmethod
     def decode(self, outputs: Outputs, split: Split, config: Config) -> Any:

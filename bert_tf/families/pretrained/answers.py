@@ -25,7 +25,11 @@ from bert_tf.families.requests import (
     text_spec,
     unless,
 )
-from bert_tf.families.sentence_vectors import SentenceVectors, pool
+from bert_tf.families.sentence_vectors import (
+    SentenceVectors,
+    pool,
+    prompt_length,
+)
 from bert_tf.families.text_model import (
     EMBED_WITH_PROMPT,
     PROMPT_NAME,
@@ -164,12 +168,7 @@ class PretrainedModel(TextModel):
     def _prompt(self, name: str | None) -> tuple[str, int]:
         """Returns a prompt, None for the default one, and its length."""
         text = self.modules.prompt(name) if self.modules else ""
-        if not text:
-            return "", 0
-        # sentence-transformers counts the prompt as a row without [SEP].
-        tokens = self.tokenizer.tokenize(text)
-        length = len(self.tokenizer.packing.begin) + len(tokens)
-        return text, min(length, self.max_seq_length - 1)
+        return text, prompt_length(text, self.tokenizer, self.max_seq_length)
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
