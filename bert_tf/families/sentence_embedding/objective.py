@@ -214,8 +214,8 @@ class EmbeddingObjective:
         Kusupati et al. 2022, equation 1: of each size the first numbers of the
         vectors, scaled to length one.
         """
-        vectors = tf.cast(outputs[VECTORS], tf.float32)
-        targets, recipe = batch.get(TARGETS), self.recipe
+        vectors, targets = outputs[VECTORS], batch.get(TARGETS)
+        recipe = self.recipe
         compute = _LOSSES[recipe.loss]
         if not recipe.dims:
             return {LOSS: compute(vectors, targets, recipe)}, {}
