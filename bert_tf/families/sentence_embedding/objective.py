@@ -1,7 +1,8 @@
 """The losses of sentence embeddings, in TensorFlow.
 
-Each takes the vectors of a batch, float32 [B, K, D], of K texts in each row, and
-the targets of the rows, and returns one number. As sentence-transformers 6.2.
+Each takes the vectors of a batch, float32 [B, K, D], of K texts in each row,
+and the targets of the rows, and returns one number. As sentence-transformers
+6.2.
 """
 
 from collections.abc import Callable, Mapping

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     )
 
 Examples = Sequence[EmbeddingExample]
-# What similarities are compared with, and the score that selects the best model.
+# What similarities are compared with, and the score that selects the model.
 _MAIN_METRICS = {
     SCORE: "spearman",
     LABEL: "average_precision",
