@@ -69,10 +69,10 @@ class LoadedModel(FinishedModel):
       folder: the model's folder.
       batch_size: rows per batch.
       options: how the model is used, where its folder does not state it.
+      device: name of a TensorFlow device; None leaves the choice to TensorFlow.
 
     Args:
-      served, folder, batch_size, options: see above.
-      device: name of a TensorFlow device; None leaves the choice to TensorFlow.
+      served, folder, batch_size, options, device: see above.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LoadedModel(FinishedModel):
         self.options = options
         self.folder = folder
         self.batch_size = batch_size
-        self._device = device
+        self.device = device
         self.facts: dict[str, Any] = describe_model(self.served)
         self.facts |= describe_training(self.folder)
         signatures = self.served.signatures()
@@ -262,7 +262,7 @@ class LoadedModel(FinishedModel):
         ((_, answer),) = self.answers(rows)
         if isinstance(answer, Refusal):
             raise UserError(f"`{answer.column}` {answer.why}")
-        with tf.device(self._device):
+        with tf.device(self.device):
             return explain(self.served, rows[0], answer, target, method, steps)
 
     def encode(
@@ -369,6 +369,31 @@ class LoadedModel(FinishedModel):
 
         return similarity(self, first, second)
 
+    def rank(
+        self, query: str, documents: Iterable[str], top_k: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Ranks documents by their scores for a query, as a cross-encoder.
+
+            model = bert_tf.load("hub/ms-marco-MiniLM-L6-v2")
+            model.rank("Who wrote Emma?", documents, top_k=3)[0]["text"]
+
+        Args:
+          query: the query.
+          documents: the documents.
+          top_k: number of documents to return; None for all.
+
+        Returns:
+          Of each document a dict of corpus_id, its index, score and text; best
+          first, and in the given order where scores are equal.
+
+        Raises:
+          UserError: the model scores no pairs of texts, or an argument is
+            empty or no text.
+        """
+        from bert_tf.inference.rank import rank
+
+        return rank(self, query, documents, top_k)
+
     def answers(
         self, rows: Sequence[Inputs]
     ) -> Iterator[tuple[int, Answer | Refusal]]:
@@ -409,7 +434,7 @@ class LoadedModel(FinishedModel):
         if PROMPT_NAME in rows[0]:
             function, columns = self._with_prompt, (*columns, PROMPT_NAME)
         try:
-            with tf.device(self._device):
+            with tf.device(self.device):
                 inputs = {
                     name: tf.constant(column_of(name, rows)) for name in columns
                 }

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from bert_tf.families.data.retrieval_scores import (
-    average_precision,
     best_first,
     mean_scores,
     ranking_scores,
@@ -48,12 +47,15 @@ def test_a_ranking_without_relevant_documents():
     assert ranking_scores(np.zeros(0), np.ones(2)) == scores
 
 
-def test_average_precision():
-    is_hit = np.array([True, False, True, False, False])
-    assert average_precision(is_hit, 2) == pytest.approx((1 + 2 / 3) / 2)
-    # A relevant document that is not ranked counts, a cut ranking does not.
-    assert average_precision(is_hit, 4) == pytest.approx((1 + 2 / 3) / 4)
-    assert average_precision(is_hit, 4, 2) == pytest.approx(1 / 2)
+def test_a_cut_ranking():
+    # Relevant documents at the ranks 1, 3 and 101, and one that is not ranked.
+    gains = np.zeros(120)
+    gains[[0, 2, 100]] = 1
+    scores = ranking_scores(gains, np.ones(4))
+    assert scores["map@100"] == pytest.approx((1 + 2 / 3) / 4)
+    scores = ranking_scores(np.ones(120), np.ones(120))
+    assert scores["map@100"] == scores["ndcg@10"] == 1
+    assert scores["recall@10"] == pytest.approx(10 / 120)
 
 
 def test_ties_keep_their_order():
