@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from bert_tf.families.data import similarity
 from bert_tf.inference import search as module
 from bert_tf.inference.embed import embed
 from bert_tf.inference.search import search
@@ -34,7 +35,7 @@ def cosines(queries, corpus):
 @pytest.mark.parametrize("top_k", [1, 10, 500])
 def test_the_best_of_all(rows, top_k, monkeypatch):
     monkeypatch.setattr(module, "_ROWS", rows)
-    monkeypatch.setattr(module, "_SCORES", 300)
+    monkeypatch.setattr(similarity, "_SCORES", 300)
     queries, corpus = vectors(23), vectors(150, seed=1)
     places, scores = search(queries, corpus, top_k)
     everything = cosines(queries, corpus)
@@ -64,18 +65,24 @@ def test_texts_with_a_model(tmp_path, eagerly):
     # Vectors that were made before.
     again, _ = search(queries, embed(folder, corpus), 1, model=folder)
     np.testing.assert_array_equal(again, places)
+    # One text is one row, as `embed` gives one vector.
+    for one in (queries[0], embed(folder, queries[0])):
+        place, score = search(one, corpus, 1, model=folder)
+        np.testing.assert_array_equal(place, places[0])
+        np.testing.assert_allclose(score, scores[0], atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("arguments", "start"),
     [
         ((vectors(2), vectors(3, 4)), "`queries` are 5 wide and `corpus` is 4"),
-        ((vectors(2)[0], vectors(3)), "`queries` is array("),
+        ((vectors(2)[None], vectors(3)), "`queries` is array("),
         ((vectors(2), []), "`corpus` is []; give a matrix"),
         ((vectors(2), [[1.0], [2.0, 3.0]]), "`corpus` is [[1.0], [2.0, 3.0]]"),
         ((vectors(2), 5), "`corpus` is 5; give a matrix of numbers"),
-        ((["a"], vectors(2)), "`queries` is ['a'], texts; give `model`"),
-        (("a", vectors(2)), "`queries` is one string, 'a'; give a list"),
+        ((["a"], vectors(2)), "`queries` is ['a'], text; give `model`"),
+        (("a", vectors(2)), "`queries` is 'a', text; give `model`, which"),
+        ((b"a", vectors(2)), "`queries` is one string, b'a'; give a list"),
         ((vectors(2), {"a": [1]}), "`corpus` is a mapping with the keys 'a'"),
         (
             (Frame({"a": ["x"], "b": ["y"]}), vectors(2)),
