@@ -298,8 +298,9 @@ def _kaggle_cache(handle: str) -> pathlib.Path | None:
 
 
 MODULES_FILE = "modules.json"
-# The first releases had a class per architecture.
-TRANSFORMERS = ("Transformer", "BERT", "DistilBERT")
+# The first releases had a class per architecture, and release 5 one for masked
+# LMs.
+TRANSFORMERS = ("Transformer", "BERT", "DistilBERT", "MLMTransformer")
 # Files of their settings.
 TRANSFORMER_FILES = (
     "sentence_bert_config.json",

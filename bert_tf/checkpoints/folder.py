@@ -21,6 +21,7 @@ from bert_tf.checkpoints.recognition import (
     ADAPTER_CONFIG,
     FOUND_IN,
     HUGGING_FACE_CONFIG,
+    is_stanford_colbert,
     recognise,
 )
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
@@ -133,7 +134,13 @@ def _load(
     tokenizer = kind.read(folder, rows=rows)
     if tokenizer is not None:
         tokenizer.vocabulary.require_rows(rows, str(folder))
-    return checkpoint.with_tokenizer(tokenizer)
+    checkpoint = checkpoint.with_tokenizer(tokenizer)
+    if is_stanford_colbert(folder):
+        # Few folders are.
+        from bert_tf.checkpoints.colbert_files import with_markers
+
+        return with_markers(checkpoint, folder)
+    return checkpoint
 
 
 class _CircularBase(UserError):
