@@ -13,6 +13,7 @@ from bert_tf.families.text_classification.config import entailment_of
 from tests import commands, fine_tuned_models
 from tests.fine_tuned_models import NLI_LABELS, NLI_MODEL, TEXTS, write_folder
 from tests.inference import serving_models
+from tests.server.served_models import fetch, served
 from tests.user_errors import error_of
 
 PAIRS = "text_pair_classification"
@@ -155,9 +156,10 @@ def test_served_labels_are_an_input(tmp_path):
     model = bert_tf.load(folder_of(FIRST), task=PAIRS)
     signature = model.served.signatures()["zero_shot"]
     module_ = tf.Module()
-    module_.kept = model.served.model
-    tf.saved_model.save(module_, tmp_path, {"zero_shot": signature})
-    again = tf.saved_model.load(tmp_path).signatures["zero_shot"]
+    module_.weights = model.served.weights
+    version = tmp_path / "1"
+    tf.saved_model.save(module_, version, {"zero_shot": signature})
+    again = tf.saved_model.load(version).signatures["zero_shot"]
     labels = [[*LABELS], [LABELS[1], "", ""], ["", "bad", "film"]]
     templates = ["", "It is {}.", "{}"]
     found = again(
@@ -177,6 +179,16 @@ def test_served_labels_are_an_input(tmp_path):
         for key, answer in (("probabilities", one), ("scores", several)):
             expected = [answer["probabilities"].get(x, 0) for x in names]
             np.testing.assert_allclose(found[key][row], expected, atol=1e-6)
+    inputs = {"text": TEXTS[0], "labels": labels[0], "template": ""}
+    with served(tmp_path) as server:
+        status, answer = fetch(
+            f"{server.rest}/v1/models/m:predict",
+            {"signature_name": "zero_shot", "instances": [inputs]},
+        )
+    assert status == 200
+    (row,) = answer["predictions"]
+    assert row["label"] == found["label"][0].decode()
+    assert row["scores"] == pytest.approx(found["scores"][0].tolist())
     for changes, message in (
         ({"labels": tf.constant([["a"], [""]])}, "labels: row 1 has none"),
         ({"template": tf.constant(["", "a"])}, "template: row 1 must have one"),

@@ -197,8 +197,8 @@ class SentenceModel(TextModel):
       zero_shot, of models of natural language inference: text, string [B],
         labels, string [B, C], padded with "", and template, string [B], where
         {} stands for the label, and "" is "This text is about {}." -> label,
-        string [B], probabilities of labels that exclude each other, and scores
-        of each label by itself, float32 [B, C].
+        string [B], labels as given, probabilities of labels that exclude each
+        other, and scores of each label by itself, float32 [B, C].
 
     Args:
       model: computes logits [B, C] from the encoder's inputs.

@@ -132,7 +132,8 @@ def served_shares(
     found = label_shares(model, text, number, tokens)
     with tf.device(HOST):
         best = tf.argmax(found["probabilities"], -1)
-        return {"label": tf.gather(labels, best, batch_dims=1), **found}
+        label = tf.gather(labels, best, batch_dims=1)
+        return {"label": label, "labels": labels, **found}
 
 
 def check_candidates(labels: Iterable[Any], name: str) -> tuple[str, ...]:
