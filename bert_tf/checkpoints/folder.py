@@ -21,6 +21,7 @@ from bert_tf.checkpoints.recognition import (
     ADAPTER_CONFIG,
     FOUND_IN,
     HUGGING_FACE_CONFIG,
+    STATIC_EMBEDDING,
     recognise,
 )
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
@@ -133,6 +134,8 @@ def _load(
     tokenizer = kind.read(folder, rows=rows)
     if tokenizer is not None:
         tokenizer.vocabulary.require_rows(rows, str(folder))
+        if family == STATIC_EMBEDDING:
+            tokenizer = tokenizer.unframed()
     return checkpoint.with_tokenizer(tokenizer)
 
 
@@ -184,6 +187,11 @@ def save_checkpoint(
             "have. Write only the weights, with vocabulary=None."
         )
     if to != "bert_tf":
+        if not checkpoint.config.num_hidden_layers:
+            raise UserError(
+                f"{checkpoint.source}: {to} has no place for a model without "
+                "layers; write bert_tf."
+            )
         _check_masked_lm_head(checkpoint, to)
         if checkpoint.config.bilstm:
             raise UserError(

@@ -39,6 +39,7 @@ from bert_tf.recipe import (
 )
 from bert_tf.sources import (
     MODULES_FILE,
+    STATIC_EMBEDDING,
     TRANSFORMER_FILES,
     TRANSFORMERS,
     Module,
@@ -99,11 +100,15 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
             f"{SENTENCE_TRANSFORMER} computes vectors of texts. {_HINT}"
         )
     _check_order(modules, folder / MODULES_FILE)
-    transformer, pooling, *others = modules
-    positions = checkpoint.config.longest_input
-    length = _read_transformer(transformer.folder)
-    length = length or checkpoint.max_seq_length or positions
-    modes, include_prompt = _read_pooling(pooling.folder / CONFIG_FILE)
+    length = positions = checkpoint.config.longest_input
+    modes, include_prompt = (MEAN,), True
+    if modules[0].kind == STATIC_EMBEDDING:
+        others = modules[1:]
+    else:
+        transformer, pooling, *others = modules
+        stated = _read_transformer(transformer.folder)
+        length = stated or checkpoint.max_seq_length or positions
+        modes, include_prompt = _read_pooling(pooling.folder / CONFIG_FILE)
     size = len(modes) * checkpoint.config.hidden_size
     steps: list[Step] = []
     for module in others:
@@ -147,9 +152,11 @@ _HINT = "With `pooling`=mean, embed reads only the Transformer."
 def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
     """Refuses unknown modules and modules in another order."""
     kinds = [module.kind for module in modules]
-    if kinds[0] not in TRANSFORMERS:
+    is_static = kinds[0] == STATIC_EMBEDDING
+    if not is_static and kinds[0] not in TRANSFORMERS:
         raise UserError(
-            f"{path}: module 0 is a {kinds[0]}; it takes a Transformer."
+            f"{path}: module 0 is a {kinds[0]}; it takes a Transformer or a "
+            f"{STATIC_EMBEDDING}."
         )
     for number, kind in enumerate(kinds[1:], start=1):
         if kind not in _KINDS:
@@ -157,12 +164,13 @@ def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
                 f"{path}: module {number} is a {kind}, which is not supported; "
                 f"it takes {', '.join(_KINDS)}. {_HINT}"
             )
-        if (kind == "Pooling") != (number == 1):
+        if (kind == "Pooling") != (number == 1 and not is_static):
             raise UserError(
                 f"{path}: module {number} is a {kind}; a Transformer is "
-                "followed by one Pooling, and then by the others."
+                "followed by one Pooling, and then by the others; a "
+                f"{STATIC_EMBEDDING} has none."
             )
-    if len(kinds) == 1:
+    if len(kinds) == 1 and not is_static:
         raise UserError(f"{path}: has no Pooling behind the Transformer.")
 
 

@@ -246,7 +246,8 @@ class TextModel(abc.ABC):
             with tf.device(HOST):
                 left = order[start:]
                 length = tf.gather(lengths, left[0])
-                chosen = left[: tf.maximum(_TOKENS_AT_ONCE // length, 1)]
+                room = _TOKENS_AT_ONCE // tf.maximum(length, 1)
+                chosen = left[: tf.maximum(room, 1)]
                 inputs = rows.take(chosen).padded(length)
             found = forward(inputs, chosen)
             return start + tf.size(chosen), {
