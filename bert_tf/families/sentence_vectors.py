@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from bert_tf.checkpoints.sentence_modules import Dense, SentenceModules
 from bert_tf.config import CLS, LAST_TOKEN, MAX, MEAN_SQRT_LEN, WEIGHTED_MEAN
+from bert_tf.families.data.similarity import SHORTEST
 from bert_tf.layers.heads import at_positions, last_positions
 
-# torch.nn.functional.normalize, eps: a zero vector stays zero.
-SHORTEST = 1e-12
 # sentence-transformers, Pooling: the lower bound of the sum of weights.
 _LEAST_WEIGHT = 1e-9
 # The values of `sentence_modules.TORCH_ACTIVATIONS`.

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_tf.errors import UserError, excerpt, whole_number
+from bert_tf.families.data.similarity import nearest
 from bert_tf.text.given_texts import members
 
 if TYPE_CHECKING:
     from bert_tf.inference.embed import Model
 
-# At most this many scores and corpus rows are computed at a time.
-_SCORES, _ROWS = 1 << 22, 1 << 14
+# At most this many corpus rows are compared at a time.
+_ROWS = 1 << 14
 
 
 def search(
@@ -49,38 +50,9 @@ def search(
             f"`queries` are {queries.shape[1]} wide and `corpus` is "
             f"{corpus.shape[1]}; take vectors of one model."
         )
-    top_k = min(top_k, len(corpus))
-    indices = np.empty((len(queries), top_k), np.int64)
-    scores = np.empty((len(queries), top_k), np.float32)
-    queries = _normalized(queries)
-    step = max(_SCORES // min(len(corpus), _ROWS), 1)
-    for begin in range(0, len(queries), step):
-        part = slice(begin, begin + step)
-        indices[part], scores[part] = _nearest(queries[part], corpus, top_k)
-    return indices, scores
-
-
-def _nearest(
-    queries: np.ndarray, corpus: np.ndarray, top_k: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Searches the corpus in blocks for normalized queries."""
-    best = np.full((len(queries), top_k), -np.inf, np.float32)
-    indices = np.zeros((len(queries), top_k), np.int64)
-    rows = np.arange(len(queries))
-    for begin in range(0, len(corpus), _ROWS):
-        block = _normalized(corpus[begin : begin + _ROWS])
-        scores = queries @ block.T
-        # Only candidates above the worst result so far, since ties rank lower.
-        query, index = np.nonzero(scores > best[:, -1:])
-        score = np.concatenate([best.ravel(), scores[query, index]])
-        index = np.concatenate([indices.ravel(), index + begin])
-        query = np.concatenate([np.repeat(rows, top_k), query])
-        order = np.lexsort((index, -score, query))
-        counts = np.bincount(query, minlength=len(queries))
-        first = np.cumsum(counts) - counts
-        chosen = order[first[:, None] + np.arange(top_k)]
-        best, indices = score[chosen], index[chosen]
-    return indices, best
+    begins = range(0, len(corpus), _ROWS)
+    blocks = (corpus[begin : begin + _ROWS] for begin in begins)
+    return nearest(queries, blocks, min(top_k, len(corpus)))
 
 
 def _vectors(name: str, given: Any, model: "Model | None") -> np.ndarray:
@@ -120,10 +92,3 @@ def _matrix(given: Any) -> np.ndarray:
         return none if is_text else found.astype(np.float32)
     except (TypeError, ValueError):
         return none
-
-
-def _normalized(vectors: np.ndarray) -> np.ndarray:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(
-        vectors, norms, out=np.zeros_like(vectors), where=norms > 0
-    )

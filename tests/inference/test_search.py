@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from bert_tf.families.data import similarity
 from bert_tf.inference import search as module
 from bert_tf.inference.embed import embed
 from bert_tf.inference.search import search
@@ -34,7 +35,7 @@ def cosines(queries, corpus):
 @pytest.mark.parametrize("top_k", [1, 10, 500])
 def test_the_best_of_all(rows, top_k, monkeypatch):
     monkeypatch.setattr(module, "_ROWS", rows)
-    monkeypatch.setattr(module, "_SCORES", 300)
+    monkeypatch.setattr(similarity, "_SCORES", 300)
     queries, corpus = vectors(23), vectors(150, seed=1)
     places, scores = search(queries, corpus, top_k)
     everything = cosines(queries, corpus)
