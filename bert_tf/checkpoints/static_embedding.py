@@ -8,6 +8,7 @@ tokenizer.json      of the library tokenizers; its special tokens around texts
                     are not used
 """
 
+import json
 import pathlib
 
 import numpy as np
@@ -18,7 +19,9 @@ from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.hugging_face_files import WEIGHTS_FILE, open_weights
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.errors import UserError, first_few
+from bert_tf.files import write_text
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.sources import MODULES_FILE, STATIC_EMBEDDING
 
 TABLE = "bert/embeddings/word_embeddings"
 _NAME, _MODEL2VEC, _MAPPING, _WEIGHTS = (
@@ -56,9 +59,26 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
 
 
 def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
-    """Writes the table, and the tokenizer for programs without TensorFlow."""
+    """Writes the table, normalisation of texts, and the tokenizer.
+
+    sentence-transformers reads tokenizer.json, bert_tf the other files too.
+    """
     table = np.asarray(checkpoint.arrays[TABLE])
     write_arrays(folder / WEIGHTS_FILE, {_NAME: table}, {"format": "pt"})
+    (folder / "1_Normalize").mkdir()
+    write_text(folder / "1_Normalize" / "config.json", "{}\n")
+    entries = [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": inner,
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for number, (kind, inner) in enumerate(
+            ((STATIC_EMBEDDING, ""), ("Normalize", "1_Normalize"))
+        )
+    ]
+    write_text(folder / MODULES_FILE, json.dumps(entries, indent=2) + "\n")
     tokenizer = checkpoint.require_tokenizer(str(folder))
     tokenizer.save(folder)
     tokenizer.save_json(folder, None, padded=False, finds_special=True)
