@@ -57,6 +57,7 @@ from bert_tf.recipe import (
 )
 from bert_tf.sources import (
     MODULES_FILE,
+    STATIC_EMBEDDING,
     TRANSFORMER_FILES,
     TRANSFORMERS,
     Module,
@@ -125,18 +126,20 @@ def read_sentence_modules(checkpoint: Checkpoint) -> Modules | None:
         return None
     check_choice(f"{path}: model_type", kind, _ORDERS, f". {HINT[:-1]}")
     _check_order(modules, kind, folder / MODULES_FILE)
-    positions = checkpoint.config.longest_input
-    task, output = "feature-extraction", "last_hidden_state"
-    if kind == SPARSE_ENCODER:
-        task, output = "fill-mask", "logits"
-    place, transformer = _read_transformer(modules[0].folder, task, output)
-    length = value_of_key(transformer, "max_seq_length", int, place)
-    if length is not None and length < MIN_LENGTH:
-        raise UserError(
-            f"{place}: max_seq_length is {length}; it takes {MIN_LENGTH} or "
-            "more."
-        )
-    length = length or checkpoint.max_seq_length or positions
+    length = positions = checkpoint.config.longest_input
+    is_static = modules[0].kind == STATIC_EMBEDDING
+    if not is_static:
+        task, output = "feature-extraction", "last_hidden_state"
+        if kind == SPARSE_ENCODER:
+            task, output = "fill-mask", "logits"
+        place, transformer = _read_transformer(modules[0].folder, task, output)
+        stated = value_of_key(transformer, "max_seq_length", int, place)
+        if stated is not None and stated < MIN_LENGTH:
+            raise UserError(
+                f"{place}: max_seq_length is {stated}; it takes {MIN_LENGTH} "
+                "or more."
+            )
+        length = stated or checkpoint.max_seq_length or positions
     prompts = _read_prompts(settings, path)
     default = value_of_key(settings, "default_prompt_name", str, str(path))
     if default is not None and default not in prompts:
@@ -175,12 +178,15 @@ def read_sentence_modules(checkpoint: Checkpoint) -> Modules | None:
             vocab_size=checkpoint.config.vocab_size,
             max_active_dims=read_size(settings, "max_active_dims", path),
         )
-    modes, include_prompt = _read_pooling(modules[1].folder / CONFIG_FILE)
+    modes: tuple[str, ...] = (MEAN,)
+    include_prompt = True
+    if not is_static:
+        modes, include_prompt = _read_pooling(modules[1].folder / CONFIG_FILE)
     return SentenceModules(
         **common,
         pooling=modes,
         include_prompt=include_prompt,
-        steps=_read_steps(modules[2:], len(modes) * size, _SENTENCE),
+        steps=_read_steps(modules[1:], len(modes) * size, _SENTENCE),
         truncate_dim=read_size(settings, "truncate_dim", path),
     )
 
@@ -229,9 +235,13 @@ def _check_order(
 ) -> None:
     """Refuses unknown modules and modules in another order."""
     kinds = [module.kind for module in modules]
-    if kinds[0] not in TRANSFORMERS:
+    is_static = (
+        kinds[0] == STATIC_EMBEDDING and model_type == SENTENCE_TRANSFORMER
+    )
+    if not is_static and kinds[0] not in TRANSFORMERS:
         raise UserError(
-            f"{path}: module 0 is a {kinds[0]}; it takes a Transformer."
+            f"{path}: module 0 is a {kinds[0]}; it takes a Transformer or a "
+            f"{STATIC_EMBEDDING}."
         )
     required, others = _ORDERS[model_type]
     for number, kind in enumerate(kinds[1:], start=1):
@@ -242,12 +252,14 @@ def _check_order(
             )
         # The mask of a MultiVectorEncoder does not change vectors.
         is_placed = model_type == MULTI_VECTOR or number == 1
-        if kind == required and (not is_placed or kinds.count(kind) > 1):
+        is_only = kinds.count(kind) == 1 and not is_static
+        if kind == required and not (is_placed and is_only):
             raise UserError(
                 f"{path}: module {number} is a {kind}; a Transformer is "
-                f"followed by one {kind}, and then by the others."
+                f"followed by one {kind}, and then by the others; a "
+                f"{STATIC_EMBEDDING} has none."
             )
-    if required not in kinds:
+    if required not in kinds and not is_static:
         raise UserError(f"{path}: has no {required} behind the Transformer.")
 
 
