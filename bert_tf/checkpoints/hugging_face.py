@@ -186,6 +186,10 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
         values = {**values, "architectures": [saved]}
     classes = values.get("architectures")
     found = as_pytorch(stored, type(config), classes, source)
+    if is_stanford_colbert(folder):
+        # `colbert_files.py` reads the projection of the tokens' vectors.
+        shapes = {n: s for n, s in found.shapes.items() if n != "linear.weight"}
+        found = LazyArrays(shapes, found.__getitem__)
     shared = None
     if f"{_SHARED_NAME}.weight" in found:
         shared = _shared_head(config, values, path)
@@ -197,8 +201,6 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
         re.escape(form.bias_copy),
         form.unread,
         *TRAINING_STATE,
-        # See `colbert_files.py`.
-        *([r"linear\.weight"] if is_stanford_colbert(folder) else []),
     )
     words, _ = word_tables(config)
     whole = words in found

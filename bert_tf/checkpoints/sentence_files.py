@@ -57,6 +57,7 @@ from bert_tf.recipe import (
 )
 from bert_tf.sources import (
     MODULES_FILE,
+    STATIC_EMBEDDING,
     TRANSFORMER_FILES,
     TRANSFORMERS,
     Module,
@@ -84,6 +85,13 @@ _OLD_MODES = {
 }
 # The default prompts of every SentenceTransformer.
 _DEFAULT_PROMPTS = {"query": "", "document": ""}
+# All releases have the first, the second those since 5, the others since 6.
+_PACKAGE = "sentence_transformers.models"
+_SPARSE_PACKAGE = "sentence_transformers.sparse_encoder.models"
+_PACKAGE_6 = "sentence_transformers.base.modules"
+_PACKAGES = {
+    "MultiVectorMask": "sentence_transformers.multi_vector_encoder.modules"
+}
 # Modules without effect at inference.
 _WITHOUT_EFFECT = ("Dropout",)
 _TOKENS, _SENTENCE = "token_embeddings", "sentence_embedding"
@@ -118,18 +126,20 @@ def read_sentence_modules(checkpoint: Checkpoint) -> Modules | None:
         return None
     check_choice(f"{path}: model_type", kind, _ORDERS, f". {HINT[:-1]}")
     _check_order(modules, kind, folder / MODULES_FILE)
-    positions = checkpoint.config.longest_input
-    task, output = "feature-extraction", "last_hidden_state"
-    if kind == SPARSE_ENCODER:
-        task, output = "fill-mask", "logits"
-    place, transformer = _read_transformer(modules[0].folder, task, output)
-    length = value_of_key(transformer, "max_seq_length", int, place)
-    if length is not None and length < MIN_LENGTH:
-        raise UserError(
-            f"{place}: max_seq_length is {length}; it takes {MIN_LENGTH} or "
-            "more."
-        )
-    length = length or checkpoint.max_seq_length or positions
+    length = positions = checkpoint.config.longest_input
+    is_static = modules[0].kind == STATIC_EMBEDDING
+    if not is_static:
+        task, output = "feature-extraction", "last_hidden_state"
+        if kind == SPARSE_ENCODER:
+            task, output = "fill-mask", "logits"
+        place, transformer = _read_transformer(modules[0].folder, task, output)
+        stated = value_of_key(transformer, "max_seq_length", int, place)
+        if stated is not None and stated < MIN_LENGTH:
+            raise UserError(
+                f"{place}: max_seq_length is {stated}; it takes {MIN_LENGTH} "
+                "or more."
+            )
+        length = stated or checkpoint.max_seq_length or positions
     prompts = _read_prompts(settings, path)
     default = value_of_key(settings, "default_prompt_name", str, str(path))
     if default is not None and default not in prompts:
@@ -168,12 +178,15 @@ def read_sentence_modules(checkpoint: Checkpoint) -> Modules | None:
             vocab_size=checkpoint.config.vocab_size,
             max_active_dims=read_size(settings, "max_active_dims", path),
         )
-    modes, include_prompt = _read_pooling(modules[1].folder / CONFIG_FILE)
+    modes: tuple[str, ...] = (MEAN,)
+    include_prompt = True
+    if not is_static:
+        modes, include_prompt = _read_pooling(modules[1].folder / CONFIG_FILE)
     return SentenceModules(
         **common,
         pooling=modes,
         include_prompt=include_prompt,
-        steps=_read_steps(modules[2:], len(modes) * size, _SENTENCE),
+        steps=_read_steps(modules[1:], len(modes) * size, _SENTENCE),
         truncate_dim=read_size(settings, "truncate_dim", path),
     )
 
@@ -222,9 +235,13 @@ def _check_order(
 ) -> None:
     """Refuses unknown modules and modules in another order."""
     kinds = [module.kind for module in modules]
-    if kinds[0] not in TRANSFORMERS:
+    is_static = (
+        kinds[0] == STATIC_EMBEDDING and model_type == SENTENCE_TRANSFORMER
+    )
+    if not is_static and kinds[0] not in TRANSFORMERS:
         raise UserError(
-            f"{path}: module 0 is a {kinds[0]}; it takes a Transformer."
+            f"{path}: module 0 is a {kinds[0]}; it takes a Transformer or a "
+            f"{STATIC_EMBEDDING}."
         )
     required, others = _ORDERS[model_type]
     for number, kind in enumerate(kinds[1:], start=1):
@@ -235,12 +252,14 @@ def _check_order(
             )
         # The mask of a MultiVectorEncoder does not change vectors.
         is_placed = model_type == MULTI_VECTOR or number == 1
-        if kind == required and (not is_placed or kinds.count(kind) > 1):
+        is_only = kinds.count(kind) == 1 and not is_static
+        if kind == required and not (is_placed and is_only):
             raise UserError(
                 f"{path}: module {number} is a {kind}; a Transformer is "
-                f"followed by one {kind}, and then by the others."
+                f"followed by one {kind}, and then by the others; a "
+                f"{STATIC_EMBEDDING} has none."
             )
-    if required not in kinds:
+    if required not in kinds and not is_static:
         raise UserError(f"{path}: has no {required} behind the Transformer.")
 
 
@@ -441,13 +460,36 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
 def write_cross_encoder(folder: pathlib.Path, activation: str) -> None:
     """Writes the activation of a CrossEncoder into a model's folder."""
     named = {"activation_fn": f"torch.nn.{_torch_name(activation)}"}
+    kind: dict[str, Any] = {"model_type": CROSS_ENCODER, "prompts": {}}
+    _write(folder / SETTINGS_FILE, kind | named)
     path = folder / CONFIG_FILE
     if path.exists():
+        # Releases 4 and 5 read it there, and no modules.
         values = read_json_object(path)
         _write(path, values | {"sentence_transformers": named})
-    else:
-        kind = {"model_type": CROSS_ENCODER}
-        _write(folder / SETTINGS_FILE, kind | named)
+        settings = _transformer_settings("sequence-classification", "logits")
+        settings["module_output_name"] = "scores"
+        _write(folder / TRANSFORMER_FILES[0], settings)
+        _write(folder / MODULES_FILE, _entries(_PACKAGE_6, ["Transformer"]))
+
+
+def _transformer_settings(task: str, output: str) -> dict[str, Any]:
+    """What release 6 states of a Transformer that reads an output."""
+    text = {"method": "forward", "method_output_name": output}
+    return {"transformer_task": task, "modality_config": {"text": text}}
+
+
+def _entries(package: str, kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """The entries of modules.json."""
+    return [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_{kind}" if number else "",
+            "type": f"{_PACKAGES.get(kind, package)}.{kind}",
+        }
+        for number, kind in enumerate(kinds)
+    ]
 
 
 def _read_prompts(
@@ -460,70 +502,122 @@ def _read_prompts(
 
 
 def write_sentence_modules(
-    folder: pathlib.Path, modules: SentenceModules, hidden_size: int
+    folder: pathlib.Path, modules: Modules, hidden_size: int
 ) -> None:
-    """Writes modules to a model's folder, for all their releases."""
-    kinds = ["Transformer", "Pooling"]
-    kinds += [type(step).__name__ for step in modules.steps]
-    entries = [
-        {
-            "idx": number,
-            "name": str(number),
-            "path": f"{number}_{kind}" if number else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for number, kind in enumerate(kinds)
-    ]
+    """Writes modules to a model's folder, for the releases that have them."""
     # The tokenizer's files determine lower-casing.
-    length = {"max_seq_length": modules.max_seq_length}
-    _write(folder / TRANSFORMER_FILES[0], length | {"do_lower_case": False})
-    pooling: dict[str, Any] = {"word_embedding_dimension": hidden_size}
-    if modules.pooling == tuple(m for m in POOLINGS if m in modules.pooling):
-        # Releases before 6 read only these.
-        pooling |= {
-            key: mode in modules.pooling for key, mode in _OLD_MODES.items()
-        }
-    else:
-        pooling["pooling_mode"] = list(modules.pooling)
-    pooling["include_prompt"] = modules.include_prompt
-    _write(folder / "1_Pooling" / CONFIG_FILE, pooling)
-    for entry, step in zip(entries[2:], modules.steps, strict=True):
-        inner = folder / str(entry["path"])
-        if isinstance(step, Normalize):
-            _write(inner / CONFIG_FILE, {})
-            continue
-        values: dict[str, Any] = {
-            "in_features": step.kernel.shape[0],
-            "out_features": step.kernel.shape[1],
-            "bias": step.bias is not None,
-            "activation_function": f"torch.nn.{_torch_name(step.activation)}",
-        }
-        if step.use_residual:
-            values["use_residual"] = True
-        _write(inner / CONFIG_FILE, values)
-        arrays = {
-            "linear.weight": step.kernel,
-            "linear.bias": step.bias,
-            "residual.weight": step.residual_kernel,
-        }
-        # Kernels are stored [out, in].
-        write_arrays(
-            inner / HUGGING_FACE_WEIGHTS[0],
-            {name: a.T for name, a in arrays.items() if a is not None},
-            {"format": "pt"},
-        )
-    settings = {
+    transformer: dict[str, Any] = {
+        "max_seq_length": modules.max_seq_length,
+        "do_lower_case": False,
+    }
+    settings: dict[str, Any] = {
         "prompts": dict(modules.prompts),
         "default_prompt_name": modules.default_prompt_name,
         "similarity_fn_name": modules.similarity,
-        "truncate_dim": modules.truncate_dim,
     }
+    kinds, level = ["Transformer"], _SENTENCE
+    steps: tuple[Step, ...] = ()
+    package = _PACKAGE
+    if isinstance(modules, SparseModules):
+        settings["model_type"] = SPARSE_ENCODER
+        settings["max_active_dims"] = modules.max_active_dims
+        package = _SPARSE_PACKAGE
+        kinds = ["MLMTransformer", "SpladePooling"]
+        own = {
+            "pooling_strategy": modules.pooling,
+            "activation_function": modules.activation,
+            "word_embedding_dimension": modules.vocab_size,
+        }
+    elif isinstance(modules, MultiVectorModules):
+        settings["model_type"] = MULTI_VECTOR
+        package, level, steps = _PACKAGE_6, _TOKENS, modules.steps
+        transformer |= _query_settings(modules)
+        kinds.append("MultiVectorMask")
+        own = {
+            "skiplist_words": list(modules.skipped_words),
+            "skiplist_tasks": list(modules.skipped_tasks),
+            "keep_only_token_ids": list(modules.scored_ids) or None,
+        }
+    else:
+        settings["model_type"] = SENTENCE_TRANSFORMER
+        settings["truncate_dim"] = modules.truncate_dim
+        steps = modules.steps
+        kinds.append("Pooling")
+        own = _pooling_settings(modules, hidden_size)
+    kinds += [type(step).__name__ for step in steps]
+    entries = _entries(package, kinds)
+    _write(folder / TRANSFORMER_FILES[0], transformer)
+    _write(folder / entries[1]["path"] / CONFIG_FILE, own)
+    for entry, step in zip(entries[2:], steps, strict=True):
+        _write_step(folder / entry["path"], step, level)
     _write(
         folder / SETTINGS_FILE,
         {name: v for name, v in settings.items() if v is not None},
     )
     # Last: this file makes the folder one of sentence-transformers.
     _write(folder / MODULES_FILE, entries)
+
+
+def _pooling_settings(
+    modules: SentenceModules, hidden_size: int
+) -> dict[str, Any]:
+    values: dict[str, Any] = {"word_embedding_dimension": hidden_size}
+    if modules.pooling == tuple(m for m in POOLINGS if m in modules.pooling):
+        # Releases before 6 read only these.
+        values |= {
+            key: mode in modules.pooling for key, mode in _OLD_MODES.items()
+        }
+    else:
+        values["pooling_mode"] = list(modules.pooling)
+    return values | {"include_prompt": modules.include_prompt}
+
+
+def _query_settings(modules: MultiVectorModules) -> dict[str, Any]:
+    """What a Transformer states of queries and documents."""
+    expansion = modules.expansion
+    values: dict[str, Any] = {
+        "query_length": modules.query_length,
+        "document_length": modules.document_length,
+        "query_expansion": expansion
+        and {
+            "strategy": "fixed" if expansion.is_fixed else "min",
+            "attend": expansion.attend,
+            "token": expansion.token,
+            "length": expansion.length,
+        },
+    }
+    return {name: v for name, v in values.items() if v is not None}
+
+
+def _write_step(folder: pathlib.Path, step: Step, level: str) -> None:
+    """Writes a module that reads and writes vectors of a level."""
+    values: dict[str, Any] = {}
+    if level != _SENTENCE:
+        # Releases before 6 do not know the keys.
+        values = {"module_input_name": level, "module_output_name": level}
+    if isinstance(step, Normalize):
+        _write(folder / CONFIG_FILE, values)
+        return
+    values |= {
+        "in_features": step.kernel.shape[0],
+        "out_features": step.kernel.shape[1],
+        "bias": step.bias is not None,
+        "activation_function": f"torch.nn.{_torch_name(step.activation)}",
+    }
+    if step.use_residual:
+        values["use_residual"] = True
+    _write(folder / CONFIG_FILE, values)
+    arrays = {
+        "linear.weight": step.kernel,
+        "linear.bias": step.bias,
+        "residual.weight": step.residual_kernel,
+    }
+    # Kernels are stored [out, in].
+    write_arrays(
+        folder / HUGGING_FACE_WEIGHTS[0],
+        {name: a.T for name, a in arrays.items() if a is not None},
+        {"format": "pt"},
+    )
 
 
 def _torch_name(activation: str) -> str:

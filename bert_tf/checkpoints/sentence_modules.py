@@ -23,6 +23,9 @@ TORCH_ACTIVATIONS = {
     "LeakyReLU": "leaky_relu",
     "Softplus": "softplus",
 }
+# As sentence-transformers 6.2, `encode_query` and `encode_document`.
+QUERY_PROMPTS = ("query",)
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 SPARSE_POOLINGS = ("max", "sum")
 SPARSE_ACTIVATIONS = ("relu", "log1p_relu")
 
@@ -210,3 +213,9 @@ def _width(steps: Sequence[Step], size: int) -> int:
     """Returns the dimension of vectors of a given size after modules."""
     dense = [step for step in steps if isinstance(step, Dense)]
     return dense[-1].kernel.shape[1] if dense else size
+
+
+def first_prompt(modules: Modules | None, names: Sequence[str]) -> str | None:
+    """Returns the first of some prompts that there is; None for none."""
+    known = modules.prompts if modules is not None else ()
+    return next((name for name in names if name in known), None)

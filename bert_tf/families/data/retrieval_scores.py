@@ -30,12 +30,14 @@ def ranking_scores(gains: np.ndarray, relevant: np.ndarray) -> dict[str, float]:
       and 10.
     """
     is_hit = gains > 0
+    ranks = np.flatnonzero(is_hit[:MAP_AT]) + 1
+    precisions = np.arange(1, len(ranks) + 1) / ranks
     ideal = np.sort(relevant)[::-1]
-    first = int(np.argmax(is_hit)) + 1 if is_hit.any() else MRR_AT + 1
+    first = ranks[0] if len(ranks) else np.inf
     scores = {
         f"ndcg@{NDCG_AT}": _dcg(gains, NDCG_AT) / _dcg(ideal, NDCG_AT),
-        f"mrr@{MRR_AT}": 1 / first if first <= MRR_AT else 0.0,
-        f"map@{MAP_AT}": average_precision(is_hit, len(relevant), MAP_AT),
+        f"mrr@{MRR_AT}": float(1 / first) if first <= MRR_AT else 0.0,
+        f"map@{MAP_AT}": float(precisions.sum()) / min(len(relevant), MAP_AT),
     }
     hits = np.cumsum(is_hit)
     for k in SHARES_AT:
@@ -44,21 +46,6 @@ def ranking_scores(gains: np.ndarray, relevant: np.ndarray) -> dict[str, float]:
         scores[f"recall@{k}"] = found / len(relevant)
         scores[f"precision@{k}"] = found / k
     return scores
-
-
-def average_precision(
-    is_hit: np.ndarray, num_relevant: int, at_most: int | None = None
-) -> float:
-    """Computes the mean precision at the ranks of the relevant documents.
-
-    Args:
-      is_hit: bool [K], whether the ranked documents are relevant, best first.
-      num_relevant: the relevant documents, ranked or not.
-      at_most: the rank at which the ranking is cut.
-    """
-    ranks = np.flatnonzero(is_hit[:at_most]) + 1
-    precisions = np.arange(1, len(ranks) + 1) / ranks
-    return float(precisions.sum()) / min(num_relevant, at_most or num_relevant)
 
 
 def mean_scores(rankings: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -10,7 +10,13 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, Checkpoint
-from bert_tf.checkpoints.sentence_modules import Expansion, MultiVectorModules
+from bert_tf.checkpoints.sentence_modules import (
+    DOCUMENT_PROMPTS,
+    QUERY_PROMPTS,
+    Expansion,
+    MultiVectorModules,
+    first_prompt,
+)
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.families.model_folder import restore_read_heads
 from bert_tf.families.pretrained.settings import Settings
@@ -38,11 +44,7 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 
 EMBED_QUERY, EMBED_DOCUMENT = "embed_query", "embed_document"
 TOKEN_EMBEDDINGS, MASK = "token_embeddings", "mask"
-# The prompts of a document, in the order in which they are looked for.
-_PROMPTS = {
-    "query": ("query",),
-    "document": ("document", "passage", "corpus"),
-}
+_PROMPTS = {"query": QUERY_PROMPTS, "document": DOCUMENT_PROMPTS}
 
 
 class LateInteractionModel(TextModel):
@@ -64,6 +66,7 @@ class LateInteractionModel(TextModel):
 
     Attributes:
       width: D.
+      functions: those of embed_query and embed_document, by task.
 
     Raises:
       UserError: see `TextModel`.
@@ -89,14 +92,14 @@ class LateInteractionModel(TextModel):
         self.forward = tf.function(
             self.row_outputs, reduce_retracing=True, autograph=False
         )
-        self._functions = {
-            task: self._function_of(task) for task in ("query", "document")
+        self.functions = {
+            task: signature(self._function_of(task), text_spec("text"))
+            for task in _PROMPTS
         }
 
     def _function_of(self, task: str) -> Callable[[tf.Tensor], Tensors]:
         """Prepares `_embed` of queries or of documents."""
         modules, vocabulary = self.modules, self.tokenizer.vocabulary
-        names = [name for name in _PROMPTS[task] if name in modules.prompts]
         expansion = modules.expansion if task == "query" else None
         length = modules.document_length
         if task == "query":
@@ -112,7 +115,7 @@ class LateInteractionModel(TextModel):
         ]
         return functools.partial(
             self._embed,
-            prompt=modules.prompt(names[0] if names else None),
+            prompt=modules.prompt(first_prompt(modules, _PROMPTS[task])),
             length=min(
                 length or self.max_seq_length, self.config.longest_input
             ),
@@ -197,14 +200,11 @@ class LateInteractionModel(TextModel):
 
     def answers(self, text: tf.Tensor) -> Tensors:
         """The outputs of serving_default; see the class."""
-        return self._functions["document"](text)
+        return self.functions["document"](text)
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
-        query, document = (
-            signature(self._functions[task], text_spec("text"))
-            for task in ("query", "document")
-        )
+        query, document = self.functions.values()
         return {
             EMBED_QUERY: query,
             EMBED_DOCUMENT: document,

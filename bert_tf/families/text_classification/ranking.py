@@ -18,11 +18,11 @@ from bert_tf.families.data.retrieval_scores import (
     MAP_AT,
     MRR_AT,
     NDCG_AT,
-    average_precision,
     best_first,
     mean_scores,
     ranking_scores,
 )
+from bert_tf.families.data.scores import average_precision
 from bert_tf.families.row_task import RowAnswers, RowTask
 from bert_tf.families.rows import EncodedChoices
 from bert_tf.families.task import PREDICTION, TaskTemplate
@@ -282,9 +282,8 @@ class RankingTask(RowTask[RankingExample, TextClassificationConfig]):
             np.concatenate([each[i] for each in by_query.values()])
             for i in (0, 1)
         )
-        is_hit = every[best_first(scores)] > 0
         return {name: means[name] for name in _SCORES} | {
-            "average_precision": average_precision(is_hit, int(is_hit.sum()))
+            "average_precision": average_precision(every > 0, scores)
         }
 
     def guess(

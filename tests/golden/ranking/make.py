@@ -53,8 +53,16 @@ def cross_encoder(folder: pathlib.Path) -> CrossEncoder:
 
 
 def record_losses(model: CrossEncoder) -> Iterator[tuple[str, np.ndarray]]:
-    """Values, and gradients by all weights in transformers' names."""
+    """Values, and gradients by scores and by weights in transformers' names."""
+    computed: list[torch.Tensor] = []
+
+    def keep(_: object, __: object, outputs: dict[str, torch.Tensor]) -> None:
+        outputs["scores"].retain_grad()
+        computed.append(outputs["scores"])
+
+    model.register_forward_hook(keep)
     for name, labels in LABELS.items():
+        computed.clear()
         pairs = [documents[:2] for documents in DOCUMENTS]
         if name == "bce":
             loss = losses.BinaryCrossEntropyLoss(model)
@@ -72,6 +80,18 @@ def record_losses(model: CrossEncoder) -> Iterator[tuple[str, np.ndarray]]:
         model.zero_grad()
         value.backward()
         yield name, np.float64(value.item())
+        found = [[t.detach(), t.grad] for t in computed]
+        scores, gradients = (
+            np.concatenate([each.numpy().ravel() for each in tensors])
+            for tensors in zip(*found, strict=True)
+        )
+        if name == "margin_mse":
+            # The first documents of all rows come first.
+            scores, gradients = (
+                each.reshape(2, -1).T.ravel() for each in (scores, gradients)
+            )
+        yield f"{name}.scores", scores
+        yield f"{name}.gradient", gradients
         for key, weight in model.model.named_parameters():
             yield f"{name}/{key}", weight.grad.numpy()
 
