@@ -231,7 +231,8 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
         rows = encode_texts(columns, tokenizer, modules)
         labels = {}
         if _has_targets(examples[0]):
-            labels[TARGETS] = np.array([_target(examples[n]) for n in kept])
+            chosen = [examples[number] for number in kept.tolist()]
+            labels[TARGETS] = np.array([_target(each) for each in chosen])
         return LabelledRows(rows, np.ones(len(rows), np.float32), labels)
 
     def _mine(
