@@ -116,6 +116,25 @@ class TaskConfig(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
+class CalibratedConfig(TaskConfig):
+    """The config of a model whose answers have probabilities.
+
+    Attributes:
+      calibration_temperature: divides the logits; see `calibration.py`.
+    """
+
+    calibration_temperature: float = dataclasses.field(
+        default=1.0, kw_only=True
+    )
+
+    def summary(self) -> dict[str, Any]:
+        """The temperature of a calibrated model."""
+        if self.calibration_temperature == 1:
+            return {}
+        return {"calibration_temperature": self.calibration_temperature}
+
+
+@dataclasses.dataclass(frozen=True)
 class HeadInFolder:
     """A model folder that has a head and no task.json.
 

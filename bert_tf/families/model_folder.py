@@ -125,9 +125,10 @@ def read_config_as(
             "train it first."
         )
     source = str(pathlib.Path(folder) / TASK_FILE)
-    kinds: dict[str, Any] = {
-        field.name: field.type for field in dataclasses.fields(config_type)
-    }
+    fields = dataclasses.fields(config_type)
+    kinds: dict[str, Any] = {field.name: field.type for field in fields}
+    # Folders of earlier versions lack the fields that are keywords only.
+    values = {x.name: x.default for x in fields if x.kw_only} | values
     if set(values) != set(kinds):
         different = sorted(set(values) ^ set(kinds))
         raise UserError(
