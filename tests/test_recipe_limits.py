@@ -153,6 +153,8 @@ REQUIRES = {
     "threshold": (0.3, "label_kind", "multi_label"),
     "label_separator": (";", "label_kind", "multi_label"),
     "label_names": ("a,b", "label_kind", "multi_label"),
+    "template": ("{} it is", "candidate_labels", "a,b"),
+    "multi_label": (True, "candidate_labels", "a,b"),
 }
 EXCLUDES = {
     "lora_rank": (2, "freeze_layers", 0),
@@ -164,6 +166,7 @@ EXCLUDES = {
 UNUSED = {
     **{"freeze_layers": 1, "layer_decay": 0.9, "ensemble": "o", "bilstm": True},
     **{"rematerialize": True, "teacher": "T", "lora_rank": 2},
+    "calibrate": True,
 }
 # Settings of which the first is limited by the second, and the line.
 DEPENDENT = [

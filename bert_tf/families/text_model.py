@@ -73,6 +73,7 @@ class TextModel(abc.ABC):
       task: its task, in words.
       threshold: the threshold of a label, or of having no answer; None if the
         task has neither.
+      calibration_temperature: divides the logits for probabilities.
       activation: the activation of a single output, see
         `sentence_modules.TORCH_ACTIVATIONS`.
       prompts: prompts of sentence-transformers by name.
@@ -134,6 +135,7 @@ class TextModel(abc.ABC):
     # The rank of the inputs of `tokens`.
     token_axes: int = 2
     threshold: float | None = None
+    calibration_temperature: float = 1.0
     activation: str = "linear"
     prompts: Mapping[str, str] = {}
     default_prompt_name: str | None = None

@@ -107,10 +107,11 @@ def text_answers(
         from bert_tf.families.sentence_vectors import ACTIVATIONS
 
         return {"score": ACTIVATIONS[activation](logits[:, 0])}
+    temperature = config.calibration_temperature
     with tf.device(HOST):
         if config.label_kind != MULTI_LABEL:
-            return class_answers(logits, config.labels)
-        scores = tf.sigmoid(logits)
+            return class_answers(logits, config.labels, temperature)
+        scores = tf.sigmoid(logits / temperature)
         holds = scores > config.threshold
         row, number = tf.unstack(tf.where(holds), axis=1)
         names = tf.RaggedTensor.from_value_rowids(
@@ -129,8 +130,15 @@ def text_answers(
         }
 
 
-def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
+def class_answers(
+    logits: tf.Tensor, labels: Sequence[str], temperature: float = 1.0
+) -> Tensors:
     """Decodes the logits of a classifier, float32 [N, C].
+
+    Args:
+      logits: the logits.
+      labels: the names of the classes.
+      temperature: divides the logits for the probabilities.
 
     Returns:
       label, string [N]; probabilities and logits, float32 [N, C].
@@ -138,7 +146,7 @@ def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
     with tf.device(HOST):
         return {
             "label": tf.gather(tf.constant(labels), tf.argmax(logits, -1)),
-            "probabilities": tf.nn.softmax(logits),
+            "probabilities": tf.nn.softmax(logits / temperature),
             "logits": logits,
         }
 
@@ -234,6 +242,7 @@ class SentenceModel(TextModel):
         )
         self.usage = config
         self.activation = config.activation
+        self.calibration_temperature = config.calibration_temperature
         self._max_windows = max_windows
         self.columns = ("text", "text_b") if pairs else ("text",)
         if config.label_kind == MULTI_LABEL:
