@@ -5,10 +5,16 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.checkpoints.sentence_modules import (
+    Modules,
+    MultiVectorModules,
+    SparseModules,
+)
 from bert_tf.errors import check_choice, whole_number
 from bert_tf.families.data.similarity import COSINE, SIMILARITIES, normalized
 from bert_tf.inference.embed import embed
 from bert_tf.inference.load import LoadedModel
+from bert_tf.inference.precision import FLOAT32
 from bert_tf.inference.quantized_vectors import (
     BYTES,
     PRECISIONS,
@@ -30,6 +36,11 @@ def first_prompt(model: LoadedModel, names: Sequence[str]) -> str | None:
     return next((name for name in names if name in known), None)
 
 
+def is_of_tokens(modules: Modules | None) -> bool:
+    """Whether modules compute weights of terms or vectors of tokens."""
+    return isinstance(modules, SparseModules | MultiVectorModules)
+
+
 def encode(
     model: LoadedModel,
     texts: str | Iterable[Text],
@@ -38,9 +49,19 @@ def encode(
     truncate_dim: int | None = None,
     precision: str = "float32",
     calibration: Any = None,
-) -> np.ndarray:
+) -> Any:
     """Computes a vector per text; see `LoadedModel.encode`."""
     check_choice("`precision`", precision, PRECISIONS)
+    if is_of_tokens(model.served.modules):
+        from bert_tf.inference.token_vectors import encode_tokens
+
+        options = {
+            "normalize": normalize or None,
+            "truncate_dim": truncate_dim,
+            "precision": None if precision == FLOAT32 else precision,
+            "calibration": calibration,
+        }
+        return encode_tokens(model, texts, prompt_name, options)
     vectors = embed(
         model, texts, batch_size=model.batch_size, prompt_name=prompt_name
     )
@@ -63,6 +84,10 @@ def encode(
 def similarity(model: LoadedModel, first: Any, second: Any) -> np.ndarray:
     """Computes the similarities of vectors; see `LoadedModel.similarity`."""
     modules = model.served.modules
+    if is_of_tokens(modules):
+        from bert_tf.inference.token_vectors import token_similarity
+
+        return token_similarity(model, first, second)
     name = (modules.similarity if modules is not None else None) or COSINE
     place = f"{model.folder}: similarity_fn_name"
     function = SIMILARITIES[check_choice(place, name, SIMILARITIES)]

@@ -297,7 +297,11 @@ class LoadedModel(FinishedModel):
 
         Returns:
           [N, D] in the order of the texts, or [N, ceil(D / 8)] of bits; without
-          the first axis for one string.
+          the first axis for one string. Of a SparseEncoder (SPLADE) the weights
+          of its V tokens, a CSR matrix of SciPy, float32 [N, V]; see `tokens`.
+          Of a MultiVectorEncoder (ColBERT), by `encode_query` and
+          `encode_document`, a list of arrays, float32 [T, D], with a vector per
+          token, and for one string its array.
 
         Raises:
           UserError: see `bert_tf.embed`; or an argument is out of range.
@@ -354,10 +358,12 @@ class LoadedModel(FinishedModel):
         """Computes the similarities of vectors by the folder's function.
 
         Its similarity_fn_name is cosine, dot, or the negative distance
-        euclidean or manhattan; by default cosine.
+        euclidean or manhattan; by default cosine. Of a SparseEncoder it is dot,
+        or cosine; of a MultiVectorEncoder maxsim, or meanmaxsim.
 
         Args:
-          first, second: vectors, float [A, D] and [B, D], or one, [D].
+          first, second: vectors, float [A, D] and [B, D], or one, [D]; or as
+            `encode`, `encode_query` and `encode_document` return them.
 
         Returns:
           float32 [A, B].
@@ -368,6 +374,23 @@ class LoadedModel(FinishedModel):
         from bert_tf.inference.encode import similarity
 
         return similarity(self, first, second)
+
+    def tokens(self, vectors: Any) -> Any:
+        """Returns the weights of sparse vectors by token, the largest first.
+
+        Args:
+          vectors: of a SparseEncoder, a CSR matrix or an array [N, V], or one.
+
+        Returns:
+          N dictionaries; one for one vector.
+
+        Raises:
+          UserError: the model is no SparseEncoder, or the vectors have another
+            width.
+        """
+        from bert_tf.inference.token_vectors import tokens
+
+        return tokens(self, vectors)
 
     def answers(
         self, rows: Sequence[Inputs]
