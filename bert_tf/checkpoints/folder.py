@@ -21,6 +21,7 @@ from bert_tf.checkpoints.recognition import (
     ADAPTER_CONFIG,
     FOUND_IN,
     HUGGING_FACE_CONFIG,
+    STATIC_EMBEDDING,
     is_stanford_colbert,
     recognise,
 )
@@ -134,6 +135,8 @@ def _load(
     tokenizer = kind.read(folder, rows=rows)
     if tokenizer is not None:
         tokenizer.vocabulary.require_rows(rows, str(folder))
+        if family == STATIC_EMBEDDING:
+            tokenizer = tokenizer.unframed()
     checkpoint = checkpoint.with_tokenizer(tokenizer)
     if is_stanford_colbert(folder):
         # Few folders are.
@@ -191,6 +194,11 @@ def save_checkpoint(
             "have. Write only the weights, with vocabulary=None."
         )
     if to != "bert_tf":
+        if not checkpoint.config.num_hidden_layers:
+            raise UserError(
+                f"{checkpoint.source}: {to} has no place for a model without "
+                "layers; write bert_tf."
+            )
         _check_masked_lm_head(checkpoint, to)
         if checkpoint.config.bilstm:
             raise UserError(

@@ -14,7 +14,10 @@ from collections.abc import Callable
 from bert_tf.errors import UserError
 from bert_tf.foreign_files import demand_regular, read_bytes
 from bert_tf.recipe import read_json_object
+from bert_tf.sources import is_static_embedding
 
+# The family of the folders of sentence-transformers' StaticEmbedding.
+STATIC_EMBEDDING = "static_embedding"
 OWN_CONFIG, OWN_WEIGHTS = "bert_config.json", "bert_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -198,6 +201,8 @@ def recognise(folder: pathlib.Path) -> str:
       UserError: the folder holds weights of no family or of several, or lacks
         the configuration.
     """
+    if is_static_embedding(folder):
+        return STATIC_EMBEDDING
     families = [name for name, found in FOUND_IN.items() if found(folder)]
     if not families:
         raise UserError(f"{folder}: not a model folder; {_missing(folder)}.")

@@ -46,6 +46,7 @@ from bert_tf.checkpoints.sentence_settings import (
     read_size,
     refuse_unknown,
 )
+from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.config import MEAN, POOLINGS
 from bert_tf.errors import UserError, check_choice, excerpt, first_few
 from bert_tf.files import write_text
@@ -56,6 +57,7 @@ from bert_tf.recipe import (
 )
 from bert_tf.sources import (
     MODULES_FILE,
+    STATIC_EMBEDDING,
     TRANSFORMER_FILES,
     TRANSFORMERS,
     Module,
@@ -124,18 +126,20 @@ def read_sentence_modules(checkpoint: Checkpoint) -> Modules | None:
         return None
     check_choice(f"{path}: model_type", kind, _ORDERS, f". {HINT[:-1]}")
     _check_order(modules, kind, folder / MODULES_FILE)
-    positions = checkpoint.config.longest_input
-    task, output = "feature-extraction", "last_hidden_state"
-    if kind == SPARSE_ENCODER:
-        task, output = "fill-mask", "logits"
-    place, transformer = _read_transformer(modules[0].folder, task, output)
-    length = value_of_key(transformer, "max_seq_length", int, place)
-    if length is not None and length < MIN_LENGTH:
-        raise UserError(
-            f"{place}: max_seq_length is {length}; it takes {MIN_LENGTH} or "
-            "more."
-        )
-    length = length or checkpoint.max_seq_length or positions
+    length = positions = checkpoint.config.longest_input
+    is_static = modules[0].kind == STATIC_EMBEDDING
+    if not is_static:
+        task, output = "feature-extraction", "last_hidden_state"
+        if kind == SPARSE_ENCODER:
+            task, output = "fill-mask", "logits"
+        place, transformer = _read_transformer(modules[0].folder, task, output)
+        stated = value_of_key(transformer, "max_seq_length", int, place)
+        if stated is not None and stated < MIN_LENGTH:
+            raise UserError(
+                f"{place}: max_seq_length is {stated}; it takes {MIN_LENGTH} "
+                "or more."
+            )
+        length = stated or checkpoint.max_seq_length or positions
     prompts = _read_prompts(settings, path)
     default = value_of_key(settings, "default_prompt_name", str, str(path))
     if default is not None and default not in prompts:
@@ -174,12 +178,15 @@ def read_sentence_modules(checkpoint: Checkpoint) -> Modules | None:
             vocab_size=checkpoint.config.vocab_size,
             max_active_dims=read_size(settings, "max_active_dims", path),
         )
-    modes, include_prompt = _read_pooling(modules[1].folder / CONFIG_FILE)
+    modes: tuple[str, ...] = (MEAN,)
+    include_prompt = True
+    if not is_static:
+        modes, include_prompt = _read_pooling(modules[1].folder / CONFIG_FILE)
     return SentenceModules(
         **common,
         pooling=modes,
         include_prompt=include_prompt,
-        steps=_read_steps(modules[2:], len(modes) * size, _SENTENCE),
+        steps=_read_steps(modules[1:], len(modes) * size, _SENTENCE),
         truncate_dim=read_size(settings, "truncate_dim", path),
     )
 
@@ -228,9 +235,13 @@ def _check_order(
 ) -> None:
     """Refuses unknown modules and modules in another order."""
     kinds = [module.kind for module in modules]
-    if kinds[0] not in TRANSFORMERS:
+    is_static = (
+        kinds[0] == STATIC_EMBEDDING and model_type == SENTENCE_TRANSFORMER
+    )
+    if not is_static and kinds[0] not in TRANSFORMERS:
         raise UserError(
-            f"{path}: module 0 is a {kinds[0]}; it takes a Transformer."
+            f"{path}: module 0 is a {kinds[0]}; it takes a Transformer or a "
+            f"{STATIC_EMBEDDING}."
         )
     required, others = _ORDERS[model_type]
     for number, kind in enumerate(kinds[1:], start=1):
@@ -241,12 +252,14 @@ def _check_order(
             )
         # The mask of a MultiVectorEncoder does not change vectors.
         is_placed = model_type == MULTI_VECTOR or number == 1
-        if kind == required and (not is_placed or kinds.count(kind) > 1):
+        is_only = kinds.count(kind) == 1 and not is_static
+        if kind == required and not (is_placed and is_only):
             raise UserError(
                 f"{path}: module {number} is a {kind}; a Transformer is "
-                f"followed by one {kind}, and then by the others."
+                f"followed by one {kind}, and then by the others; a "
+                f"{STATIC_EMBEDDING} has none."
             )
-    if required not in kinds:
+    if required not in kinds and not is_static:
         raise UserError(f"{path}: has no {required} behind the Transformer.")
 
 
@@ -401,9 +414,9 @@ def read_activation(
 def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
     """Returns the activation of the scores of a CrossEncoder.
 
-    sentence-transformers names it in its settings or in config.json
-    (sbert_ce_default_activation_function before version 4). The default is a
-    sigmoid for one score, and linear for several.
+    task.json of a ranking names it; sentence-transformers in its settings or in
+    config.json (sbert_ce_default_activation_function before version 4). The
+    default is a sigmoid for one score, and linear for several.
 
     Returns:
       One of the values of `TORCH_ACTIVATIONS`; None for other models.
@@ -414,6 +427,11 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
     if CLASSIFIER not in checkpoint.heads:
         return None
     folder = local_folder(checkpoint.source)
+    if task := read_task_file(folder):
+        # Of a ranking.
+        given = value_of_key(task, "activation", str, str(folder / TASK_FILE))
+        if given is not None:
+            return given
     path = folder / SETTINGS_FILE
     settings = read_json_object(path, missing_ok=True)
     own = transformer_folder(folder) / CONFIG_FILE

@@ -66,7 +66,7 @@ def save_model(
     else:
         save_adapter(folder, checkpoint, base)
     model.save_beside(pathlib.Path(folder))
-    text = json.dumps(dataclasses.asdict(config), indent=2)
+    text = json.dumps(config.to_dict(), indent=2)
     write_text(pathlib.Path(folder) / TASK_FILE, text + "\n")
 
 
@@ -126,11 +126,10 @@ def read_config_as(
             "train it first."
         )
     source = str(pathlib.Path(folder) / TASK_FILE)
-    kinds: dict[str, Any] = {
-        field.name: field.type for field in dataclasses.fields(config_type)
-    }
-    if set(values) != set(kinds):
-        different = sorted(set(values) ^ set(kinds))
+    fields = dataclasses.fields(config_type)
+    kinds: dict[str, Any] = {field.name: field.type for field in fields}
+    later = {f.name for f in fields if "added_later" in f.metadata}
+    if different := sorted((set(values) ^ set(kinds)) - (later - set(values))):
         raise UserError(
             f"{source}: the keys {', '.join(different)} are missing or too "
             "many; fine-tune the model again with this version."

@@ -247,7 +247,8 @@ class TextModel(abc.ABC):
             with tf.device(HOST):
                 left = order[start:]
                 length = tf.gather(lengths, left[0])
-                chosen = left[: tf.maximum(self.tokens_at_once // length, 1)]
+                room = self.tokens_at_once // tf.maximum(length, 1)
+                chosen = left[: tf.maximum(room, 1)]
                 inputs = rows.take(chosen).padded(length)
             found = forward(inputs, chosen)
             return start + tf.size(chosen), {

@@ -187,7 +187,9 @@ class _Translation:
                 "Log",
                 [
                     self._elementwise(
-                        "Add", [value, constant(np.float32(1))], value.dtype
+                        "Add",
+                        [value, constant(np.array(1, value.dtype))],
+                        value.dtype,
                     )
                 ],
                 value.dtype,

@@ -99,7 +99,7 @@ class Settings:
         found: list[int] = []
         for layer in self.layers:
             is_whole = isinstance(layer, numbers.Integral)
-            if not is_whole or not -count <= layer <= count:
+            if not is_whole or not -max(count, 1) <= layer <= count:
                 raise UserError(
                     f"`layers`={layer!r}: the model has layers 1 to {count}, "
                     f"also called -{count} to -1, and 0, the embeddings."
