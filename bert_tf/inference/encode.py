@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.checkpoints.sentence_modules import SentenceModules
+from bert_tf.config import VECTOR_PRECISIONS
 from bert_tf.errors import check_choice, whole_number
 from bert_tf.families.data.similarity import COSINE, SIMILARITIES, normalized
 from bert_tf.inference.embed import embed
 from bert_tf.inference.load import LoadedModel
 from bert_tf.inference.quantized_vectors import (
     BYTES,
-    PRECISIONS,
     number_ranges,
     quantize,
 )
@@ -23,11 +24,28 @@ QUERY_PROMPTS = ("query",)
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 
 
-def first_prompt(model: LoadedModel, names: Sequence[str]) -> str | None:
-    """Returns the first of some prompts that a model has; None for none."""
-    modules = model.served.modules
+def first_prompt(
+    modules: SentenceModules | None, names: Sequence[str]
+) -> str | None:
+    """Returns the first of some prompts that there is; None for none."""
     known = modules.prompts if modules is not None else ()
     return next((name for name in names if name in known), None)
+
+
+def shortened(
+    vectors: np.ndarray, truncate_dim: int | None, normalize: bool = False
+) -> np.ndarray:
+    """Keeps the first numbers of vectors, [N, D], and normalises the rest.
+
+    Raises:
+      UserError: the vectors have fewer numbers.
+    """
+    if truncate_dim is not None:
+        why = "the width of the model's vectors"
+        width = vectors.shape[1]
+        kept = whole_number("truncate_dim", truncate_dim, 1, width, why)
+        vectors = vectors[:, :kept]
+    return normalized(vectors) if normalize else vectors
 
 
 def encode(
@@ -40,19 +58,13 @@ def encode(
     calibration: Any = None,
 ) -> np.ndarray:
     """Computes a vector per text; see `LoadedModel.encode`."""
-    check_choice("`precision`", precision, PRECISIONS)
+    check_choice("`precision`", precision, VECTOR_PRECISIONS)
     vectors = embed(
         model, texts, batch_size=model.batch_size, prompt_name=prompt_name
     )
     is_one = vectors.ndim == 1
     vectors = np.atleast_2d(vectors)
-    width = vectors.shape[1]
-    if truncate_dim is not None:
-        why = "the width of the model's vectors"
-        kept = whole_number("truncate_dim", truncate_dim, 1, width, why)
-        vectors = vectors[:, :kept]
-    if normalize:
-        vectors = normalized(vectors)
+    vectors = shortened(vectors, truncate_dim, normalize)
     ranges = None
     if precision in BYTES:
         ranges = number_ranges(vectors, calibration)

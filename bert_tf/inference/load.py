@@ -322,8 +322,11 @@ class LoadedModel(FinishedModel):
         from bert_tf.inference.encode import QUERY_PROMPTS, encode, first_prompt
 
         return encode(
-            *(self, texts, first_prompt(self, QUERY_PROMPTS), normalize),
-            *(truncate_dim, precision, calibration),
+            *(self, texts, first_prompt(self.served.modules, QUERY_PROMPTS)),
+            normalize=normalize,
+            truncate_dim=truncate_dim,
+            precision=precision,
+            calibration=calibration,
         )
 
     def encode_document(
@@ -346,8 +349,11 @@ class LoadedModel(FinishedModel):
         )
 
         return encode(
-            *(self, texts, first_prompt(self, DOCUMENT_PROMPTS), normalize),
-            *(truncate_dim, precision, calibration),
+            *(self, texts, first_prompt(self.served.modules, DOCUMENT_PROMPTS)),
+            normalize=normalize,
+            truncate_dim=truncate_dim,
+            precision=precision,
+            calibration=calibration,
         )
 
     def similarity(self, first: Any, second: Any) -> np.ndarray:

@@ -45,7 +45,7 @@ def test_each_method_takes_its_prompt(model):
 
 def test_documents_take_the_first_prompt_that_is_there(model):
     names = ("nothing", "passage", "query")
-    assert module.first_prompt(model, names) == "passage"
+    assert module.first_prompt(model.served.modules, names) == "passage"
 
 
 def test_a_model_without_modules(tmp_path):
