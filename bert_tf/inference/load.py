@@ -325,11 +325,18 @@ class LoadedModel(FinishedModel):
         calibration: Any = None,
     ) -> np.ndarray:
         """Computes vectors of queries: `encode` with the prompt "query"."""
-        from bert_tf.inference.encode import QUERY_PROMPTS, encode, first_prompt
+        from bert_tf.checkpoints.sentence_modules import (
+            QUERY_PROMPTS,
+            first_prompt,
+        )
+        from bert_tf.inference.encode import encode
 
         return encode(
-            *(self, texts, first_prompt(self, QUERY_PROMPTS), normalize),
-            *(truncate_dim, precision, calibration),
+            *(self, texts, first_prompt(self.served.modules, QUERY_PROMPTS)),
+            normalize=normalize,
+            truncate_dim=truncate_dim,
+            precision=precision,
+            calibration=calibration,
         )
 
     def encode_document(
@@ -345,15 +352,18 @@ class LoadedModel(FinishedModel):
 
         The first of the prompts document, passage and corpus is taken.
         """
-        from bert_tf.inference.encode import (
+        from bert_tf.checkpoints.sentence_modules import (
             DOCUMENT_PROMPTS,
-            encode,
             first_prompt,
         )
+        from bert_tf.inference.encode import encode
 
         return encode(
-            *(self, texts, first_prompt(self, DOCUMENT_PROMPTS), normalize),
-            *(truncate_dim, precision, calibration),
+            *(self, texts, first_prompt(self.served.modules, DOCUMENT_PROMPTS)),
+            normalize=normalize,
+            truncate_dim=truncate_dim,
+            precision=precision,
+            calibration=calibration,
         )
 
     def similarity(self, first: Any, second: Any) -> np.ndarray:

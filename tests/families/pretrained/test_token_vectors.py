@@ -12,6 +12,7 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.checkpoints.sentence_files import read_sentence_modules
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.families.data.similarity import max_sim
+from bert_tf.inference.embed_files import embed_files
 from bert_tf.inference.export_file import export_file
 from bert_tf.inference.saving import save
 from bert_tf.runtimes.onnx_file import Runner
@@ -363,6 +364,18 @@ def test_arguments_that_do_not_apply(sparse, late, eagerly):
     ):
         line = error_of(call)
         assert words in line, line
+
+
+def test_files_of_dense_vectors_are_refused(sparse, late, tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a\n")
+    for model in (sparse, late):
+        line = error_of(
+            lambda folder=model.folder: embed_files(
+                folder, lines, tmp_path / "out"
+            )
+        )
+        assert "computes no dense vector per text" in line, line
 
 
 def test_scipy_is_asked_for(sparse, monkeypatch, eagerly):
