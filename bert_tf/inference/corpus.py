@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from bert_tf.config import BINARY, FLOAT32, UBINARY
 from bert_tf.families.data.similarity import (
     COSINE,
     HAMMING,
@@ -13,9 +14,6 @@ from bert_tf.families.data.similarity import (
     nearest,
 )
 from bert_tf.inference.quantized_vectors import (
-    BINARY,
-    FLOAT32,
-    UBINARY,
     dequantize,
     quantize,
     unsigned,
@@ -36,7 +34,7 @@ class Corpus:
         together.
       sizes: the number of vectors in each.
       width: D.
-      precision: see `quantized_vectors`.
+      precision: one of `config.VECTOR_PRECISIONS`.
       ranges: of its numbers, for a byte per number.
     """
 
