@@ -24,6 +24,7 @@ GROUPS = {
         "embed": "embed",
         "search": "search",
         "extract-features": "extract_features",
+        "rank": "rank",
         "score": "score",
     },
     "Converting, serving and sharing": {

@@ -15,6 +15,7 @@ from bert_tf.families.question_answering.user_questions import (
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import RunSplit, TaskTemplate
 from bert_tf.families.text_classification.kinds import UserFileTask
+from bert_tf.families.text_classification.ranking import UserRankingTask
 from bert_tf.families.token_classification.task import (
     UserTokenClassificationTask,
 )
@@ -29,6 +30,7 @@ from bert_tf.training.strategies import make_strategy
 USER_TASKS: dict[str, type[TaskTemplate]] = {
     "sentence": UserFileTask,
     "choice": UserChoiceTask,
+    "ranking": UserRankingTask,
     "questions": UserQuestionAnsweringTask,
     "tagging": UserTokenClassificationTask,
 }

@@ -1,5 +1,6 @@
 """Loads a model folder as a function from texts to plain Python answers."""
 
+import copy
 import itertools
 import os
 import pathlib
@@ -23,6 +24,7 @@ from bert_tf.families.text_model import (
 )
 from bert_tf.families.usage_options import (
     NO_OPTIONS,
+    ZERO_SHOT_TEMPLATE,
     UsageOptions,
     pair_task,
 )
@@ -44,7 +46,7 @@ from bert_tf.progress import Progress
 from bert_tf.runtimes.runtime import open_runtime
 from bert_tf.side_by_side import cores_per_batch, side_by_side
 from bert_tf.sources import local_folder
-from bert_tf.text.given_texts import Text
+from bert_tf.text.given_texts import Text, members
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -69,10 +71,10 @@ class LoadedModel(FinishedModel):
       folder: the model's folder.
       batch_size: rows per batch.
       options: how the model is used, where its folder does not state it.
+      device: name of a TensorFlow device; None leaves the choice to TensorFlow.
 
     Args:
-      served, folder, batch_size, options: see above.
-      device: name of a TensorFlow device; None leaves the choice to TensorFlow.
+      served, folder, batch_size, options, device: see above.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class LoadedModel(FinishedModel):
         self.options = options
         self.folder = folder
         self.batch_size = batch_size
-        self._device = device
+        self.device = device
         self.facts: dict[str, Any] = describe_model(self.served)
         self.facts |= describe_training(self.folder)
         signatures = self.served.signatures()
@@ -262,7 +264,7 @@ class LoadedModel(FinishedModel):
         ((_, answer),) = self.answers(rows)
         if isinstance(answer, Refusal):
             raise UserError(f"`{answer.column}` {answer.why}")
-        with tf.device(self._device):
+        with tf.device(self.device):
             return explain(self.served, rows[0], answer, target, method, steps)
 
     def encode(
@@ -375,6 +377,89 @@ class LoadedModel(FinishedModel):
 
         return similarity(self, first, second)
 
+    def rank(
+        self, query: str, documents: Iterable[str], top_k: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Ranks documents by their scores for a query, as a cross-encoder.
+
+            model = bert_tf.load("hub/ms-marco-MiniLM-L6-v2")
+            model.rank("Who wrote Emma?", documents, top_k=3)[0]["text"]
+
+        Args:
+          query: the query.
+          documents: the documents.
+          top_k: number of documents to return; None for all.
+
+        Returns:
+          Of each document a dict of corpus_id, its index, score and text; best
+          first, and in the given order where scores are equal.
+
+        Raises:
+          UserError: the model scores no pairs of texts, or an argument is
+            empty or no text.
+        """
+        from bert_tf.inference.rank import rank
+
+        return rank(self, query, documents, top_k)
+
+    def classify(
+        self,
+        texts: Texts,
+        labels: Iterable[str],
+        template: str = ZERO_SHOT_TEMPLATE,
+        multi_label: bool = False,
+    ) -> Any:
+        """Classifies texts by labels that the model was not trained on.
+
+            nli = bert_tf.load("hub/nli", task="text_pair_classification")
+            nli.classify("It rains in Rome.", ["weather", "sport"])["label"]
+
+        A label holds as far as the text entails the template with the label, as
+        in transformers' pipeline zero-shot-classification, whose template is by
+        default "This example is {}.". Long texts are truncated.
+
+        Args:
+          texts: a text or an iterable of texts.
+          labels: the labels.
+          template: a sentence with {} in the place of the label.
+          multi_label: whether each label holds or not by itself; by default
+            exactly one does.
+
+        Returns:
+          For a text, or a list for several, a dict of label, its probability,
+          and probabilities of all labels by name; with `multi_label` of labels,
+          those with a probability above 0.5, and probabilities.
+
+        Raises:
+          UserError: the model is no classifier of pairs with a label that
+            begins with entail; or an argument is invalid.
+        """
+        return self.with_labels(labels, template, multi_label)(texts)
+
+    def with_labels(
+        self,
+        labels: Iterable[str],
+        template: str = ZERO_SHOT_TEMPLATE,
+        multi_label: bool = False,
+    ) -> "LoadedModel":
+        """Returns a classifier of texts by other labels; see `classify`.
+
+        nli.with_labels(["weather", "sport"]).predict("news.csv", "out.csv")
+        """
+        from bert_tf.families.text_classification.zero_shot import (
+            ZeroShotModel,
+            check_candidates,
+        )
+
+        names = check_candidates(members(labels, "`labels`"), "labels")
+        place = f"`model`={self.folder}"
+        served = ZeroShotModel(self.served, names, template, multi_label, place)
+        model = copy.copy(self)
+        model.served, model._function = served, served.answers
+        about = {"task": served.task, "labels": names, "template": template}
+        model.facts = self.facts | about
+        return model
+
     def answers(
         self, rows: Sequence[Inputs]
     ) -> Iterator[tuple[int, Answer | Refusal]]:
@@ -415,7 +500,7 @@ class LoadedModel(FinishedModel):
         if PROMPT_NAME in rows[0]:
             function, columns = self._with_prompt, (*columns, PROMPT_NAME)
         try:
-            with tf.device(self._device):
+            with tf.device(self.device):
                 inputs = {
                     name: tf.constant(column_of(name, rows)) for name in columns
                 }
