@@ -31,8 +31,8 @@ LEVELS = {
     "pretraining": 7,
     "families": 8,
     **dict.fromkeys(("finetuning", "server", "conversion"), 9),
-    **dict.fromkeys(("memory", "distillation", "inference"), 10),
-    "experiments": 11,
+    **dict.fromkeys(("memory", "inference"), 10),
+    **dict.fromkeys(("distillation", "experiments"), 11),
     "finetuned": 12,
 }
 # The parts of the rooms that several files depend on. Families are peers.

@@ -21,6 +21,8 @@ from bert_tf.checkpoints.recognition import (
     ADAPTER_CONFIG,
     FOUND_IN,
     HUGGING_FACE_CONFIG,
+    STATIC_EMBEDDING,
+    is_stanford_colbert,
     recognise,
 )
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
@@ -133,7 +135,15 @@ def _load(
     tokenizer = kind.read(folder, rows=rows)
     if tokenizer is not None:
         tokenizer.vocabulary.require_rows(rows, str(folder))
-    return checkpoint.with_tokenizer(tokenizer)
+        if family == STATIC_EMBEDDING:
+            tokenizer = tokenizer.unframed()
+    checkpoint = checkpoint.with_tokenizer(tokenizer)
+    if is_stanford_colbert(folder):
+        # Few folders are.
+        from bert_tf.checkpoints.colbert_files import with_markers
+
+        return with_markers(checkpoint, folder)
+    return checkpoint
 
 
 class _CircularBase(UserError):
@@ -184,6 +194,11 @@ def save_checkpoint(
             "have. Write only the weights, with vocabulary=None."
         )
     if to != "bert_tf":
+        if not checkpoint.config.num_hidden_layers:
+            raise UserError(
+                f"{checkpoint.source}: {to} has no place for a model without "
+                "layers; write bert_tf."
+            )
         _check_masked_lm_head(checkpoint, to)
         if checkpoint.config.bilstm:
             raise UserError(

@@ -15,6 +15,7 @@ from bert_tf.checkpoints import (
     save_adapter,
     save_checkpoint,
 )
+from bert_tf.checkpoints.recognition import is_stanford_colbert
 from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
@@ -202,10 +203,13 @@ def text_tokenizer(
 ) -> Tokenizer:
     """Makes the tokenizer of a model that takes texts.
 
-    In folders of sentence-transformers it recognizes special tokens in texts,
-    as transformers does; see `UsageOptions` for another choice.
+    In folders of sentence-transformers and of Stanford's ColBERT it recognizes
+    special tokens in texts, as transformers does; see `UsageOptions` for
+    another choice.
     """
     if split_special_tokens is None:
         folder = local_folder(checkpoint.source)
-        split_special_tokens = read_module_list(folder) is None
+        split_special_tokens = read_module_list(
+            folder
+        ) is None and not is_stanford_colbert(folder)
     return checkpoint.make_tokenizer(split_special_tokens)

@@ -249,5 +249,5 @@ def batches_by_length(
 
 def rows_that_fit(length: int, batch_size: int, multiple: int) -> int:
     """The size of a batch whose longest row has `length` tokens."""
-    fitting = batch_size * _ROW_TOKENS // length
+    fitting = batch_size * _ROW_TOKENS // max(length, 1)
     return max(fitting // multiple, 1) * multiple

@@ -4,12 +4,12 @@
 vectors of texts by the same functions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
 
-from bert_tf.checkpoints.sentence_modules import Dense, SentenceModules
+from bert_tf.checkpoints.sentence_modules import Dense, SentenceModules, Step
 from bert_tf.config import CLS, LAST_TOKEN, MAX, MEAN_SQRT_LEN, WEIGHTED_MEAN
 from bert_tf.families.data.similarity import SHORTEST
 from bert_tf.layers.heads import at_positions, last_positions
@@ -82,11 +82,7 @@ class SentenceVectors:
 
     def __init__(self, modules: SentenceModules):
         self.modules = modules
-        self.weights: list[tf.Variable] = []
-        self._steps = [
-            self._dense(step) if isinstance(step, Dense) else _normalised
-            for step in modules.steps
-        ]
+        self._steps, self.weights = build_steps(modules.steps)
 
     def __call__(
         self,
@@ -117,26 +113,41 @@ class SentenceVectors:
             vectors = step(vectors)
         return vectors[:, : self.modules.truncate_dim]
 
-    def _dense(self, dense: Dense) -> Callable[[tf.Tensor], tf.Tensor]:
-        arrays = (dense.kernel, dense.bias, dense.residual_kernel)
-        variables = [
-            each if each is None else tf.Variable(each, False, dtype=tf.float32)
-            for each in arrays
-        ]
-        self.weights += [each for each in variables if each is not None]
-        kernel, bias, residual = variables
-        activate = ACTIVATIONS[dense.activation]
 
-        def compute(vectors: tf.Tensor) -> tf.Tensor:
-            product = tf.matmul(vectors, kernel)
-            found = activate(product if bias is None else product + bias)
-            if not dense.use_residual:
-                return found
-            if residual is None:
-                return found + vectors
-            return found + tf.matmul(vectors, residual)
+def build_steps(
+    modules: Sequence[Step],
+) -> tuple[list[Callable[[tf.Tensor], tf.Tensor]], list[tf.Variable]]:
+    """Builds functions of vectors, float32 [N, D], and their variables."""
+    weights: list[tf.Variable] = []
+    steps = [
+        _dense(step, weights) if isinstance(step, Dense) else _normalised
+        for step in modules
+    ]
+    return steps, weights
 
-        return compute
+
+def _dense(
+    dense: Dense, weights: list[tf.Variable]
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    arrays = (dense.kernel, dense.bias, dense.residual_kernel)
+    variables = [
+        each if each is None else tf.Variable(each, False, dtype=tf.float32)
+        for each in arrays
+    ]
+    weights += [each for each in variables if each is not None]
+    kernel, bias, residual = variables
+    activate = ACTIVATIONS[dense.activation]
+
+    def compute(vectors: tf.Tensor) -> tf.Tensor:
+        product = tf.matmul(vectors, kernel)
+        found = activate(product if bias is None else product + bias)
+        if not dense.use_residual:
+            return found
+        if residual is None:
+            return found + vectors
+        return found + tf.matmul(vectors, residual)
+
+    return compute
 
 
 def _normalised(vectors: tf.Tensor) -> tf.Tensor:

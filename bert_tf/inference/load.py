@@ -1,5 +1,6 @@
 """Loads a model folder as a function from texts to plain Python answers."""
 
+import copy
 import itertools
 import os
 import pathlib
@@ -23,6 +24,7 @@ from bert_tf.families.text_model import (
 )
 from bert_tf.families.usage_options import (
     NO_OPTIONS,
+    ZERO_SHOT_TEMPLATE,
     UsageOptions,
     pair_task,
 )
@@ -44,7 +46,7 @@ from bert_tf.progress import Progress
 from bert_tf.runtimes.runtime import open_runtime
 from bert_tf.side_by_side import cores_per_batch, side_by_side
 from bert_tf.sources import local_folder
-from bert_tf.text.given_texts import Text
+from bert_tf.text.given_texts import Text, members
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -393,6 +395,64 @@ class LoadedModel(FinishedModel):
         from bert_tf.inference.rank import rank
 
         return rank(self, query, documents, top_k)
+
+    def classify(
+        self,
+        texts: Texts,
+        labels: Iterable[str],
+        template: str = ZERO_SHOT_TEMPLATE,
+        multi_label: bool = False,
+    ) -> Any:
+        """Classifies texts by labels that the model was not trained on.
+
+            nli = bert_tf.load("hub/nli", task="text_pair_classification")
+            nli.classify("It rains in Rome.", ["weather", "sport"])["label"]
+
+        A label holds as far as the text entails the template with the label, as
+        in transformers' pipeline zero-shot-classification, whose template is by
+        default "This example is {}.". Long texts are truncated.
+
+        Args:
+          texts: a text or an iterable of texts.
+          labels: the labels.
+          template: a sentence with {} in the place of the label.
+          multi_label: whether each label holds or not by itself; by default
+            exactly one does.
+
+        Returns:
+          For a text, or a list for several, a dict of label, its probability,
+          and probabilities of all labels by name; with `multi_label` of labels,
+          those with a probability above 0.5, and probabilities.
+
+        Raises:
+          UserError: the model is no classifier of pairs with a label that
+            begins with entail; or an argument is invalid.
+        """
+        return self.with_labels(labels, template, multi_label)(texts)
+
+    def with_labels(
+        self,
+        labels: Iterable[str],
+        template: str = ZERO_SHOT_TEMPLATE,
+        multi_label: bool = False,
+    ) -> "LoadedModel":
+        """Returns a classifier of texts by other labels; see `classify`.
+
+        nli.with_labels(["weather", "sport"]).predict("news.csv", "out.csv")
+        """
+        from bert_tf.families.text_classification.zero_shot import (
+            ZeroShotModel,
+            check_candidates,
+        )
+
+        names = check_candidates(members(labels, "`labels`"), "labels")
+        place = f"`model`={self.folder}"
+        served = ZeroShotModel(self.served, names, template, multi_label, place)
+        model = copy.copy(self)
+        model.served, model._function = served, served.answers
+        about = {"task": served.task, "labels": names, "template": template}
+        model.facts = self.facts | about
+        return model
 
     def answers(
         self, rows: Sequence[Inputs]

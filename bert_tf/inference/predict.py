@@ -166,19 +166,26 @@ def _answer_rows(
         if isinstance(writer, _PartialFile):
             stack.enter_context(writer)
         in_file = isinstance(input, str | os.PathLike)
-        if in_file and not isinstance(model, LoadedModel):
+        labels = _candidates(settings)
+        # Other labels need no columns of the training.
+        if in_file and not isinstance(model, LoadedModel) and not labels:
             _check_header(pathlib.Path(model), input, settings)
 
         def opened(precision: str, runtime: str) -> LoadedModel:
-            if isinstance(model, LoadedModel):
-                return model
-            return load(
-                model,
-                settings.batch_size,
-                precision,
-                settings.device or None,
-                runtime,
-                **options.given,
+            found = model
+            if not isinstance(found, LoadedModel):
+                found = load(
+                    found,
+                    settings.batch_size,
+                    precision,
+                    settings.device or None,
+                    runtime,
+                    **options.given,
+                )
+            if not labels:
+                return found
+            return found.with_labels(
+                labels, settings.template, settings.multi_label
             )
 
         def columns_of(loaded: LoadedModel) -> Columns:
@@ -253,6 +260,17 @@ def _answer_rows(
     if writer.num_answered < writer.num_rows:
         counts += f"; {writer.errors} says why the others are not"
     return f"{writer.place}: {counts}; {speed:,.1f} rows/s."
+
+
+def _candidates(settings: PredictSettings) -> tuple[str, ...]:
+    """Returns the labels of a zero-shot classification; none without one."""
+    if not settings.candidate_labels:
+        return ()
+    # Only these models are asked for labels.
+    from bert_tf.families.text_classification.zero_shot import check_candidates
+
+    labels = map(str.strip, settings.candidate_labels.split(","))
+    return check_candidates(labels, "candidate_labels")
 
 
 def _check_header(

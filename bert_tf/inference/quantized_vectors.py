@@ -34,13 +34,21 @@ def number_ranges(vectors: np.ndarray, calibration: Any = None) -> np.ndarray:
     if found.ndim != 2 or len(found) < 2 or found.shape[1] != width:
         given = f"is {excerpt(calibration)}"
         if calibration is None:
-            given = f"is missing, and there are {len(vectors)} vectors"
+            given = "is missing"
         raise UserError(
             f"`calibration` {given}; give two vectors or more of {width} "
             "numbers, whose ranges the bytes will cover."
         )
     ranges = np.stack([found.min(axis=0), found.max(axis=0)])
     return ranges.astype(np.float32)
+
+
+def form(precision: str, width: int) -> tuple[np.dtype, int]:
+    """Returns the type and number of numbers that make a vector of D."""
+    if precision == FLOAT32:
+        return np.dtype(np.float32), width
+    kind = np.uint8 if precision in (UINT8, UBINARY) else np.int8
+    return np.dtype(kind), width if precision in BYTES else -(-width // 8)
 
 
 def quantize(
@@ -76,3 +84,38 @@ def quantize(
 def _steps(ranges: np.ndarray) -> np.ndarray:
     steps = (ranges[1] - ranges[0]) / 255
     return np.where(steps == 0, np.float32(1), steps)
+
+
+def dequantize(
+    packed: np.ndarray,
+    precision: str,
+    width: int,
+    ranges: np.ndarray | None = None,
+) -> np.ndarray:
+    """Returns the vectors that quantized ones stand for.
+
+    Args:
+      packed: the result of `quantize`.
+      precision: its precision.
+      width: D.
+      ranges: its ranges.
+
+    Returns:
+      float32 [N, D]: of a byte the middle of its 255th, of a bit 1 or -1.
+    """
+    if precision == FLOAT32:
+        return packed
+    levels = unsigned(packed)
+    if precision in BYTES:
+        assert ranges is not None
+        steps = (ranges[1] - ranges[0]) / 255
+        return (levels + np.float32(0.5)) * steps + ranges[0]
+    bits = np.unpackbits(levels, axis=-1, count=width)
+    return bits * np.float32(2) - np.float32(1)
+
+
+def unsigned(packed: np.ndarray) -> np.ndarray:
+    """Returns quantized vectors as unsigned bytes."""
+    if packed.dtype == np.uint8:
+        return packed
+    return packed.view(np.uint8) ^ np.uint8(_OFFSET)

@@ -24,6 +24,7 @@ from bert_tf.checkpoints import (
     load_checkpoint,
 )
 from bert_tf.checkpoints.checkpoint import num_labels
+from bert_tf.checkpoints.sentence_modules import MultiVectorModules
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families import config_type, part_of
@@ -108,6 +109,14 @@ def served_model(
         elif length is not None:
             length = min(length, modules.max_seq_length)
         settings = Settings(max_seq_length=length or 0)
+        if isinstance(modules, MultiVectorModules):
+            from bert_tf.families.pretrained.late_interaction import (
+                open_late_interaction,
+            )
+
+            return open_late_interaction(
+                checkpoint, tokenizer, dtype, settings, modules
+            )
         return open_pretrained(
             checkpoint, tokenizer, fills_masks, dtype, settings, modules
         )

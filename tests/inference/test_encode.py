@@ -100,7 +100,7 @@ def test_what_is_refused(model, tmp_path):
         ({"truncate_dim": 0}, "`truncate_dim`=0: give a whole number"),
         ({"precision": "int4"}, "`precision`='int4': takes one of float32"),
         ({"prompt_name": "no"}, "`prompt_name`=no: the model has the prompts"),
-        ({"precision": "int8"}, "`calibration` is missing, and there are 1"),
+        ({"precision": "int8"}, "`calibration` is missing; give two vectors"),
         (
             {"precision": "int8", "calibration": CALIBRATION},
             "`calibration` is array(",

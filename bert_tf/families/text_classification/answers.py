@@ -1,5 +1,6 @@
 """Answers of text classifiers to texts or pairs: labels or scores."""
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -38,6 +39,9 @@ from bert_tf.families.text_model import (
 from bert_tf.text.layout import HOST, TokenIds, take, tokenize, truncate
 from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
+
+# The signature that takes labels.
+ZERO_SHOT = "zero_shot"
 
 
 def text_rows(
@@ -190,6 +194,11 @@ class SentenceModel(TextModel):
         tf.Examples with the features text and text_b.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] -> the outputs of
         serving_default.
+      zero_shot, of models of natural language inference: text, string [B],
+        labels, string [B, C], padded with "", and template, string [B], where
+        {} stands for the label, and "" is "This text is about {}." -> label,
+        string [B], labels as given, probabilities of labels that exclude each
+        other, and scores of each label by itself, float32 [B, C].
 
     Args:
       model: computes logits [B, C] from the encoder's inputs.
@@ -244,13 +253,39 @@ class SentenceModel(TextModel):
         """See the class."""
         default, tokens = super().signatures().items()
         examples = signature(self._from_examples, text_spec("inputs"))
-        return dict([default, (self.method, examples), tokens])
+        found = dict([default, (self.method, examples), tokens])
+        if self.usage.is_nli:
+            from bert_tf.families.text_classification.zero_shot import (
+                served_shares,
+            )
+
+            found[ZERO_SHOT] = signature(
+                functools.partial(served_shares, self),
+                text_spec("text"),
+                tf.TensorSpec([None, None], tf.string, "labels"),
+                text_spec("template"),
+            )
+        return found
+
+    @functools.cached_property
+    def label_shares(self) -> Callable[..., Tensors]:
+        """See `zero_shot.label_shares`; traced once for all labels."""
+        from bert_tf.families.text_classification.zero_shot import label_shares
+
+        return signature(
+            lambda text, number, *tokens: label_shares(
+                self, text, number, TokenIds(*tokens)
+            ),
+            text_spec("text"),
+            tf.TensorSpec([None, None], tf.int32),
+            *[tf.TensorSpec([None], tf.int32)] * 3,
+        )
 
     def requests(self) -> list[Request]:
         """Texts of several lengths, separately and in one batch."""
         texts = sample_texts(self.max_seq_length, len(self.columns))
         columns = zip(*texts, strict=True)
-        return [
+        found = [
             request
             for plain in requests_of(
                 SERVING_DEFAULT, **dict(zip(self.columns, columns, strict=True))
@@ -260,6 +295,17 @@ class SentenceModel(TextModel):
                 Request(self.method, {"inputs": example_bytes(plain.inputs)}),
             )
         ]
+        if self.usage.is_nli:
+            first = [row[0] for row in texts]
+            labels = [["boats", "the weather"]] * len(texts)
+            templates = ["", "It is {}."] * len(texts)
+            found += requests_of(
+                ZERO_SHOT,
+                text=first,
+                labels=labels,
+                template=templates[: len(texts)],
+            )
+        return found
 
     def answers(
         self, text: tf.Tensor, text_b: tf.Tensor | None = None

@@ -1,6 +1,7 @@
 """`TextClassificationConfig`, the task.json of text classification."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from bert_tf.checkpoints import CLASSIFIER
@@ -107,6 +108,12 @@ class TextClassificationConfig(TaskConfig):
         """The texts of a row."""
         return self.num_texts
 
+    @property
+    def is_nli(self) -> bool:
+        """Whether it is of natural language inference, by its labels."""
+        is_of_pairs = self.label_kind == CLASSES and self.num_texts == 2
+        return is_of_pairs and any(map(_is_entailment, self.labels))
+
     def summary(self) -> dict[str, Any]:
         """The threshold of several labels."""
         if self.label_kind != MULTI_LABEL:
@@ -117,6 +124,30 @@ class TextClassificationConfig(TaskConfig):
         """See `TaskConfig`; a classifier's head has several uses."""
         task = CLASSIFIER_TASKS[self.label_kind, self.num_texts]
         return super().stated() | {"task": task}
+
+
+def _is_entailment(label: str) -> bool:
+    # As transformers: pipelines/zero_shot_classification.py, entailment_id.
+    return label.lower().startswith("entail")
+
+
+def entailment_of(labels: Sequence[str]) -> tuple[int, int]:
+    """The numbers of the labels of entailment and of its opposite.
+
+    The opposite is the one that begins with contra. Without it, it is the first
+    label or, after entailment, the last, as in transformers.
+
+    Args:
+      labels: those of a model of natural language inference.
+    """
+    entailment = [*map(_is_entailment, labels)].index(True)
+    opposites = [
+        number
+        for number, label in enumerate(labels)
+        if label.lower().startswith("contra")
+    ]
+    last = 0 if entailment else len(labels) - 1
+    return entailment, (*opposites, last)[0]
 
 
 def _kind(head: HeadInFolder, outputs: int) -> tuple[str, int]:

@@ -168,8 +168,8 @@ def with_module(kind, path="1_Pooling"):
             "default_prompt_name is 'nope'; the prompts are query, document",
         ),
         (
-            {MODEL_FILE: {"model_type": "SparseEncoder"}},
-            "model_type is 'SparseEncoder'",
+            {MODEL_FILE: {"model_type": "Other"}},
+            "model_type='Other': takes SentenceTransformer, Sparse",
         ),
     ],
 )
