@@ -121,6 +121,8 @@ LIMITS = {
     "one of tsv, csv, jsonl, parquet, feather, arrow": {"format": "xlsx"},
     "one of tsv, csv, jsonl, parquet, feather, arrow, txt": {"format": "xlsx"},
     "one of number, number_from_1, letter, text": {"label_form": "word"},
+    "one of bce, listnet, margin_mse": {"loss": "mse"},
+    "one of sigmoid, linear": {"score_activation": "tanh"},
     "one of cut, windows": {"long_inputs": "fold"},
     "one of document, sentence": {"context": "paragraph"},
     "one of sentences, file": {"unmarked": "pages"},

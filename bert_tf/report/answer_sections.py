@@ -33,7 +33,7 @@ _CLASS_FACTS = (
     *("label", "label_probability"),
 )
 # How many of the worst mistakes are listed.
-_MISTAKES = 20
+MISTAKES = 20
 # With more classes, nothing stands next to their tables.
 _FEW_CLASSES = 4
 _SIMILARITY_BINS = 40
@@ -321,7 +321,7 @@ def mistakes_section(
       facts: the keys that are shown.
       texts: the texts of a row.
     """
-    worst = wrong[:_MISTAKES]
+    worst = wrong[:MISTAKES]
     share = percent(len(wrong) / num_examples)
     line = (
         f"{len(wrong):,} of {num_examples:,} ({share} %) are not answered "

@@ -219,7 +219,7 @@ def _ranking_sections(rows: Sequence[Row]) -> list[Section]:
                 strict=True,
             )
         )
-    worst = []
+    worst: list[dict[str, Any]] = []
     for query, documents in by_query.items():
         ranked = sorted(documents, key=lambda each: -each[0])
         gains = np.array([gain for _, gain, _ in ranked])
