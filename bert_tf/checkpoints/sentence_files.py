@@ -101,11 +101,11 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
         )
     _check_order(modules, folder / MODULES_FILE)
     length = positions = checkpoint.config.longest_input
-    modes, include_prompt = (MEAN,), True
-    if modules[0].kind == STATIC_EMBEDDING:
-        others = modules[1:]
-    else:
-        transformer, pooling, *others = modules
+    modes: tuple[str, ...] = (MEAN,)
+    include_prompt = True
+    transformer, *others = modules
+    if transformer.kind != STATIC_EMBEDDING:
+        pooling = others.pop(0)
         stated = _read_transformer(transformer.folder)
         length = stated or checkpoint.max_seq_length or positions
         modes, include_prompt = _read_pooling(pooling.folder / CONFIG_FILE)

@@ -28,6 +28,7 @@ from bert_tf.families.text_classification.config import (
     TextClassificationConfig,
 )
 from bert_tf.families.text_model import (
+    RANK,
     SERVING_DEFAULT,
     Answer,
     Arrays,
@@ -188,6 +189,8 @@ class SentenceModel(TextModel):
         in one string; for a regression score, float32 [B].
       classify or, for a regression, regress: the same for serialized
         tf.Examples with the features text and text_b.
+      rank, for a regression of pairs: text and text_b, string [B] -> logits,
+        float32 [B], the scores without an activation.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] -> the outputs of
         serving_default.
 
@@ -229,6 +232,7 @@ class SentenceModel(TextModel):
         if config.label_kind == MULTI_LABEL:
             self.threshold = config.threshold
         self.method = "regress" if is_regression else "classify"
+        self._ranks = pairs and is_regression
         self.task = f"text {'pair ' * pairs}" + {
             REGRESSION: "regression",
             MULTI_LABEL: "multi-label classification",
@@ -243,7 +247,11 @@ class SentenceModel(TextModel):
         """See the class."""
         default, tokens = super().signatures().items()
         examples = signature(self._from_examples, text_spec("inputs"))
-        return dict([default, (self.method, examples), tokens])
+        found = dict([default, (self.method, examples), tokens])
+        if self._ranks:
+            specs = map(text_spec, self.columns)
+            found[RANK] = signature(self._rank, *specs)
+        return found
 
     def requests(self) -> list[Request]:
         """Texts of several lengths, separately and in one batch."""
@@ -257,6 +265,7 @@ class SentenceModel(TextModel):
             for request in (
                 plain,
                 Request(self.method, {"inputs": example_bytes(plain.inputs)}),
+                *([Request(RANK, plain.inputs)] if self._ranks else []),
             )
         ]
 
@@ -266,6 +275,9 @@ class SentenceModel(TextModel):
         """The outputs of serving_default; see the class."""
         texts = [text] if text_b is None else [text, text_b]
         return self._answers(self._logits(texts))
+
+    def _rank(self, text: tf.Tensor, text_b: tf.Tensor) -> Tensors:
+        return {"logits": self._logits([text, text_b])[:, 0]}
 
     def _from_examples(self, inputs: tf.Tensor) -> Tensors:
         logits = self._logits(parsed_texts(inputs, self.columns))

@@ -6,7 +6,6 @@ with a constant, are 0 without a warning.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
