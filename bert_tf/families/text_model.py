@@ -34,6 +34,8 @@ TOKENS = "tokens"
 LOGITS = "logits"
 # The signature and input by which a text gets one of several prompts.
 EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
+# The signatures that count the tokens of texts, and score pairs for a ranking.
+COUNT_TOKENS, RANK = "count_tokens", "rank"
 # The answer to one row in plain Python values, ready for JSON.
 Answer = dict[str, Any]
 # The texts of a row by column, and the outputs of rows.

@@ -29,6 +29,7 @@ from bert_tf.families.text_classification.config import (
     TextClassificationConfig,
 )
 from bert_tf.families.text_model import (
+    RANK,
     SERVING_DEFAULT,
     Answer,
     Arrays,
@@ -200,6 +201,8 @@ class SentenceModel(TextModel):
         in one string; for a regression score, float32 [B].
       classify or, for a regression, regress: the same for serialized
         tf.Examples with the features text and text_b.
+      rank, for a regression of pairs: text and text_b, string [B] -> logits,
+        float32 [B], the scores without an activation.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] -> the outputs of
         serving_default.
       zero_shot, of models of natural language inference: text, string [B],
@@ -248,6 +251,7 @@ class SentenceModel(TextModel):
         if config.label_kind == MULTI_LABEL:
             self.threshold = config.threshold
         self.method = "regress" if is_regression else "classify"
+        self._ranks = pairs and is_regression
         self.task = f"text {'pair ' * pairs}" + {
             REGRESSION: "regression",
             MULTI_LABEL: "multi-label classification",
@@ -274,6 +278,9 @@ class SentenceModel(TextModel):
                 tf.TensorSpec([None, None], tf.string, "labels"),
                 text_spec("template"),
             )
+        if self._ranks:
+            specs = map(text_spec, self.columns)
+            found[RANK] = signature(self._rank, *specs)
         return found
 
     @functools.cached_property
@@ -302,6 +309,7 @@ class SentenceModel(TextModel):
             for request in (
                 plain,
                 Request(self.method, {"inputs": example_bytes(plain.inputs)}),
+                *([Request(RANK, plain.inputs)] if self._ranks else []),
             )
         ]
         if self.usage.is_nli:
@@ -322,6 +330,9 @@ class SentenceModel(TextModel):
         """The outputs of serving_default; see the class."""
         texts = [text] if text_b is None else [text, text_b]
         return self._answers(self._logits(texts))
+
+    def _rank(self, text: tf.Tensor, text_b: tf.Tensor) -> Tensors:
+        return {"logits": self._logits([text, text_b])[:, 0]}
 
     def _from_examples(self, inputs: tf.Tensor) -> Tensors:
         logits = self._logits(parsed_texts(inputs, self.columns))
