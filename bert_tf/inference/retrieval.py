@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.checkpoints.sentence_modules import DOCUMENT_PROMPTS, first_prompt
 from bert_tf.errors import UserError, check_choice, whole_number
 from bert_tf.families.data.bm25 import Bm25
 from bert_tf.families.data.retrieval_scores import (
@@ -21,7 +22,6 @@ from bert_tf.families.pretrained.settings import Settings
 from bert_tf.families.text_classification.answers import SentenceModel
 from bert_tf.families.text_classification.config import REGRESSION
 from bert_tf.files import write_text
-from bert_tf.inference.encode import DOCUMENT_PROMPTS, first_prompt
 from bert_tf.inference.load import LoadedModel, load
 from bert_tf.inference.rank import pair_scores, require_cross_encoder
 from bert_tf.inference.retrieval_data import (
@@ -234,7 +234,7 @@ class _Search:
 
     def _blocks(self, model: LoadedModel) -> Iterator[np.ndarray]:
         """Yields the vectors of the documents in blocks."""
-        prompt = first_prompt(model, DOCUMENT_PROMPTS)
+        prompt = first_prompt(model.served.modules, DOCUMENT_PROMPTS)
         settings = Settings(batch_size=model.batch_size, prompt_name=prompt)
         opened = open_model(model, settings)
         random = np.random.default_rng(0)
