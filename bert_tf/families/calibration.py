@@ -95,7 +95,8 @@ def measure(
         else label_calibration(shares[:, 1].reshape(targets.shape), targets)
     )
     loss = np.logaddexp.reduce(rows, axis=1) - _of_targets(rows, classes)
-    return {"negative_log_likelihood": float(loss.mean()), **found}
+    own = {"temperature": temperature, "negative_log_likelihood": loss.mean()}
+    return {name: float(value) for name, value in own.items()} | found
 
 
 def before_and_after(
