@@ -40,6 +40,13 @@ ARCHITECTURES = {
         ),
     ),
 }
+# Besides them a table without layers, which no training makes.
+ALL_ARCHITECTURES = {
+    **ARCHITECTURES,
+    "static": Listed(
+        "static.STATIC", ("MeanPooler", "StaticEncoder", "TokenVectors")
+    ),
+}
 
 
 def find_architecture(model_type: object, source: str) -> Any:
@@ -52,12 +59,12 @@ def find_architecture(model_type: object, source: str) -> Any:
     Raises:
       UserError: the name is unknown.
     """
-    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
+    if not isinstance(model_type, str) or model_type not in ALL_ARCHITECTURES:
         raise UserError(
             f"{source}: model_type is {model_type!r}; it takes one of "
             f"{', '.join(ARCHITECTURES)}."
         )
-    module, _, name = ARCHITECTURES[model_type].data.partition(".")
+    module, _, name = ALL_ARCHITECTURES[model_type].data.partition(".")
     return getattr(
         importlib.import_module(f"bert_tf.architectures.{module}"), name
     )

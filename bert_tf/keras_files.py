@@ -12,7 +12,7 @@ import sys
 import types
 from typing import Any
 
-from bert_tf.architecture_list import ARCHITECTURES
+from bert_tf.architecture_list import ALL_ARCHITECTURES
 from bert_tf.libraries import import_of_keras
 
 # The module of each class that is registered as "bert_tf>name".
@@ -49,7 +49,7 @@ CLASSES = {
     "_SplitChoices": "bert_tf.models",
     **{
         name: f"bert_tf.encoders.{listed.data.partition('.')[0]}"
-        for listed in ARCHITECTURES.values()
+        for listed in ALL_ARCHITECTURES.values()
         for name in listed.keras
     },
 }

@@ -173,7 +173,7 @@ def restore_weights(
         for head, names in heads.items()
         if names and (head in fresh or head not in checkpoint.heads)
     )
-    masked_lm = bool(heads[MASKED_LM]) and MASKED_LM not in initialized
+    masked_lm = bool(heads.get(MASKED_LM)) and MASKED_LM not in initialized
     # An initialized head may be added to a checkpoint without one.
     assigned = (
         masked_lm,

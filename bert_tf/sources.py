@@ -298,8 +298,11 @@ def _kaggle_cache(handle: str) -> pathlib.Path | None:
 
 
 MODULES_FILE = "modules.json"
-# The first releases had a class per architecture.
-TRANSFORMERS = ("Transformer", "BERT", "DistilBERT")
+# The first releases had a class per architecture, and release 5 one for masked
+# LMs.
+TRANSFORMERS = ("Transformer", "BERT", "DistilBERT", "MLMTransformer")
+# A table of vectors instead of a Transformer and its pooling.
+STATIC_EMBEDDING = "StaticEmbedding"
 # Files of their settings.
 TRANSFORMER_FILES = (
     "sentence_bert_config.json",
@@ -366,20 +369,39 @@ def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
     """Returns the folder of the weights and the tokenizer of a model folder.
 
     That is the folder itself or, in the layout of sentence-transformers before
-    version 0.4, the first subfolder in its modules.json.
+    version 0.4 and often of a StaticEmbedding, the first subfolder in its
+    modules.json.
 
     Raises:
       UserError: as `read_module_list`, or the subfolder is missing.
     """
     modules = read_module_list(folder)
-    if modules is None or modules[0].kind not in TRANSFORMERS:
+    if modules is None or (kind := modules[0].kind) not in (
+        *TRANSFORMERS,
+        STATIC_EMBEDDING,
+    ):
         return folder
     if not modules[0].folder.is_dir():
         raise UserError(
             f"{folder / MODULES_FILE}: names the folder "
-            f"{modules[0].folder.name} of its Transformer, which is missing."
+            f"{modules[0].folder.name} of its {kind}, which is missing."
         )
     return modules[0].folder
+
+
+def is_static_embedding(folder: pathlib.Path) -> bool:
+    """Whether a `transformer_folder` holds a table of static vectors.
+
+    Raises:
+      UserError: as `read_module_list`.
+    """
+    for whole in (folder, folder.parent):
+        modules = read_module_list(whole)
+        if modules is not None:
+            first = modules[0]
+            is_here = first.folder.resolve() == folder.resolve()
+            return is_here and first.kind == STATIC_EMBEDDING
+    return False
 
 
 def read_transformer_settings(

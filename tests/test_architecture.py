@@ -31,8 +31,8 @@ LEVELS = {
     "pretraining": 7,
     "families": 8,
     **dict.fromkeys(("finetuning", "server", "conversion"), 9),
-    **dict.fromkeys(("memory", "distillation", "inference"), 10),
-    "experiments": 11,
+    **dict.fromkeys(("memory", "inference"), 10),
+    **dict.fromkeys(("distillation", "experiments"), 11),
     "finetuned": 12,
 }
 # The parts of the rooms that several files depend on. Families are peers.
@@ -47,7 +47,7 @@ PARTS = {
         **dict.fromkeys(("row_task", "model_folder"), 4),
         **dict.fromkeys(("text_classification", "multiple_choice"), 5),
         **dict.fromkeys(("token_classification", "question_answering"), 5),
-        "pretrained": 5,
+        **dict.fromkeys(("pretrained", "sentence_embedding"), 5),
     },
     "finetuning": {
         "batches": 1,

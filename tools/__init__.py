@@ -22,6 +22,7 @@ GROUPS = {
         "predict": "predict",
         "fill-mask": "fill_mask",
         "extract-features": "extract_features",
+        "rank": "rank",
         "score": "score",
     },
     "Converting, serving and sharing": {

@@ -10,18 +10,26 @@ On text without labels, from a pre-trained teacher:
 bert-tf distill --data_dir=records --model=bert-base --layers=0,2,4,7,9,11 \\
     --architecture=distilbert --output_dir=out/distilbert
 
+Into static vectors, a table of the tokens' vectors without a training:
+
+bert-tf distill --to=static --model=bge-small --dev_file=sts.tsv \\
+    --label_column=score --output_dir=out/static
+
 The student consists of some of the teacher's layers (--layers), is new (--size)
 or an existing model (--init_from). It is also trained without the teacher, in
 undistilled/ of the folder; distillation.html compares score, size and speed of
 all three. The same command resumes an interrupted run. Flags of a task are
-those of bert-tf finetune: --task=mrpc --help lists them.
+those of bert-tf finetune: --task=mrpc --help lists them; --to=static --help
+lists those of static vectors.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
 
+from bert_tf.errors import UserError
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.recipe import Settings, read_json_object
 from bert_tf.teacher_settings import StudentSettings
@@ -39,6 +47,11 @@ from .shared_flags import (
 def _fields(
     known: flags.FlagValues,
 ) -> tuple[type[Settings], Mapping[str, Any]]:
+    if known.to == STATIC:
+        # Few distillations are.
+        from bert_tf.distillation.static import StaticSettings
+
+        return StaticSettings, {}
     if known.task or _is_of_task(known.set, known.recipe):
         return task_fields(known)
     return PretrainingRecipe, {"objective": "masked_lm"}
@@ -52,6 +65,14 @@ def _is_of_task(assignments: Sequence[str], recipe_file: str) -> bool:
     )
 
 
+TRANSFORMER, STATIC = "transformer", "static"
+_TO = flags.DEFINE_enum(
+    "to",
+    TRANSFORMER,
+    [TRANSFORMER, STATIC],
+    "The student: a transformer, which is trained; or static, a table of "
+    "vectors of tokens as model2vec makes it.",
+)
 _STUDENT = define_fields(StudentSettings)
 _FLAGS = RecipeFlags(
     _fields,
@@ -72,7 +93,21 @@ def main() -> None:
     student = _STUDENT()
     given, recipe_file = _FLAGS.assignments(), _FLAGS.recipe_file
     output_dir, devices = _FLAGS.output_dir, _FLAGS.devices
-    if _is_of_task(given, recipe_file):
+    if _TO.value == STATIC:
+        if student != StudentSettings():
+            raise UserError(
+                f"`to`={STATIC}: a table has no layers; leave out `size`, "
+                "`layers` and `architecture`."
+            )
+        from bert_tf.distillation.static import StaticSettings, distill_static
+
+        from .language_reference import reference_documents
+
+        sentences = itertools.chain.from_iterable(reference_documents())
+        done = distill_static(
+            _FLAGS.recipe(StaticSettings()), output_dir, [*sentences]
+        )
+    elif _is_of_task(given, recipe_file):
         task, task_recipe = task_and_recipe(given, recipe_file)
 
         from bert_tf.distillation.run import distill_task

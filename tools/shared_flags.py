@@ -237,7 +237,7 @@ def _define(
 
 
 # Returns the type of a recipe, and defaults that differ from the type's, from
-# --task, --recipe, --model and --set, which are read before all other flags.
+# --task, --recipe, --model, --to and --set, which are read before all others.
 Find = Callable[[flags.FlagValues], tuple[type[Settings], Mapping[str, Any]]]
 
 
@@ -273,7 +273,7 @@ class FieldFlags:
     ) -> flags.FlagValues:
         """Defines the fields, and returns those that the help shows."""
         known = flags.FlagValues()
-        for name in ("task", "recipe", "model"):
+        for name in ("task", "recipe", "model", "to"):
             flags.DEFINE_string(name, "", "", flag_values=known)
         flags.DEFINE_multi_string("set", [], "", flag_values=known)
         known(arguments, known_only=True)

@@ -51,6 +51,7 @@ from bert_tf.checkpoints.labels import (
 )
 from bert_tf.checkpoints.layout import all_parts, head_shapes, names_of
 from bert_tf.checkpoints.pytorch_names import as_pytorch, saved_class
+from bert_tf.checkpoints.recognition import is_stanford_colbert
 from bert_tf.checkpoints.stored import (
     Stored,
     read_stored,
@@ -62,7 +63,7 @@ from bert_tf.checkpoints.tensorflow_reader import TRAINING_STATE
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, check_choice
 from bert_tf.files import write_text
-from bert_tf.lazy_arrays import LazyArrays
+from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.progress import log, log_once
 from bert_tf.recipe import read_json_object
 
@@ -185,6 +186,10 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
         values = {**values, "architectures": [saved]}
     classes = values.get("architectures")
     found = as_pytorch(stored, type(config), classes, source)
+    if is_stanford_colbert(folder):
+        # `colbert_files.py` reads the projection of the tokens' vectors.
+        shapes = {n: s for n, s in found.shapes.items() if n != "linear.weight"}
+        found = LazyArrays(shapes, found.__getitem__)
     shared = None
     if f"{_SHARED_NAME}.weight" in found:
         shared = _shared_head(config, values, path)
@@ -401,7 +406,8 @@ def stored_as_theirs(
 def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     """Writes a folder for AutoModel and AutoTokenizer.
 
-    A pooler is written even for classes without one, which ignore it.
+    A pooler is written even for classes without one, which ignore it, but not
+    under the name of a layer that they have for another head.
 
     Raises:
       UserError: no class of transformers has all heads, or a causal model has a
@@ -454,7 +460,16 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         # Selects softmax, sigmoid or neither in transformers' pipelines.
         values["problem_type"] = checkpoint.problem_type
     table = stored_as_theirs(config, head, whole=name != form.body)
-    arrays = write_stored(checkpoint.arrays, table)
+    shapes = shapes_of_arrays(checkpoint.arrays)
+    pooler = head_shapes(config)[POOLER].keys() & shapes.keys() - table.keys()
+    if pooler:
+        log(
+            f"{checkpoint.source}: its pooler is left out: {name} of "
+            "transformers has none."
+        )
+        shapes = {n: s for n, s in shapes.items() if n not in pooler}
+    held = LazyArrays(shapes, checkpoint.arrays.__getitem__)
+    arrays = write_stored(held, table)
     # transformers requires this entry.
     write_arrays(folder / WEIGHTS_FILE, arrays, {"format": "pt"})
     text = json.dumps(values, ensure_ascii=False, indent=2)

@@ -13,12 +13,18 @@ from collections.abc import Callable
 
 from bert_tf.errors import UserError
 from bert_tf.foreign_files import demand_regular, read_bytes
+from bert_tf.recipe import read_json_object
+from bert_tf.sources import is_static_embedding
 
+# The family of the folders of sentence-transformers' StaticEmbedding.
+STATIC_EMBEDDING = "static_embedding"
 OWN_CONFIG, OWN_WEIGHTS = "bert_config.json", "bert_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 KERAS_HUB_WEIGHTS = ("model.weights.h5", "model.weights.json")
 HUGGING_FACE_CONFIG = "config.json"
+# The class in config.json of Stanford's colbert-ai.
+STANFORD_CLASS = "HF_ColBERT"
 # In transformers' order.
 HUGGING_FACE_WEIGHTS = (
     "model.safetensors",
@@ -55,6 +61,13 @@ SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<part>\d{5})-of-(?P<parts>\d{5})")
 # The last eight bytes of TensorFlow's tables, also of its first format, but not
 # of another library's .ckpt.
 _TABLE_END = bytes.fromhex("57fb808b247547db")
+
+
+def is_stanford_colbert(folder: pathlib.Path) -> bool:
+    """Whether a folder was written by Stanford's colbert-ai."""
+    values = read_json_object(folder / HUGGING_FACE_CONFIG, missing_ok=True)
+    classes = values.get("architectures")
+    return isinstance(classes, list) and STANFORD_CLASS in classes
 
 
 def index_files(folder: pathlib.Path, object_based: bool) -> list[pathlib.Path]:
@@ -188,6 +201,8 @@ def recognise(folder: pathlib.Path) -> str:
       UserError: the folder holds weights of no family or of several, or lacks
         the configuration.
     """
+    if is_static_embedding(folder):
+        return STATIC_EMBEDDING
     families = [name for name, found in FOUND_IN.items() if found(folder)]
     if not families:
         raise UserError(f"{folder}: not a model folder; {_missing(folder)}.")

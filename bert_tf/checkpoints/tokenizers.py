@@ -10,11 +10,16 @@ from bert_tf.checkpoints.recognition import HUGGING_FACE_CONFIG, OWN_CONFIG
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.recipe import read_json_object
-from bert_tf.sources import local_folder, transformer_folder
+from bert_tf.sources import (
+    is_static_embedding,
+    local_folder,
+    transformer_folder,
+)
 from bert_tf.text.tokenizer_files import (
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
     OtherRules,
+    model_type,
 )
 from bert_tf.text.tokenizer_protocol import (
     Tokenizer,
@@ -64,10 +69,15 @@ def _kind_in(
 ) -> type[TokenizerData]:
     """Returns the kind of a folder's tokenizer, given its architecture's.
 
-    multilingual-e5-small is a BERT with XLM-R's unigram model.
+    multilingual-e5-small is a BERT with XLM-R's unigram model, and the table of
+    a StaticEmbedding has any tokenizer.
     """
     if any((folder / name).exists() for name in kind.FILES):
         return kind
+    if model_type(folder) == "BPE" and is_static_embedding(folder):
+        from bert_tf.text.byte_bpe import ByteLevelBpe
+
+        return ByteLevelBpe
     from bert_tf.text.unigram import Unigram
 
     if issubclass(kind, Unigram) or not Unigram.found_in(folder):

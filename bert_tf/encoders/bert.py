@@ -259,7 +259,7 @@ class BertEncoder(keras.Model):
                 else token_indices.padded(hidden)
             )
 
-        hidden = layers[-1]
+        hidden = [embedded, *layers][-1]
         if self.final is not None:
             hidden = self.final(hidden)
             if not cls_only:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from bert_tf.encoders import BertEncoder
 
 
+def added_later(default: Any) -> Any:
+    """Declares a field that task.json lacks where it has its default."""
+    metadata = {"added_later": True}
+    return dataclasses.field(default=default, kw_only=True, metadata=metadata)
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(abc.ABC):
     """How a fine-tuned model is used: the content of task.json.
@@ -50,6 +56,15 @@ class TaskConfig(abc.ABC):
         """Returns `values` with the settings of a recipe of the same names."""
         names = cls.__dataclass_fields__.keys() & vars(recipe).keys()
         return cls(**{name: getattr(recipe, name) for name in names} | values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what task.json holds; see `added_later`."""
+        values = dataclasses.asdict(self)
+        for field in dataclasses.fields(self):
+            is_default = values[field.name] == field.default
+            if field.metadata.get("added_later") and is_default:
+                del values[field.name]
+        return values
 
     @classmethod
     @abc.abstractmethod
@@ -123,9 +138,7 @@ class CalibratedConfig(TaskConfig):
       calibration_temperature: divides the logits; see `calibration.py`.
     """
 
-    calibration_temperature: float = dataclasses.field(
-        default=1.0, kw_only=True
-    )
+    calibration_temperature: float = added_later(1.0)
 
     def summary(self) -> dict[str, Any]:
         """The temperature of a calibrated model."""

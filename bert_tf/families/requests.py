@@ -32,6 +32,8 @@ come back.
 _WORDS = tuple(_TEXT.split())
 # Lengths in tokens of the sample requests that check and warm up a model.
 _SAMPLE_LENGTHS = (32, 64, 96, 128, 192, 256, 384, 512)
+# The rows of a model without positions may be far longer than is useful here.
+LONGEST_SAMPLE = 8192
 # Fewer words than tokens, so that a text stays within its length.
 _WORDS_A_TOKEN = 0.7
 QUESTIONS = (
@@ -215,7 +217,7 @@ def sample_text(words: int, start: int = 0) -> str:
 def sample_lengths(max_seq_length: int) -> list[int]:
     """Returns the words that fill rows of several lengths, ascending."""
     lengths = [n for n in _SAMPLE_LENGTHS if n < max_seq_length]
-    lengths.append(max_seq_length)
+    lengths.append(min(max_seq_length, LONGEST_SAMPLE))
     return [max(int(_WORDS_A_TOKEN * length), 1) for length in lengths]
 
 

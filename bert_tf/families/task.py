@@ -367,6 +367,19 @@ class Task(TaskTemplate, Generic[Examples, Config]):
         """Returns the objective of a training on examples."""
         return self.objective()
 
+    def distinct_values(self, rows: Any, recipe: Any) -> np.ndarray | None:
+        """Returns what no training batch may hold twice.
+
+        Args:
+          rows: N rows that `encode` returned with labels.
+          recipe: the recipe of the run.
+
+        Returns:
+          Numbers of values, int64 [N, K]; None without the rule.
+        """
+        del rows, recipe
+        return None
+
     @abc.abstractmethod
     def decode(self, outputs: Outputs, split: Split, config: Config) -> Any:
         """Decodes outputs to predictions, by default a dict with `PREDICTION`.

@@ -27,7 +27,7 @@ from bert_tf.text.layout import HOST, TokenIds, pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
-    from bert_tf.checkpoints.sentence_modules import SentenceModules
+    from bert_tf.checkpoints.sentence_modules import Modules
 
 SERVING_DEFAULT = "serving_default"
 TOKENS = "tokens"
@@ -41,8 +41,6 @@ InputRow = Mapping[str, Any]
 InputRows = Sequence[InputRow]
 Arrays = Mapping[str, np.ndarray]
 Forward = Callable[[Tensors, tf.Tensor], Tensors]
-# Tokens of a batch, padding included. They determine the memory that is used.
-_TOKENS_AT_ONCE = 2048
 
 
 def largest(values: tf.Tensor) -> tf.Tensor:
@@ -129,6 +127,9 @@ class TextModel(abc.ABC):
     task: str
     # Whether it has one encoder; ids and lengths are not checked without.
     needs_encoder: ClassVar[bool] = True
+    # Tokens of a batch of `compute`, padding included. They determine the
+    # memory that is used.
+    tokens_at_once: ClassVar[int] = 2048
     # The inputs of serving_default, by name.
     columns: tuple[str, ...] = ("text",)
     # The rank of the inputs of `tokens`.
@@ -139,7 +140,7 @@ class TextModel(abc.ABC):
     prompts: Mapping[str, str] = {}
     default_prompt_name: str | None = None
     method: str | None = None
-    modules: "SentenceModules | None" = None
+    modules: "Modules | None" = None
     # What computes its network; None for Keras.
     runtime: Runtime | None = None
     # Models that share its base, by name; see `adapters.put_beside`.
@@ -248,7 +249,8 @@ class TextModel(abc.ABC):
             with tf.device(HOST):
                 left = order[start:]
                 length = tf.gather(lengths, left[0])
-                chosen = left[: tf.maximum(_TOKENS_AT_ONCE // length, 1)]
+                room = self.tokens_at_once // tf.maximum(length, 1)
+                chosen = left[: tf.maximum(room, 1)]
                 inputs = rows.take(chosen).padded(length)
             found = forward(inputs, chosen)
             return start + tf.size(chosen), {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         GlueFile,
         train_dev_test,
     )
+    from bert_tf.families.data.scores import pearson, spearman
     from bert_tf.families.multiple_choice.files import SwagFiles
     from bert_tf.families.multiple_choice.task import (
         MultipleChoiceTask,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from bert_tf.families.question_answering.user_questions import (
         UserQuestionAnsweringTask,
     )
+    from bert_tf.families.sentence_embedding.task import UserEmbeddingTask
     from bert_tf.families.text_classification.kinds import (
         MultiLabelTask,
         RegressionTask,
@@ -38,10 +40,9 @@ if TYPE_CHECKING:
         label_micro_f1,
         macro_f1,
         matthews,
-        pearson,
-        spearman,
         subset_accuracy,
     )
+    from bert_tf.families.text_classification.ranking import UserRankingTask
     from bert_tf.families.token_classification.task import (
         ConllFolder,
         FeatureTaggingTask,
@@ -50,18 +51,21 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "data.scores": "pearson spearman",
     "data.glue": "DataSet GlueData GlueFile PAPER_RECIPE train_dev_test",
     "multiple_choice.files": "SwagFiles",
     "multiple_choice.task": "MultipleChoiceTask UserChoiceTask",
     "question_answering.task": "QuestionAnsweringTask",
     "question_answering.user_questions": "UserQuestionAnsweringTask",
+    "sentence_embedding.task": "UserEmbeddingTask",
     "text_classification.kinds": (
         "MultiLabelTask RegressionTask SentenceTask UserFileTask"
     ),
     "text_classification.metrics": (
         "accuracy binary_f1 label_macro_f1 label_micro_f1 macro_f1 matthews "
-        "pearson spearman subset_accuracy"
+        "subset_accuracy"
     ),
+    "text_classification.ranking": "UserRankingTask",
     "token_classification.task": (
         "ConllFolder FeatureTaggingTask TokenClassificationTask "
         "UserTokenClassificationTask"
@@ -89,8 +93,10 @@ __all__ = [
     "SwagFiles",
     "TokenClassificationTask",
     "UserChoiceTask",
+    "UserEmbeddingTask",
     "UserFileTask",
     "UserQuestionAnsweringTask",
+    "UserRankingTask",
     "UserTokenClassificationTask",
     "accuracy",
     "binary_f1",

@@ -169,7 +169,7 @@ def _phase(
     strategy: tf.distribute.Strategy,
 ) -> Phase:
     """Returns all steps of the run as one phase."""
-    size, slices = recipe.train_batch_size, recipe.gradient_accumulation_steps
+    size, slices = recipe.train_batch_size, recipe.num_slices
     check_batch_size("train_batch_size", size, strategy, slices)
     check_batch_size("eval_batch_size", recipe.eval_batch_size, strategy)
     rows = len(data.train.rows)
@@ -188,6 +188,7 @@ def _phase(
         shard=cluster_of(strategy).shard,
         bucket_by_length=data.task.bucket_by_length,
         static_shapes=needs_static_shapes(strategy),
+        values=data.task.distinct_values(data.train.rows, recipe),
     )
     return Phase(steps, size, batches, None)
 

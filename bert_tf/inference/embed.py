@@ -6,8 +6,8 @@ import numpy as np
 
 from bert_tf.config import AUTO, KERAS, TEXT_POOLINGS
 from bert_tf.errors import check_choice
+from bert_tf.families.data.similarity import normalized
 from bert_tf.families.pretrained.settings import Settings
-from bert_tf.families.sentence_vectors import SHORTEST
 from bert_tf.inference.load import LoadedModel
 from bert_tf.inference.precision import FLOAT32
 from bert_tf.inference.vectors import Model, open_for_texts, text_vectors
@@ -91,6 +91,5 @@ def embed(
     chunks = text_vectors(opened, rows)
     vectors = np.concatenate([none, *(chunk.vectors[:, 0] for chunk in chunks)])
     if normalize:
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        vectors /= np.maximum(norms, SHORTEST)
+        vectors = normalized(vectors)
     return vectors[0] if is_one else vectors

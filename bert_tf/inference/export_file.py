@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.families.recipe import FinetuningRecipe
-from bert_tf.families.requests import sample_lengths
+from bert_tf.families.requests import LONGEST_SAMPLE, sample_lengths
 from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_model import TextModel
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
@@ -104,6 +104,11 @@ def export_file(
             "saved_model."
         )
     length = served.max_seq_length
+    if module.PADDED and length > LONGEST_SAMPLE:
+        raise UserError(
+            f"`file_format`={file_format}: pads every row to the longest, of "
+            f"{length:,} tokens here; give `max_seq_length`, such as 256."
+        )
     graph = trace(
         served.row_outputs,
         (1, length) if module.PADDED else (None, None),

@@ -15,8 +15,8 @@ import numpy as np
 from bert_tf.compat import has_accelerator
 from bert_tf.config import KERAS
 from bert_tf.errors import UserError
+from bert_tf.families.data.similarity import SHORTEST
 from bert_tf.families.requests import Refusal
-from bert_tf.families.sentence_vectors import SHORTEST
 from bert_tf.families.text_model import TextModel
 from bert_tf.libraries import RUNTIMES
 

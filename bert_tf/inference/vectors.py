@@ -126,9 +126,12 @@ def open_model(
         has_pooler = settings.pooling != POOLED or (
             POOLER in load_checkpoint(loaded.folder).heads
         )
-        opened = PretrainedModel(
-            encoder, tokenizer, settings, loaded.served.modules, has_pooler
-        )
+        kind, model = PretrainedModel, encoder
+        if isinstance(loaded.served, PretrainedModel):
+            # The vectors of a SparseModel need its head.
+            kind, model = type(loaded.served), loaded.served.model
+        modules = loaded.served.modules
+        opened = kind(model, tokenizer, settings, modules, has_pooler)
         opened.runtime = loaded.served.runtime
         loaded.vector_models[settings] = opened
     return loaded.vector_models[settings]
@@ -291,7 +294,7 @@ def _vectors(
     shape = (first[-1], len(settings.layers), model.width)
     vectors = np.empty(shape, np.float32)
     lengths = np.diff(starts)
-    batches = list(batches_by_length(lengths, settings.batch_size))
+    batches = list(batches_by_length(lengths, model.batch_size))
 
     def compute(chosen: np.ndarray) -> np.ndarray:
         with tf.device(HOST):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.report.figures import Curve, Curves, Panel
+from bert_tf.report.figures import Curve, Curves, Panel, histogram
 from bert_tf.report.formats import bar, html, inline, percent, words
 from bert_tf.report.sections import (
     Column,
@@ -36,6 +36,7 @@ _CLASS_FACTS = (
 _MISTAKES = 20
 # With more classes, nothing stands next to their tables.
 _FEW_CLASSES = 4
+_SIMILARITY_BINS = 40
 
 
 class ReportWords(NamedTuple):
@@ -269,6 +270,38 @@ def _reliability(bins: Sequence[Mapping[str, Any]]) -> Curves:
         Panel(cases, "probability", "cases"),
     ]
     return Curves(panels, (4.8, 2.4))
+
+
+def similarity_section(
+    relevant: np.ndarray, others: np.ndarray, noun: str, about: str = ""
+) -> Section:
+    """Histogram of the scores of relevant and other pairs.
+
+    Args:
+      relevant: float [R], the scores of queries with relevant documents.
+      others: float [O], the scores of queries with other documents.
+      noun: what a score is called.
+      about: which other pairs these are, in a sentence.
+    """
+    every = np.concatenate([relevant, others])
+    edges = np.histogram_bin_edges(every, _SIMILARITY_BINS)
+    pairs = {"relevant": relevant, "other": others}
+    counts = {
+        name: np.histogram(values, edges)[0].tolist()
+        for name, values in pairs.items()
+    }
+    means = {
+        f"mean of {name}": float(values.mean()) if len(values) else None
+        for name, values in pairs.items()
+    }
+    drawn = histogram(edges.tolist(), counts, (noun, "pairs"), dict(means))
+    caption = f"The {noun} of relevant documents and of others. {about}"
+    return Section(
+        "similarity",
+        f"How far apart are relevant and other documents by {noun}?",
+        [Figure(drawn, caption.strip())],
+        {"similarity": {"edges": edges.tolist(), **counts, **means}},
+    )
 
 
 def mistakes_section(

@@ -193,13 +193,14 @@ class Subwords(TokenTable, TokenizerData):
     def save_json(
         self,
         folder: pathlib.Path,
-        max_length: int,
+        max_length: int | None,
         padded: bool,
         finds_special: bool = False,
     ) -> None:
         """See `TokenizerData`."""
         library = self.library_tokenizer(not finds_special)
-        library.enable_truncation(max_length)
+        if max_length is not None:
+            library.enable_truncation(max_length)
         if padded:
             library.enable_padding(
                 length=max_length,
@@ -216,6 +217,12 @@ class Subwords(TokenTable, TokenizerData):
 
         library.post_processor = framing(self)
         write_text(folder / TOKENIZER_FILE, library.to_str() + "\n")
+
+    def unframed(self) -> Self:
+        """See `TokenizerData`."""
+        values = self.to_dict()
+        values["tokenizer"]["packing"] = (), (), (), 0, self._packing.pad_id
+        return type(self).from_dict(values)
 
     def notices(self, to: str) -> list[str]:
         """See `TokenizerData`."""

@@ -44,6 +44,8 @@ class SpecialTokens(NamedTuple):
 
 
 SPECIAL_TOKENS = SpecialTokens()
+# Of a WordPiece vocabulary whose texts have no special tokens around them.
+UNFRAMED = SpecialTokens(pad=None, cls=None, sep=None, mask=None)
 
 
 @dataclasses.dataclass(frozen=True)

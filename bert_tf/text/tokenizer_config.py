@@ -261,7 +261,8 @@ def _is_of_an_export(files: TokenizerFiles) -> bool:
 def _refuse_other_rows(processor: JsonPart, special: SpecialTokens) -> None:
     """Raises `UserError` unless rows are those of a BERT."""
     processor.expect("type", "BertProcessing", "TemplateProcessing")
-    if processor.values.get("type") != "TemplateProcessing":
+    is_template = processor.values.get("type") == "TemplateProcessing"
+    if not is_template or special.cls is None:
         return
     expected = [special.cls, "A", special.sep, "B", special.sep]
     pieces = pair_template(processor)

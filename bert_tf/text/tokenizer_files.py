@@ -10,8 +10,8 @@ from bert_tf.files import whole_text
 from bert_tf.foreign_files import read_bytes
 from bert_tf.progress import log_once
 from bert_tf.recipe import check_kind, read_json_object
-from bert_tf.sources import read_transformer_settings
-from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
+from bert_tf.sources import is_static_embedding, read_transformer_settings
+from bert_tf.text.token_table import SPECIAL_TOKENS, UNFRAMED, SpecialTokens
 from bert_tf.text.vocabulary import (
     CONTINUATION,
     VOCABULARY_FILE,
@@ -228,10 +228,19 @@ def named_special_tokens(folder: pathlib.Path) -> SpecialTokens:
 
 
 def read_special_tokens(folder: pathlib.Path) -> SpecialTokens:
-    """Reads the special tokens of a model folder; the default is BERT's."""
-    pairs = zip(named_special_tokens(folder), SPECIAL_TOKENS, strict=True)
+    """Reads the special tokens of a model folder; the default is BERT's.
+
+    A token that a file names as null does not exist, as in the files of an
+    unframed tokenizer.
+    """
+    usual = UNFRAMED if is_static_embedding(folder) else SPECIAL_TOKENS
+    stated = read_json_part(folder / TOKENIZER_CONFIG_FILE).values
+    named = named_special_tokens(folder).to_dict()
     return SpecialTokens(
-        *(usual if token is None else token for token, usual in pairs)
+        *(
+            default if token is None and key not in stated else token
+            for (key, token), default in zip(named.items(), usual, strict=True)
+        )
     )
 
 

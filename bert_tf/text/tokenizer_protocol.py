@@ -211,15 +211,19 @@ class TokenizerData(Protocol):
     def save_json(
         self,
         folder: pathlib.Path,
-        max_length: int,
+        max_length: int | None,
         padded: bool,
         finds_special: bool = False,
     ) -> None:
         """Writes tokenizer.json for programs without TensorFlow.
 
+        Rows are truncated to `max_length`; None leaves it to the program.
         `padded` pads every row to `max_length`; `finds_special` recognizes
         special tokens in text.
         """
+
+    def unframed(self) -> Self:
+        """The same without special tokens around texts."""
 
     def notices(self, to: str) -> list[str]:
         """What users should know if it is written in the layout `to`."""

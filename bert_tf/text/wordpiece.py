@@ -12,7 +12,7 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.recipe import read_json_object
-from bert_tf.text.token_table import SPECIAL_TOKENS, SpecialTokens
+from bert_tf.text.token_table import SPECIAL_TOKENS, UNFRAMED, SpecialTokens
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
@@ -20,6 +20,7 @@ from bert_tf.text.tokenizer_config import (
 )
 from bert_tf.text.tokenizer_files import (
     TOKENIZER_CONFIG_FILE,
+    AddedToken,
     OtherRules,
     read_special_tokens,
     read_vocabulary,
@@ -210,7 +211,7 @@ class WordPiece:
     def save_json(
         self,
         folder: pathlib.Path,
-        max_length: int,
+        max_length: int | None,
         padded: bool,
         finds_special: bool = False,
     ) -> None:
@@ -224,6 +225,25 @@ class WordPiece:
             max_length,
             padded,
             finds_special,
+        )
+
+    def unframed(self) -> Self:
+        """See `TokenizerData`; the special tokens become added tokens."""
+        vocabulary, rules = self.vocabulary, self.rules
+        special = UNFRAMED._replace(unk=vocabulary.special.unk)
+        added = [
+            AddedToken(token, normalized=False, special=True)
+            for token in vocabulary.special.present
+            if token not in special
+        ]
+        return dataclasses.replace(
+            self,
+            vocabulary=Vocabulary(
+                vocabulary.entries, special=special, notify=False
+            ),
+            config=dataclasses.replace(
+                rules, added_tokens=(*added, *rules.added_tokens)
+            ),
         )
 
     def notices(self, to: str) -> list[str]:

@@ -84,7 +84,7 @@ def write_tokenizer(
         library.enable_padding(
             length=max_seq_length,
             pad_id=vocabulary.packing.pad_id,
-            pad_token=vocabulary.special.pad,
+            pad_token=vocabulary.tokens[vocabulary.packing.pad_id],
         )
     library.save(str(folder / TOKENIZER_FILE))
 

@@ -14,7 +14,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import keras
 import tensorflow as tf
@@ -53,6 +53,18 @@ class Objective(Protocol):
         self, losses: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
         """Returns the mean of each loss term from its sum and denominator."""
+
+
+@runtime_checkable
+class BatchObjective(Objective, Protocol):
+    """An objective whose loss of a row depends on the other rows of the batch.
+
+    It is computed of the outputs of the whole batch, over replicas and slices.
+    """
+
+    @property
+    def batch_labels(self) -> tuple[str, ...]:
+        """The names of what it reads of the batch, tensors [B, ...]."""
 
 
 class StepResult(NamedTuple):
@@ -347,25 +359,41 @@ class TrainingStep:
         """Returns the value of one replica, for a tensor equal on all."""
         return self.strategy.experimental_local_results(value)[0]
 
-    def _forward(self, batch: Batch, counter: tf.Tensor) -> tuple[dict, dict]:
+    def _outputs(self, batch: Batch, counter: tf.Tensor) -> dict:
+        counter *= _DRAWS_PER_PASS
         outputs, _ = self.model.stateless_call(
             [v.value for v in self.variables],
             _untrained_states(self.model, self.frozen, self.seed, counter),
             batch,
             training=True,
         )
-        return self.objective(outputs, batch)
+        return outputs
+
+    def _total(
+        self, outputs: dict, batch: Batch, weights: dict
+    ) -> tuple[tf.Tensor, tuple[dict, dict]]:
+        """Returns the loss to minimise, and the sums of losses and metrics."""
+        losses, metrics = self.objective(outputs, batch)
+        means = self.objective.normalise(losses, weights)
+        total = tf.add_n(list(means.values()))
+        if self.loss_scale is not None:
+            total *= self.loss_scale.value
+        return total, (losses, metrics)
 
     def _slice_gradients(
         self, batch: Batch, weights: dict, counter: tf.Tensor
     ) -> tuple[list[tf.Tensor], tuple[dict, dict]]:
         with tf.GradientTape() as tape:
-            losses, metrics = self._forward(batch, counter * _DRAWS_PER_PASS)
-            means = self.objective.normalise(losses, weights)
-            total = tf.add_n(list(means.values()))
-            if self.loss_scale is not None:
-                total *= self.loss_scale.value
-        gradients = tape.gradient(total, [v.value for v in self.variables])
+            outputs = self._outputs(batch, counter)
+            total, sums = self._total(outputs, batch, weights)
+        return self._by_variables(tape, total), sums
+
+    def _by_variables(
+        self, tape: tf.GradientTape, target: Any, by_target: Any = None
+    ) -> list[tf.Tensor]:
+        """Returns the gradient by the variables, given that by `target`."""
+        variables = [v.value for v in self.variables]
+        gradients = tape.gradient(target, variables, output_gradients=by_target)
         missing = [
             v.path
             for v, g in zip(self.variables, gradients, strict=True)
@@ -377,7 +405,7 @@ class TrainingStep:
                 f"{', '.join(missing)}, on which no loss depends; an objective "
                 "of pre-training names in heads what it trains."
             )
-        return [tf.convert_to_tensor(g) for g in gradients], (losses, metrics)
+        return [tf.convert_to_tensor(g) for g in gradients]
 
     def _gradients(
         self, batch: Batch, step: tf.Tensor, stop: tf.Tensor
@@ -387,20 +415,25 @@ class TrainingStep:
         context = tf.distribute.get_replica_context()
         replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
         replicas = self.strategy.num_replicas_in_sync
-        weights = self.objective.loss_weights(batch)
-        if self.per_replica_means:
-            weights = {k: v * replicas for k, v in weights.items()}
-        else:
-            weights = sum_over_replicas(weights)
 
         def counter(part: int | tf.Tensor) -> tf.Tensor:
             part = tf.cast(part, tf.int64)
             return (step * self.accumulation + part) * replicas + replica
 
-        if self.accumulation == 1:
-            gradients, sums = self._slice_gradients(batch, weights, counter(0))
+        if isinstance(self.objective, BatchObjective):
+            gradients, sums, weights = self._batch_gradients(batch, counter)
         else:
-            gradients, sums = self._accumulate(batch, weights, counter)
+            weights = self.objective.loss_weights(batch)
+            if self.per_replica_means:
+                weights = {k: v * replicas for k, v in weights.items()}
+            else:
+                weights = sum_over_replicas(weights)
+            gradients, sums = self._accumulate(
+                batch,
+                lambda rows, part: self._slice_gradients(
+                    rows, weights, counter(part)
+                ),
+            )
         gradients = sum_over_replicas(gradients)
         losses, metrics = sums
         means = self.objective.normalise(losses, weights)
@@ -426,13 +459,94 @@ class TrainingStep:
                 outside += tf.reduce_sum(tf.cast(~inside, tf.float32))
         return limited, outside
 
-    def _accumulate(
-        self,
-        batch: Batch,
-        weights: dict,
-        counter: Callable[[int | tf.Tensor], tf.Tensor],
-    ) -> tuple[list[tf.Tensor], tuple[dict, dict]]:
-        """Sums gradients and results over slices of the replica's batch."""
+    def _batch_gradients(
+        self, batch: Batch, counter: Callable[[int | tf.Tensor], tf.Tensor]
+    ) -> tuple[list[tf.Tensor], tuple[dict, dict], dict]:
+        """Computes the gradient of a `BatchObjective`.
+
+        With slices, their outputs are computed first, then the gradient of the
+        loss by these, and from there on the gradient of each slice, which is
+        computed again with the same dropout (Gao et al. 2021, "Scaling Deep
+        Contrastive Learning Batch Size under Memory Limited Setup").
+
+        Returns:
+          The gradient, this replica's share of losses and metrics, and their
+          denominators.
+        """
+        if self.accumulation == 1:
+            with tf.GradientTape() as tape:
+                outputs = self._outputs(batch, counter(0))
+            by_outputs, *found = self._by_outputs(outputs, batch)
+            return self._by_variables(tape, outputs, by_outputs), *found
+        slices = self._slices(batch)
+
+        def outputs_of(part: int | tf.Tensor) -> dict:
+            rows = {name: tensor[part] for name, tensor in slices.items()}
+            return self._outputs(rows, counter(part))
+
+        first = outputs_of(0)
+        others = tf.map_fn(
+            outputs_of,
+            tf.range(1, self.accumulation),
+            fn_output_signature=tf.nest.map_structure(
+                lambda value: tf.TensorSpec(value.shape, value.dtype), first
+            ),
+            parallel_iterations=1,
+        )
+        outputs = tf.nest.map_structure(
+            lambda one, rest: tf.concat(
+                [one, tf.reshape(rest, [-1, *one.shape[1:]])], 0
+            ),
+            first,
+            others,
+        )
+        by_outputs, *found = self._by_outputs(outputs, batch)
+
+        def slice_gradients(rows: dict, part: int | tf.Tensor) -> list:
+            own = {name: rows.pop(f"by_{name}") for name in by_outputs}
+            with tf.GradientTape() as tape:
+                outputs = self._outputs(rows, counter(part))
+            return self._by_variables(tape, outputs, own)
+
+        named = {f"by_{name}": value for name, value in by_outputs.items()}
+        return self._accumulate({**batch, **named}, slice_gradients), *found
+
+    def _by_outputs(
+        self, outputs: dict, batch: Batch
+    ) -> tuple[dict, tuple[dict, dict], dict]:
+        """Computes the gradient of a `BatchObjective` by a replica's outputs.
+
+        Returns:
+          The gradient, this replica's share of losses and metrics, and their
+          denominators.
+        """
+        assert isinstance(self.objective, BatchObjective)
+        context = tf.distribute.get_replica_context()
+        replicas = self.strategy.num_replicas_in_sync
+        labels = {name: batch[name] for name in self.objective.batch_labels}
+        own = slice(None)
+        if replicas > 1 and not self.per_replica_means:
+            # The gradient of what other replicas have computed is theirs.
+            size = next(iter(outputs.values())).shape[0]
+            begin = context.replica_id_in_sync_group * size
+            own = slice(begin, begin + size)
+            outputs, labels = tf.nest.map_structure(
+                lambda value: context.all_gather(tf.identity(value), axis=0),
+                (outputs, labels),
+            )
+        with tf.GradientTape() as tape:
+            tape.watch(outputs)
+            weights = self.objective.loss_weights(labels)
+            total, sums = self._total(outputs, labels, weights)
+        by_outputs = tape.gradient(total, outputs)
+        if self.per_replica_means:
+            by_outputs = {k: v / replicas for k, v in by_outputs.items()}
+        # Every replica has the sums of all.
+        sums = tf.nest.map_structure(lambda value: value / replicas, sums)
+        return {k: v[own] for k, v in by_outputs.items()}, sums, weights
+
+    def _slices(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Splits the first axis of a replica's batch into equal slices."""
         slices = {}
         for name, tensor in batch.items():
             size = tensor.shape[0]
@@ -444,19 +558,35 @@ class TrainingStep:
             # The other axes may be unknown, since lengths differ.
             rows = [self.accumulation, size // self.accumulation]
             shape = tf.concat([rows, tf.shape(tensor)[1:]], axis=0)
-            slices[name] = tf.reshape(tensor, shape)
+            slices[name] = tf.ensure_shape(
+                tf.reshape(tensor, shape), [*rows, *tensor.shape[1:]]
+            )
+        return slices
 
-        def of_slice(part: tf.Tensor) -> tuple:
+    def _accumulate(
+        self, batch: Batch, of_slice: Callable[[dict, int | tf.Tensor], Any]
+    ) -> Any:
+        """Sums what a function returns for each slice of the replica's batch.
+
+        Args:
+          batch: the batch.
+          of_slice: takes the rows of a slice and its number.
+        """
+        if self.accumulation == 1:
+            return of_slice(dict(batch), 0)
+        slices = self._slices(batch)
+
+        def computed(part: int | tf.Tensor) -> Any:
             rows = {name: tensor[part] for name, tensor in slices.items()}
-            return self._slice_gradients(rows, weights, counter(part))
+            return of_slice(rows, part)
 
         _, total = tf.while_loop(
             lambda part, _: part < self.accumulation,
             lambda part, total: (
                 part + 1,
-                tf.nest.map_structure(tf.add, total, of_slice(part)),
+                tf.nest.map_structure(tf.add, total, computed(part)),
             ),
-            (tf.constant(1), of_slice(tf.constant(0))),
+            (tf.constant(1), computed(0)),
         )
         return total
 

@@ -13,6 +13,7 @@ import pytest
 import safetensors.numpy
 import tokenizers
 
+from bert_tf.architectures.modernbert import ModernBertConfig
 from bert_tf.checkpoints import (
     CLASSIFIER,
     POOLER,
@@ -164,6 +165,22 @@ def test_a_pooler_or_none_in_a_class_that_has_another(heads, tmp_path):
     values = json.loads((tmp_path / "config.json").read_text())
     if heads:
         assert values["id2label"]["3"] == "LABEL_3"
+
+
+def test_a_pooler_under_the_name_of_another_heads_layer(tmp_path, capfd):
+    config = ModernBertConfig(
+        vocab_size=20,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
+    arrays = random_arrays(config, (POOLER,))
+    save_checkpoint(tmp_path, Checkpoint(config, arrays), "hugging_face")
+    assert "its pooler is left out: ModernBertModel" in capfd.readouterr().err
+    assert_same_arrays(
+        load_checkpoint(tmp_path).arrays, random_arrays(config, ())
+    )
 
 
 def test_heads_that_no_class_holds(tmp_path):

@@ -221,8 +221,10 @@ def test_what_is_not_calibrated():
 
 
 def test_a_folder_of_an_earlier_version_has_none(tmp_path):
-    config = models.text_config()
-    values = dataclasses.asdict(config)
-    assert values.pop("calibration_temperature") == 1
-    (tmp_path / "task.json").write_text(json.dumps(values))
-    assert read_config_as(tmp_path, TextClassificationConfig) == config
+    for temperature in (1.0, 2.5):
+        config = models.text_config(calibration_temperature=temperature)
+        values = config.to_dict()
+        assert values.get("calibration_temperature", 1.0) == temperature
+        assert ("calibration_temperature" in values) is (temperature != 1)
+        (tmp_path / "task.json").write_text(json.dumps(values))
+        assert read_config_as(tmp_path, TextClassificationConfig) == config

@@ -303,13 +303,13 @@ def test_a_head_of_other_labels_starts_fresh(classes, recipe, tmp_path, capfd):
 
 @pytest.mark.witness("fine-tuning in bfloat16, in one graph for all lengths")
 def test_bfloat16_in_one_graph_for_all_lengths(recipe, tmp_path, monkeypatch):
-    forward, traced = TrainingStep._forward, []
+    forward, traced = TrainingStep._outputs, []
 
     def counted(self, batch, counter):
         traced.append(tuple(batch["input_ids"].shape))
         return forward(self, batch, counter)
 
-    monkeypatch.setattr(TrainingStep, "_forward", counted)
+    monkeypatch.setattr(TrainingStep, "_outputs", counted)
     recipe = recipe.override(["precision=mixed_bfloat16", "num_train_epochs=3"])
     task = SentenceTask(name="mood", data=data())
     with quickly(graphs=True):

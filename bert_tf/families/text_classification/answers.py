@@ -242,6 +242,7 @@ class SentenceModel(TextModel):
         )
         self.usage = config
         self.calibration_temperature = config.calibration_temperature
+        self.activation = config.activation
         self._max_windows = max_windows
         self.columns = ("text", "text_b") if pairs else ("text",)
         if config.label_kind == MULTI_LABEL:

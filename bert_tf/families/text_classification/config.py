@@ -6,9 +6,14 @@ from typing import Any, ClassVar, Self
 
 from bert_tf.checkpoints import CLASSIFIER
 from bert_tf.checkpoints.checkpoint import num_labels
+from bert_tf.checkpoints.sentence_modules import TORCH_ACTIVATIONS
 from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
 from bert_tf.errors import UserError, check_choice
-from bert_tf.families.config import CalibratedConfig, HeadInFolder
+from bert_tf.families.config import (
+    CalibratedConfig,
+    HeadInFolder,
+    added_later,
+)
 from bert_tf.families.usage_options import CLASSIFIER_TASKS, OF_CLASSIFIERS
 
 # Kinds of labels, and the handling of long inputs.
@@ -30,6 +35,7 @@ class TextClassificationConfig(CalibratedConfig):
       long_inputs: cut or windows.
       doc_stride: tokens from the start of a window to that of the next.
       threshold: the probability above which one of several labels holds.
+      activation: of a number, see `sentence_modules.TORCH_ACTIVATIONS`.
     """
 
     label_kind: str
@@ -40,6 +46,7 @@ class TextClassificationConfig(CalibratedConfig):
     long_inputs: str = CUT
     doc_stride: int = 128
     threshold: float = 0.5
+    activation: str = added_later("linear")
 
     pipeline_tag: ClassVar[str] = "text-classification"
     builder: ClassVar[str] = "bert_classifier"
@@ -47,10 +54,11 @@ class TextClassificationConfig(CalibratedConfig):
     tasks: ClassVar[tuple[str, ...]] = tuple(OF_CLASSIFIERS)
 
     def __post_init__(self) -> None:
-        """Raises `UserError` for an unknown label_kind or long_inputs."""
+        """Raises `UserError` for an unknown kind, handling or activation."""
         for name, known in (
             ("label_kind", tuple(PROBLEM_TYPE_OF)),
             ("long_inputs", (CUT, WINDOWS)),
+            ("activation", tuple(TORCH_ACTIVATIONS.values())),
         ):
             check_choice(name, getattr(self, name), known)
 

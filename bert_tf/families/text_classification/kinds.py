@@ -15,6 +15,7 @@ from bert_tf.families.data.examples import (
     ParseLabel,
     examples_of,
 )
+from bert_tf.families.data.scores import pearson, spearman
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
 from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_classification import metrics
@@ -109,8 +110,8 @@ class RegressionTask(TextClassificationTask):
 
     scores: Mapping[str, Metric] = dataclasses.field(
         default_factory=lambda: {
-            "pearson": metrics.pearson,
-            "spearman": metrics.spearman,
+            "pearson": pearson,
+            "spearman": spearman,
         }
     )
     main_metric: str = "spearman"

@@ -14,6 +14,7 @@ from bert_tf.report.answer_sections import (
     class_sections,
     label_table,
     mistakes_section,
+    similarity_section,
 )
 from bert_tf.report.figures import Curve, Curves, Panel, histogram
 from bert_tf.report.sections import Figure, Section, fact_table
@@ -38,9 +39,12 @@ def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
     Args:
       rows: of dev_predictions.jsonl: "label" and "prediction" are a class, a
         number, or a list of labels; "probabilities" has one value per class
-        and is missing for numbers.
+        and is missing for numbers. Of a ranking, "prediction" and "relevance"
+        have one value per document.
       results: the contents of results.json.
     """
+    if "documents" in rows[0]:
+        return _ranking_sections(rows)
     labels = results["labels"]
     names = (*_FACTS, "text_a", "text_b")
     shown = [{name: row[name] for name in names} for row in rows]
@@ -196,5 +200,59 @@ def _regression_sections(rows: Sequence[Row]) -> list[Section]:
             "in the file",
             (*_FACTS, "error"),
             _texts,
+        ),
+    ]
+
+
+def _ranking_sections(rows: Sequence[Row]) -> list[Section]:
+    """The scores of relevant and other documents, and the worst rankings."""
+    is_relevant, scores = (
+        np.array([value for row in rows for value in row[key]])
+        for key in ("relevance", "prediction")
+    )
+    is_relevant = is_relevant > 0
+    by_query: dict[str, list[tuple[float, float, str]]] = {}
+    for row in rows:
+        by_query.setdefault(row["query"], []).extend(
+            zip(
+                *(row["prediction"], row["relevance"], row["documents"]),
+                strict=True,
+            )
+        )
+    worst = []
+    for query, documents in by_query.items():
+        ranked = sorted(documents, key=lambda each: -each[0])
+        gains = np.array([gain for _, gain, _ in ranked])
+        if not 0 < np.sum(gains > 0) < len(gains):
+            continue
+        rank = int(np.argmax(gains > 0))
+        worst.append(
+            {
+                "query": query,
+                "rank": rank + 1,
+                "documents": len(ranked),
+                "score": ranked[rank][0],
+                "top_score": ranked[0][0],
+                "relevant": ranked[rank][2],
+                "top": ranked[0][2],
+            }
+        )
+    wrong = sorted(
+        (each for each in worst if each["rank"] > 1),
+        key=lambda each: (-each["rank"], each["score"] - each["top_score"]),
+    )
+    return [
+        similarity_section(scores[is_relevant], scores[~is_relevant], "score"),
+        mistakes_section(
+            wrong,
+            len(worst),
+            "queries, the lowest rank of the first relevant document first. "
+            "Check their labels in the file",
+            ("rank", "documents", "score", "top_score"),
+            lambda row: [
+                MarkedText(row["query"], "query"),
+                MarkedText(row["relevant"], "relevant"),
+                MarkedText(row["top"], "ranked first"),
+            ],
         ),
     ]

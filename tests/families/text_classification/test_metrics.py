@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from bert_tf.families.data import scores
 from bert_tf.families.text_classification import metrics
 from tests.user_errors import error_of
 
@@ -63,11 +64,11 @@ def test_worked_by_hand():
 def test_correlations_by_hand():
     # Ranks 1, 2.5, 2.5, 4 and 1, 2, 3, 4.
     x, y = np.array([1.0, 2.0, 2.0, 9.0]), np.array([3.0, 5.0, 6.0, 7.0])
-    np.testing.assert_array_equal(metrics.ranks(x), [1, 2.5, 2.5, 4])
-    assert metrics.spearman(x, y) == pytest.approx(4.5 / math.sqrt(4.5 * 5))
-    assert metrics.pearson(x, 3 * x + 1) == pytest.approx(1)
-    assert metrics.pearson(x, -x) == pytest.approx(-1)
-    assert metrics.spearman(x, np.exp(x)) == pytest.approx(1)
+    np.testing.assert_array_equal(scores.ranks(x), [1, 2.5, 2.5, 4])
+    assert scores.spearman(x, y) == pytest.approx(4.5 / math.sqrt(4.5 * 5))
+    assert scores.pearson(x, 3 * x + 1) == pytest.approx(1)
+    assert scores.pearson(x, -x) == pytest.approx(-1)
+    assert scores.spearman(x, np.exp(x)) == pytest.approx(1)
 
 
 def test_macro_f1_takes_the_classes_that_occur():
@@ -106,9 +107,9 @@ def test_against_plain_definitions(trial):
     assert both + neither == round(metrics.accuracy(gold, predicted) * size)
     x = random.normal(size=size).round(1)
     y = (x + random.normal(size=size)).round(1)
-    assert metrics.pearson(x, y) == pytest.approx(plain_correlation(x, y))
+    assert scores.pearson(x, y) == pytest.approx(plain_correlation(x, y))
     ranks = [[plain_rank(v, a) for a in v] for v in (x, y)]
-    assert metrics.spearman(x, y) == pytest.approx(plain_correlation(*ranks))
+    assert scores.spearman(x, y) == pytest.approx(plain_correlation(*ranks))
 
 
 @pytest.mark.parametrize(
@@ -117,9 +118,9 @@ def test_against_plain_definitions(trial):
         (metrics.matthews, [1, 0, 1], [1, 1, 1]),
         (metrics.matthews, [0, 0, 0], [1, 0, 1]),
         (metrics.binary_f1, [0, 0], [0, 0]),
-        (metrics.pearson, [1.0, 2.0, 3.0], [0.1, 0.1, 0.1]),
-        (metrics.spearman, [2.5, 2.5, 2.5], [0.1, 0.3, 0.2]),
-        (metrics.pearson, [0.7], [0.3]),
+        (scores.pearson, [1.0, 2.0, 3.0], [0.1, 0.1, 0.1]),
+        (scores.spearman, [2.5, 2.5, 2.5], [0.1, 0.3, 0.2]),
+        (scores.pearson, [0.7], [0.3]),
     ],
 )
 def test_nothing_varies(score, references, predictions):
@@ -128,7 +129,7 @@ def test_nothing_varies(score, references, predictions):
 
 def test_large_and_small_numbers():
     x = np.array([1e-200, 2e-200, 4e-200])
-    assert metrics.pearson(x, x * 1e300) == pytest.approx(1)
+    assert scores.pearson(x, x * 1e300) == pytest.approx(1)
     # The four counts' product is beyond 2**63.
     gold = RANDOM.integers(0, 2, 400_000)
     predicted = np.where(RANDOM.random(400_000) < 0.25, 1 - gold, gold)
@@ -138,5 +139,5 @@ def test_large_and_small_numbers():
 def test_bad_arrays():
     line = error_of(metrics.accuracy, np.zeros(3), np.zeros(2))
     assert "(3,) and predictions (2,)" in line
-    line = error_of(metrics.pearson, np.zeros(0), np.zeros(0))
+    line = error_of(scores.pearson, np.zeros(0), np.zeros(0))
     assert "none to score" in line
