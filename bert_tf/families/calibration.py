@@ -87,7 +87,8 @@ def measure(
       logits, targets: see `fit_temperature`.
       temperature: divides the logits.
     """
-    rows, classes = _as_classes(logits / temperature, targets)
+    rows, classes = _as_classes(logits, targets)
+    rows = rows / temperature
     shares = _softmax(rows)
     found = (
         class_calibration(shares, classes)
