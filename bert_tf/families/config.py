@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 def added_later(default: Any) -> Any:
     """Declares a field that task.json lacks where it has its default."""
-    return dataclasses.field(default=default, metadata={"added_later": True})
+    return dataclasses.field(
+        default=default, kw_only=True, metadata={"added_later": True}
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +129,23 @@ class TaskConfig(abc.ABC):
             "max_seq_length": self.max_seq_length,
             "threshold": self.summary().get("threshold"),
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibratedConfig(TaskConfig):
+    """The config of a model whose answers have probabilities.
+
+    Attributes:
+      calibration_temperature: divides the logits; see `calibration.py`.
+    """
+
+    calibration_temperature: float = added_later(1.0)
+
+    def summary(self) -> dict[str, Any]:
+        """The temperature of a calibrated model."""
+        if self.calibration_temperature == 1:
+            return {}
+        return {"calibration_temperature": self.calibration_temperature}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bert_tf.config import BINARY, FLOAT32, UBINARY
+from bert_tf.errors import whole_number
 from bert_tf.families.data.similarity import (
     COSINE,
     HAMMING,
@@ -60,9 +61,12 @@ class Corpus:
 
         Returns:
           Indices, int64 [Q, K], and similarities, float32 [Q, K], best first.
+
+        Raises:
+          UserError: `top_k` is no positive whole number.
         """
         total = sum(self.sizes)
-        top_k = min(top_k, total)
+        top_k = min(whole_number("top_k", top_k, 1), total)
         if self.precision not in (BINARY, UBINARY):
             blocks = map(self._dequantized, self._blocks())
             return nearest(queries, blocks, top_k, similarity)

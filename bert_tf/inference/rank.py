@@ -227,8 +227,8 @@ def rank_file(
                 for row in table.read([column])
             ]
             count = len(texts)
-            rows = [(query, texts)]
-            for _, ranking in _rankings(model, rows, top_k, progress):
+            group = [(query, texts)]
+            for _, ranking in _rankings(model, group, top_k, progress):
                 file.write(to_json(ranking))
         else:
             for rows in _groups(table, query_column, column):

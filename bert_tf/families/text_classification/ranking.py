@@ -257,13 +257,13 @@ class RankingTask(RowTask[RankingExample, TextClassificationConfig]):
         del labels
         # Relevance and score of the documents of each query.
         by_query: dict[str, tuple[list[float], list[float]]] = {}
-        for example, scores in zip(examples, predictions, strict=True):
-            gains, found = by_query.setdefault(example.query, ([], []))
+        for example, prediction in zip(examples, predictions, strict=True):
+            gains, scores = by_query.setdefault(example.query, ([], []))
             gains += example.relevance or self.references([example])
-            found += scores
+            scores += prediction
         lists = [
-            np.array(gains)[best_first(found)]
-            for gains, found in by_query.values()
+            np.array(gains)[best_first(scores)]
+            for gains, scores in by_query.values()
         ]
         if not any(0 < np.sum(gains > 0) < len(gains) for gains in lists):
             raise UserError(
@@ -278,12 +278,12 @@ class RankingTask(RowTask[RankingExample, TextClassificationConfig]):
             if np.any(gains > 0)
         )
         means = mean_scores(rankings)
-        every, scores = (
+        every, found = (
             np.concatenate([each[i] for each in by_query.values()])
             for i in (0, 1)
         )
         return {name: means[name] for name in _SCORES} | {
-            "average_precision": average_precision(every > 0, scores)
+            "average_precision": average_precision(every > 0, found)
         }
 
     def guess(

@@ -4,6 +4,7 @@ import dataclasses
 
 from bert_tf.config import CLASSIFIER_POOLINGS
 from bert_tf.families.recipe import (
+    CalibrationRecipe,
     FinetuningRecipe,
     TableRecipe,
     UserFilesRecipe,
@@ -19,7 +20,7 @@ GIVEN, FITTED = HEAD_STARTS = ("given", "fitted")
 
 
 @dataclasses.dataclass(frozen=True)
-class SentenceRecipe(TableRecipe):
+class SentenceRecipe(TableRecipe, CalibrationRecipe):
     """Settings of tasks on texts or pairs."""
 
     data_dir: str = like(

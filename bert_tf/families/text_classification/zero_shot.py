@@ -85,6 +85,7 @@ def label_shares(
         {"logits": (len(model.labels),)},
     )["logits"]
     with tf.device(HOST):
+        logits = logits / model.calibration_temperature
         entailment, contradiction = (
             logits[:, number] for number in entailment_of(model.labels)
         )
