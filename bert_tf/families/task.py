@@ -176,6 +176,10 @@ class Task(TaskTemplate, Generic[Examples, Config]):
     config_type: ClassVar[type[TaskConfig]]
     # What `metrics` are times the scores of a run.
     scale: ClassVar[float] = 1.0
+    # The kind of its models in `model_card.SENTENCE_KINDS`; empty for others.
+    sentence_kind: ClassVar[str] = ""
+    # The classes of sentence-transformers that compute its losses, by name.
+    loss_classes: ClassVar[Mapping[str, str]] = {}
     # Whether training batches have rows of similar length.
     bucket_by_length: ClassVar[bool] = False
 
