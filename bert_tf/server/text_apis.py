@@ -98,7 +98,9 @@ class TextApis:
         """Answers a request to /v1/embeddings, as `parsed`."""
         texts, name = request["input"], request[_PROMPT_NAME]
         dimensions: int | None = request["dimensions"]
-        with self._models.find(self._spec(request, EMBED)) as version:
+        with self._models.find(
+            self._spec(request, EMBED, COUNT_TOKENS)
+        ) as version:
             inputs: dict[str, Any] = {"text": texts}
             signature = EMBED
             if name:
@@ -132,24 +134,25 @@ class TextApis:
             len(texts), _write_ranks, outputs["logits"], request
         )
 
-    def _spec(self, request: dict, signature: str) -> model_pb2.ModelSpec:
+    def _spec(self, request: dict, *signatures: str) -> model_pb2.ModelSpec:
         """Returns the model that a request names, or else the only one.
 
         Raises:
-          RequestError: several models have the signature, or none.
+          RequestError: several models have the signatures, or none.
         """
         able = [
             name
             for name in sorted(self._models.configs)
             if any(
-                version.graph.signature(signature)
+                set(signatures) <= version.graph.signatures.keys()
                 for version in self._models.available(name).values()
             )
         ]
         name = request["model"]
         if name in able:
             return model_pb2.ModelSpec(name=name)
-        known = f"the models with {signature} are: {', '.join(able) or 'none'}"
+        wanted = " and ".join(signatures)
+        known = f"models with {wanted}: {', '.join(able) or 'none'}"
         if name and name not in self._models.configs:
             raise RequestError(
                 grpc.StatusCode.NOT_FOUND,
@@ -157,7 +160,9 @@ class TextApis:
             )
         if not name and len(able) == 1:
             return model_pb2.ModelSpec(name=able[0])
-        given = f"{excerpt(name)} has no {signature}" if name else "is missing"
+        given = "is missing"
+        if name:
+            given = f"{excerpt(name)} lacks the signature {wanted}"
         raise FieldError("model", f"model {given}; {known}")
 
     async def _run(
@@ -281,8 +286,8 @@ def _write_ranks(logits: np.ndarray, request: dict) -> bytes:
     """Writes logits [B] as ranks, best first."""
     scores = logits.astype(np.float64)
     if not request["raw_scores"]:
-        # Does not overflow.
-        scores = 0.5 * (1 + np.tanh(scores / 2))
+        # The sigmoid without overflow.
+        scores = np.exp(-np.logaddexp(0, -scores))
     order = np.argsort(-logits, kind="stable").tolist()
     shown = write_floats(scores.astype(np.float32))
     ranks = []
@@ -294,8 +299,8 @@ def _write_ranks(logits: np.ndarray, request: dict) -> bytes:
     return f"[{', '.join(ranks)}]".encode()
 
 
-def openai_error(status: int, error: RequestError) -> bytes:
-    """Writes an error in OpenAI's form."""
+def openai_error(status: int, error: RequestError) -> tuple[int, bytes]:
+    """Returns the status and the text of an error in OpenAI's form."""
     is_unknown = error.code is grpc.StatusCode.NOT_FOUND
     values = {
         "message": error.message,
@@ -303,13 +308,18 @@ def openai_error(status: int, error: RequestError) -> bytes:
         "param": getattr(error, "field", "model" if is_unknown else None),
         "code": "model_not_found" if is_unknown else None,
     }
-    return json.dumps({"error": values}).encode()
+    return status, json.dumps({"error": values}).encode()
 
 
-def rerank_error(status: int, error: RequestError) -> bytes:
-    """Writes an error in text-embeddings-inference's form."""
+def rerank_error(status: int, error: RequestError) -> tuple[int, bytes]:
+    """Returns the status and the text of text-embeddings-inference's errors.
+
+    Values of wrong types are 422, and a full queue is 429.
+    """
     kind = "Backend" if status >= 500 else "Validation"
     if error.code is grpc.StatusCode.UNAVAILABLE:
-        kind = "Overloaded"
+        kind, status = "Overloaded", 429
+    elif isinstance(error, FieldError):
+        status = 422
     values = {"error": error.message, "error_type": kind}
-    return json.dumps(values).encode()
+    return status, json.dumps(values).encode()
