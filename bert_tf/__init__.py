@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bert_tf.inference.fill_mask import fill_mask
     from bert_tf.inference.load import LoadedModel, load
     from bert_tf.inference.predict import predict
+    from bert_tf.inference.retrieval import evaluate_retrieval
     from bert_tf.inference.search import search
     from bert_tf.inference.text_classifier import TextClassifier
     from bert_tf.models import (
@@ -74,6 +75,7 @@ _HOME = {
     "convert": "bert_tf.conversion.convert",
     "create_records": "bert_tf.records.build",
     "embed": "bert_tf.inference.embed",
+    "evaluate_retrieval": "bert_tf.inference.retrieval",
     "export": "bert_tf.inference.export_model",
     "export_saved_model": "bert_tf.inference.export",
     "fill_mask": "bert_tf.inference.fill_mask",
@@ -120,6 +122,7 @@ __all__ = [
     "convert",
     "create_records",
     "embed",
+    "evaluate_retrieval",
     "export",
     "export_saved_model",
     "fill_mask",

@@ -16,7 +16,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple
 
 from bert_tf.errors import Fault, UserError, excerpt, one_line
 from bert_tf.foreign_files import PACKED
@@ -463,6 +463,17 @@ def written_beside(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             # The error of a full disk names no file.
             error.filename = error.filename or str(path)
             raise
+
+
+@contextlib.contextmanager
+def open_output(output: str | os.PathLike) -> Iterator[BinaryIO]:
+    """Opens a file that appears when it is complete; "-" is standard output."""
+    if str(output) == STANDARD_STREAM:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with written_beside(output) as beside, open(beside, "wb") as file:
+        yield file
 
 
 @contextlib.contextmanager

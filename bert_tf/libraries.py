@@ -60,6 +60,7 @@ EXTRAS = {
     "hub": ("huggingface_hub",),
     "keras_hub": ("kagglehub", "keras_hub"),
     "report": ("jinja2", "matplotlib"),
+    "sparse": ("scipy",),
     "transformers": ("torch", "transformers"),
     **{name: r.libraries for name, r in RUNTIMES.items() if r.libraries},
 }

@@ -138,6 +138,7 @@ def bert_multiple_choice(
     encoder: BertEncoder,
     dropout: float | None = None,
     unpadded: bool = False,
+    head: str = MULTIPLE_CHOICE,
 ) -> keras.Model:
     """Scores the choices of each row.
 
@@ -151,6 +152,8 @@ def bert_multiple_choice(
         in a BERT.
       unpadded: computes without padding; see `BertEncoder`. Missing choices of
         a row need a token, too.
+      head: the head in checkpoints, multiple_choice, or classifier for a
+        `bert_classifier` of one output that scores the choices.
 
     Returns:
       A Keras model from a dict of input_ids, input_mask and segment_ids (int32
@@ -167,7 +170,7 @@ def bert_multiple_choice(
     }
     outputs = encoder(merged, pooled_only=True, unpadded=unpadded)
     pooled = outputs["pooled_output"]
-    scores = _head(encoder, pooled, MULTIPLE_CHOICE, 1, dropout)
+    scores = _head(encoder, pooled, head, 1, dropout)
     split = _SplitChoices(name="split", dtype="float32")
     return keras.Model(
         inputs, split(scores, inputs["input_ids"]), name="bert_multiple_choice"

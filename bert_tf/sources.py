@@ -298,8 +298,9 @@ def _kaggle_cache(handle: str) -> pathlib.Path | None:
 
 
 MODULES_FILE = "modules.json"
-# The first releases had a class per architecture.
-TRANSFORMERS = ("Transformer", "BERT", "DistilBERT")
+# The first releases had a class per architecture, and release 5 one for masked
+# LMs.
+TRANSFORMERS = ("Transformer", "BERT", "DistilBERT", "MLMTransformer")
 # A table of vectors instead of a Transformer and its pooling.
 STATIC_EMBEDDING = "StaticEmbedding"
 # Files of their settings.

@@ -6,6 +6,7 @@ alone. The weights are drawn here; what else lies in the folders is recorded.
 
 import json
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import safetensors.numpy
@@ -23,6 +24,12 @@ TEXTS = (
     "bad",
     "is the goodly film bad ? anna was in the film , and it was good",
 )
+# The orders of the outputs of models of natural language inference.
+NLI_LABELS = {
+    "contradiction first": ("contradiction", "neutral", "entailment"),
+    "entailment first": ("ENTAILMENT", "neutral", "contradiction"),
+}
+NLI_MODEL = "BertForSequenceClassification"
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
 
@@ -36,14 +43,26 @@ def answers() -> dict:
     return json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
 
 
-def write_folder(folder: pathlib.Path, name: str) -> pathlib.Path:
+def zero_shot() -> list:
+    """What the pipeline zero-shot-classification answers to `TEXTS`."""
+    text = (GOLDEN / "zero_shot.json").read_text(encoding="utf-8")
+    return json.loads(text)
+
+
+def write_folder(
+    folder: pathlib.Path, name: str, labels: Sequence[str] = ()
+) -> pathlib.Path:
     """Writes one of the folders of `recorded`.
 
     Args:
       folder: where, made if it is not there.
       name: its architecture and its class.
+      labels: the names of its outputs, if not the recorded ones.
     """
     found = recorded()[name]
+    if labels:
+        found["config"]["id2label"] = dict(enumerate(labels))
+        found["config"]["label2id"] = {x: n for n, x in enumerate(labels)}
     folder.mkdir(parents=True, exist_ok=True)
     for file in ("config", "tokenizer_config"):
         text = json.dumps(found[file], indent=2)

@@ -121,6 +121,8 @@ LIMITS = {
     "one of tsv, csv, jsonl, parquet, feather, arrow": {"format": "xlsx"},
     "one of tsv, csv, jsonl, parquet, feather, arrow, txt": {"format": "xlsx"},
     "one of number, number_from_1, letter, text": {"label_form": "word"},
+    "one of bce, listnet, margin_mse": {"loss": "mse"},
+    "one of sigmoid, linear": {"score_activation": "tanh"},
     "one of cut, windows": {"long_inputs": "fold"},
     "one of document, sentence": {"context": "paragraph"},
     "one of sentences, file": {"unmarked": "pages"},
@@ -153,6 +155,8 @@ REQUIRES = {
     "threshold": (0.3, "label_kind", "multi_label"),
     "label_separator": (";", "label_kind", "multi_label"),
     "label_names": ("a,b", "label_kind", "multi_label"),
+    "template": ("{} it is", "candidate_labels", "a,b"),
+    "multi_label": (True, "candidate_labels", "a,b"),
 }
 EXCLUDES = {
     "lora_rank": (2, "freeze_layers", 0),
@@ -164,6 +168,7 @@ EXCLUDES = {
 UNUSED = {
     **{"freeze_layers": 1, "layer_decay": 0.9, "ensemble": "o", "bilstm": True},
     **{"rematerialize": True, "teacher": "T", "lora_rank": 2},
+    "calibrate": True,
 }
 # Settings of which the first is limited by the second, and the line.
 DEPENDENT = [

@@ -51,6 +51,7 @@ from bert_tf.checkpoints.labels import (
 )
 from bert_tf.checkpoints.layout import all_parts, head_shapes, names_of
 from bert_tf.checkpoints.pytorch_names import as_pytorch, saved_class
+from bert_tf.checkpoints.recognition import is_stanford_colbert
 from bert_tf.checkpoints.stored import (
     Stored,
     read_stored,
@@ -185,6 +186,10 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
         values = {**values, "architectures": [saved]}
     classes = values.get("architectures")
     found = as_pytorch(stored, type(config), classes, source)
+    if is_stanford_colbert(folder):
+        # `colbert_files.py` reads the projection of the tokens' vectors.
+        shapes = {n: s for n, s in found.shapes.items() if n != "linear.weight"}
+        found = LazyArrays(shapes, found.__getitem__)
     shared = None
     if f"{_SHARED_NAME}.weight" in found:
         shared = _shared_head(config, values, path)

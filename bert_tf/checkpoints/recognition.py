@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from bert_tf.errors import UserError
 from bert_tf.foreign_files import demand_regular, read_bytes
+from bert_tf.recipe import read_json_object
 from bert_tf.sources import is_static_embedding
 
 # The family of the folders of sentence-transformers' StaticEmbedding.
@@ -22,6 +23,8 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 KERAS_HUB_WEIGHTS = ("model.weights.h5", "model.weights.json")
 HUGGING_FACE_CONFIG = "config.json"
+# The class in config.json of Stanford's colbert-ai.
+STANFORD_CLASS = "HF_ColBERT"
 # In transformers' order.
 HUGGING_FACE_WEIGHTS = (
     "model.safetensors",
@@ -58,6 +61,13 @@ SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<part>\d{5})-of-(?P<parts>\d{5})")
 # The last eight bytes of TensorFlow's tables, also of its first format, but not
 # of another library's .ckpt.
 _TABLE_END = bytes.fromhex("57fb808b247547db")
+
+
+def is_stanford_colbert(folder: pathlib.Path) -> bool:
+    """Whether a folder was written by Stanford's colbert-ai."""
+    values = read_json_object(folder / HUGGING_FACE_CONFIG, missing_ok=True)
+    classes = values.get("architectures")
+    return isinstance(classes, list) and STANFORD_CLASS in classes
 
 
 def index_files(folder: pathlib.Path, object_based: bool) -> list[pathlib.Path]:

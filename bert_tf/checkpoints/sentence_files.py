@@ -5,34 +5,52 @@ sentence_bert_config.json          max_seq_length of the Transformer
 N_Pooling/config.json              the modes of pooling
 N_Dense/config.json, weights       a dense layer, linear.weight [out, in]
 N_Normalize/                       normalises to length one
+N_SpladePooling/config.json        weights of terms from masked-LM logits
+N_MultiVectorMask/config.json      the tokens that ColBERT scores
 config_sentence_transformers.json  prompts, default_prompt_name, truncate_dim
 
-Read as by sentence-transformers 6.2, from releases since 0.2.
+Read as by sentence-transformers 6.2, from releases since 0.2. Folders of
+Stanford's ColBERT have artifact.metadata, and linear.weight among the weights.
 """
 
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_tf.architectures.parts import CLASSIFIER
+from bert_tf.architectures.parts import CLASSIFIER, MASKED_LM
 from bert_tf.checkpoints.array_file import write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint, num_labels
-from bert_tf.checkpoints.recognition import HUGGING_FACE_WEIGHTS
+from bert_tf.checkpoints.recognition import (
+    HUGGING_FACE_WEIGHTS,
+    is_stanford_colbert,
+)
 from bert_tf.checkpoints.sentence_modules import (
+    SPARSE_ACTIVATIONS,
+    SPARSE_POOLINGS,
     TORCH_ACTIVATIONS,
     Dense,
+    Modules,
+    MultiVectorModules,
     Normalize,
     SentenceModules,
+    SparseModules,
     Step,
 )
+from bert_tf.checkpoints.sentence_settings import (
+    HINT,
+    MIN_LENGTH,
+    expect,
+    read_size,
+    refuse_unknown,
+)
+from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.config import MEAN, POOLINGS
 from bert_tf.errors import UserError, check_choice, excerpt, first_few
 from bert_tf.files import write_text
 from bert_tf.recipe import (
-    Limits,
     check_kind,
     read_json_object,
     value_of_key,
@@ -52,6 +70,7 @@ from bert_tf.sources import (
 SETTINGS_FILE = "config_sentence_transformers.json"
 CONFIG_FILE = "config.json"
 SENTENCE_TRANSFORMER, CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
+SPARSE_ENCODER, MULTI_VECTOR = "SparseEncoder", "MultiVectorEncoder"
 # The flags of older files, in the order of concatenation.
 _OLD_MODES = {
     f"pooling_mode_{name}": mode
@@ -66,6 +85,13 @@ _OLD_MODES = {
 }
 # The default prompts of every SentenceTransformer.
 _DEFAULT_PROMPTS = {"query": "", "document": ""}
+# All releases have the first, the second those since 5, the others since 6.
+_PACKAGE = "sentence_transformers.models"
+_SPARSE_PACKAGE = "sentence_transformers.sparse_encoder.models"
+_PACKAGE_6 = "sentence_transformers.base.modules"
+_PACKAGES = {
+    "MultiVectorMask": "sentence_transformers.multi_vector_encoder.modules"
+}
 # Modules without effect at inference.
 _WITHOUT_EFFECT = ("Dropout",)
 _TOKENS, _SENTENCE = "token_embeddings", "sentence_embedding"
@@ -73,10 +99,9 @@ _TOKENS, _SENTENCE = "token_embeddings", "sentence_embedding"
 _HARMLESS_ARGUMENTS = frozenset(
     ("attn_implementation", "device_map", "dtype", "torch_dtype", "revision")
 )
-_MIN_LENGTH = 3
 
 
-def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
+def read_sentence_modules(checkpoint: Checkpoint) -> Modules | None:
     """Reads the modules of a checkpoint's folder.
 
     Returns:
@@ -86,6 +111,11 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
       UserError: a file is malformed, or a module is not supported.
     """
     folder = local_folder(checkpoint.source)
+    if is_stanford_colbert(folder):
+        # Few folders are.
+        from bert_tf.checkpoints.colbert_files import read_stanford
+
+        return read_stanford(checkpoint, folder)
     modules = read_module_list(folder)
     if modules is None:
         return None
@@ -94,35 +124,22 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
     kind = settings.get("model_type", SENTENCE_TRANSFORMER)
     if kind == CROSS_ENCODER:
         return None
-    if kind != SENTENCE_TRANSFORMER:
-        raise UserError(
-            f"{path}: model_type is {excerpt(kind)}; only a "
-            f"{SENTENCE_TRANSFORMER} computes vectors of texts. {_HINT}"
-        )
-    _check_order(modules, folder / MODULES_FILE)
+    check_choice(f"{path}: model_type", kind, _ORDERS, f". {HINT[:-1]}")
+    _check_order(modules, kind, folder / MODULES_FILE)
     length = positions = checkpoint.config.longest_input
-    modes: tuple[str, ...] = (MEAN,)
-    include_prompt = True
-    transformer, *others = modules
-    if transformer.kind != STATIC_EMBEDDING:
-        pooling = others.pop(0)
-        stated = _read_transformer(transformer.folder)
+    is_static = modules[0].kind == STATIC_EMBEDDING
+    if not is_static:
+        task, output = "feature-extraction", "last_hidden_state"
+        if kind == SPARSE_ENCODER:
+            task, output = "fill-mask", "logits"
+        place, transformer = _read_transformer(modules[0].folder, task, output)
+        stated = value_of_key(transformer, "max_seq_length", int, place)
+        if stated is not None and stated < MIN_LENGTH:
+            raise UserError(
+                f"{place}: max_seq_length is {stated}; it takes {MIN_LENGTH} "
+                "or more."
+            )
         length = stated or checkpoint.max_seq_length or positions
-        modes, include_prompt = _read_pooling(pooling.folder / CONFIG_FILE)
-    size = len(modes) * checkpoint.config.hidden_size
-    steps: list[Step] = []
-    for module in others:
-        if module.kind == "Dense":
-            dense = _read_dense(module.folder, size)
-            size = dense.kernel.shape[1]
-            steps.append(dense)
-        elif module.kind == "Normalize":
-            file = module.folder / CONFIG_FILE
-            # Older releases write no files for it.
-            values = read_json_object(file, missing_ok=True)
-            for key in ("module_input_name", "module_output_name"):
-                _expect(values, key, _SENTENCE, file)
-            steps.append(Normalize())
     prompts = _read_prompts(settings, path)
     default = value_of_key(settings, "default_prompt_name", str, str(path))
     if default is not None and default not in prompts:
@@ -130,70 +147,139 @@ def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
             f"{path}: default_prompt_name is {excerpt(default)}; the prompts "
             f"are {first_few(list(prompts))}."
         )
-    truncate_dim = value_of_key(settings, "truncate_dim", int, str(path))
-    if truncate_dim is not None:
-        Limits(at_least=1).check(f"{path}: truncate_dim", truncate_dim)
+    common: dict[str, Any] = {
+        "max_seq_length": min(length, positions),
+        "prompts": prompts,
+        "default_prompt_name": default,
+        "similarity": value_of_key(
+            settings, "similarity_fn_name", str, str(path)
+        ),
+    }
+    size = checkpoint.config.hidden_size
+    if kind == MULTI_VECTOR:
+        from bert_tf.checkpoints.colbert_files import read_lengths, read_mask
+
+        mask = next(m for m in modules if m.kind == "MultiVectorMask")
+        return MultiVectorModules(
+            **common,
+            **read_mask(mask.folder / CONFIG_FILE, checkpoint),
+            **read_lengths(transformer, place, checkpoint),
+            steps=_read_steps(modules[1:], size, _TOKENS),
+        )
+    if kind == SPARSE_ENCODER:
+        if MASKED_LM not in checkpoint.heads:
+            raise UserError(
+                f"{folder}: is a {SPARSE_ENCODER} and has no masked LM head "
+                "with the weights of the word table; restore it."
+            )
+        return SparseModules(
+            **common,
+            **_read_splade(modules[1].folder / CONFIG_FILE),
+            vocab_size=checkpoint.config.vocab_size,
+            max_active_dims=read_size(settings, "max_active_dims", path),
+        )
+    modes: tuple[str, ...] = (MEAN,)
+    include_prompt = True
+    if not is_static:
+        modes, include_prompt = _read_pooling(modules[1].folder / CONFIG_FILE)
     return SentenceModules(
-        modes,
-        include_prompt,
-        tuple(steps),
-        min(length, positions),
-        prompts,
-        default,
-        truncate_dim,
-        value_of_key(settings, "similarity_fn_name", str, str(path)),
+        **common,
+        pooling=modes,
+        include_prompt=include_prompt,
+        steps=_read_steps(modules[1:], len(modes) * size, _SENTENCE),
+        truncate_dim=read_size(settings, "truncate_dim", path),
     )
 
 
-_KINDS = ("Pooling", "Dense", "Normalize", *_WITHOUT_EFFECT)
-_HINT = "With `pooling`=mean, embed reads only the Transformer."
+def _read_steps(
+    modules: Sequence[Module], size: int, name: str
+) -> tuple[Step, ...]:
+    """Reads Dense and Normalize modules on vectors of a given size.
+
+    Args:
+      modules: modules, also of other kinds.
+      size: the size of the vectors.
+      name: what the modules read and write, `_TOKENS` or `_SENTENCE`.
+    """
+    steps: list[Step] = []
+    for module in modules:
+        if module.kind not in ("Dense", "Normalize"):
+            continue
+        path = module.folder / CONFIG_FILE
+        # Older releases write no files for Normalize.
+        is_optional = module.kind == "Normalize"
+        values = read_json_object(path, missing_ok=is_optional)
+        for key in ("module_input_name", "module_output_name"):
+            expect(values, key, name, path)
+        if module.kind == "Normalize":
+            refuse_unknown(values, (), path)
+            steps.append(Normalize())
+            continue
+        dense = _read_dense(module.folder, values, size)
+        size = dense.kernel.shape[1]
+        steps.append(dense)
+    return tuple(steps)
 
 
-def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
+# The modules of each kind of folder: the one that must follow the Transformer,
+# or be among the others, and those that may.
+_ORDERS = {
+    SENTENCE_TRANSFORMER: ("Pooling", ("Dense", "Normalize", *_WITHOUT_EFFECT)),
+    SPARSE_ENCODER: ("SpladePooling", ()),
+    MULTI_VECTOR: ("MultiVectorMask", ("Dense", "Normalize")),
+}
+
+
+def _check_order(
+    modules: tuple[Module, ...], model_type: str, path: pathlib.Path
+) -> None:
     """Refuses unknown modules and modules in another order."""
     kinds = [module.kind for module in modules]
-    is_static = kinds[0] == STATIC_EMBEDDING
+    is_static = (
+        kinds[0] == STATIC_EMBEDDING and model_type == SENTENCE_TRANSFORMER
+    )
     if not is_static and kinds[0] not in TRANSFORMERS:
         raise UserError(
             f"{path}: module 0 is a {kinds[0]}; it takes a Transformer or a "
             f"{STATIC_EMBEDDING}."
         )
+    required, others = _ORDERS[model_type]
     for number, kind in enumerate(kinds[1:], start=1):
-        if kind not in _KINDS:
+        if kind not in (required, *others):
             raise UserError(
                 f"{path}: module {number} is a {kind}, which is not supported; "
-                f"it takes {', '.join(_KINDS)}. {_HINT}"
+                f"it takes {', '.join((required, *others))}. {HINT}"
             )
-        if (kind == "Pooling") != (number == 1 and not is_static):
+        # The mask of a MultiVectorEncoder does not change vectors.
+        is_placed = model_type == MULTI_VECTOR or number == 1
+        is_only = kinds.count(kind) == 1 and not is_static
+        if kind == required and not (is_placed and is_only):
             raise UserError(
                 f"{path}: module {number} is a {kind}; a Transformer is "
-                "followed by one Pooling, and then by the others; a "
+                f"followed by one {kind}, and then by the others; a "
                 f"{STATIC_EMBEDDING} has none."
             )
-    if len(kinds) == 1 and not is_static:
-        raise UserError(f"{path}: has no Pooling behind the Transformer.")
+    if required not in kinds and not is_static:
+        raise UserError(f"{path}: has no {required} behind the Transformer.")
 
 
-def _expect(
-    values: Mapping[str, Any], key: str, expected: Any, path: pathlib.Path
-) -> None:
-    """Refuses another value than the only supported one."""
-    if (value := values.get(key)) not in (None, expected):
-        raise UserError(
-            f"{path}: {key} is {excerpt(value)}, which is not supported; it "
-            f"takes {expected!r}. {_HINT}"
-        )
+def _read_transformer(
+    folder: pathlib.Path, task: str, output: str
+) -> tuple[str, dict[str, Any]]:
+    """Checks a Transformer's settings and returns their file and values.
 
-
-def _read_transformer(folder: pathlib.Path) -> int | None:
-    """Checks a Transformer's settings and returns max_seq_length, if any."""
+    Args:
+      folder: its folder.
+      task: the only supported transformer_task.
+      output: what it reads of the model's outputs.
+    """
     path, values = read_transformer_settings(folder)
-    _expect(values, "transformer_task", "feature-extraction", path)
-    _expect(values, "module_output_name", _TOKENS, path)
-    output = {"method": "forward", "method_output_name": "last_hidden_state"}
+    expect(values, "transformer_task", task, path)
+    expect(values, "module_output_name", _TOKENS, path)
     modalities = value_of_key(values, "modality_config", dict, str(path))
     if modalities is not None:
-        _expect(modalities, "text", output, path)
+        text = {"method": "forward", "method_output_name": output}
+        expect(modalities, "text", text, path)
     for key in ("model", "config", "tokenizer"):
         for name in (f"{key}_args", f"{key}_kwargs"):
             given = value_of_key(values, name, dict, str(path)) or {}
@@ -201,21 +287,33 @@ def _read_transformer(folder: pathlib.Path) -> int | None:
             if odd:
                 raise UserError(
                     f"{path}: {name} has {first_few(odd)}, which is not "
-                    f"supported; leave it out. {_HINT}"
+                    f"supported; leave it out. {HINT}"
                 )
     for name in ("processor_kwargs", "processing_kwargs"):
-        _expect(values, name, {}, path)
-    length = value_of_key(values, "max_seq_length", int, str(path))
-    if length is not None and length < _MIN_LENGTH:
-        raise UserError(
-            f"{path}: max_seq_length is {length}; it takes {_MIN_LENGTH} or "
-            "more."
-        )
-    return length
+        expect(values, name, {}, path)
+    return str(path), values
+
+
+def _read_splade(path: pathlib.Path) -> dict[str, Any]:
+    values = read_json_object(path)
+    sizes = ("embedding_dimension", "word_embedding_dimension")
+    keys = {
+        "pooling_strategy": ("pooling", SPARSE_POOLINGS),
+        "activation_function": ("activation", SPARSE_ACTIVATIONS),
+    }
+    refuse_unknown(values, (*keys, *sizes), path)
+    found = {}
+    for key, (field, choices) in keys.items():
+        found[field] = values.get(key, choices[0])
+        check_choice(f"{path}: {key}", found[field], choices)
+    return found
 
 
 def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
     values = read_json_object(path)
+    named = ("pooling_mode", "embedding_dimension", "word_embedding_dimension")
+    unread = [key for key in values if not key.startswith("pooling_mode_")]
+    refuse_unknown(dict.fromkeys(unread), (*named, "include_prompt"), path)
     given = values.get("pooling_mode")
     if given is None:
         flags = {
@@ -227,7 +325,7 @@ def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
         if unknown := [key for key in given if key not in _OLD_MODES]:
             raise UserError(
                 f"{path}: {unknown[0]} is true, which is not supported; it "
-                f"takes {', '.join(_OLD_MODES)}. {_HINT}"
+                f"takes {', '.join(_OLD_MODES)}. {HINT}"
             )
         modes = [mode for key, mode in _OLD_MODES.items() if flags.get(key)]
         given = modes or [MEAN]
@@ -238,20 +336,18 @@ def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
             f"{', '.join(POOLINGS)}, or a list of them."
         )
     for mode in modes:
-        check_choice(f"{path}: pooling_mode", mode, POOLINGS, f". {_HINT[:-1]}")
+        check_choice(f"{path}: pooling_mode", mode, POOLINGS, f". {HINT[:-1]}")
     include_prompt = value_of_key(values, "include_prompt", bool, str(path))
     return tuple(modes), include_prompt is not False
 
 
-def _read_dense(folder: pathlib.Path, size: int) -> Dense:
-    path = folder / CONFIG_FILE
-    values = read_json_object(path)
-    for key in ("module_input_name", "module_output_name"):
-        _expect(values, key, _SENTENCE, path)
-    sizes = [
-        check_kind(key, int, values.get(key), str(path))
-        for key in ("in_features", "out_features")
-    ]
+def _read_dense(
+    folder: pathlib.Path, values: Mapping[str, Any], size: int
+) -> Dense:
+    path, sized = folder / CONFIG_FILE, ("in_features", "out_features")
+    named = (*sized, "bias", "activation_function", "use_residual")
+    refuse_unknown(values, named, path)
+    sizes = [check_kind(k, int, values.get(k), str(path)) for k in sized]
     if sizes[0] != size:
         raise UserError(
             f"{path}: in_features is {sizes[0]}, but the previous module "
@@ -318,9 +414,9 @@ def read_activation(
 def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
     """Returns the activation of the scores of a CrossEncoder.
 
-    sentence-transformers names it in its settings or in config.json
-    (sbert_ce_default_activation_function before version 4). The default is a
-    sigmoid for one score, and linear for several.
+    task.json of a ranking names it; sentence-transformers in its settings or in
+    config.json (sbert_ce_default_activation_function before version 4). The
+    default is a sigmoid for one score, and linear for several.
 
     Returns:
       One of the values of `TORCH_ACTIVATIONS`; None for other models.
@@ -331,6 +427,11 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
     if CLASSIFIER not in checkpoint.heads:
         return None
     folder = local_folder(checkpoint.source)
+    if task := read_task_file(folder):
+        # Of a ranking.
+        given = value_of_key(task, "activation", str, str(folder / TASK_FILE))
+        if given is not None:
+            return given
     path = folder / SETTINGS_FILE
     settings = read_json_object(path, missing_ok=True)
     own = transformer_folder(folder) / CONFIG_FILE
@@ -359,13 +460,36 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
 def write_cross_encoder(folder: pathlib.Path, activation: str) -> None:
     """Writes the activation of a CrossEncoder into a model's folder."""
     named = {"activation_fn": f"torch.nn.{_torch_name(activation)}"}
+    kind: dict[str, Any] = {"model_type": CROSS_ENCODER, "prompts": {}}
+    _write(folder / SETTINGS_FILE, kind | named)
     path = folder / CONFIG_FILE
     if path.exists():
+        # Releases 4 and 5 read it there, and no modules.
         values = read_json_object(path)
         _write(path, values | {"sentence_transformers": named})
-    else:
-        kind = {"model_type": CROSS_ENCODER}
-        _write(folder / SETTINGS_FILE, kind | named)
+        settings = _transformer_settings("sequence-classification", "logits")
+        settings["module_output_name"] = "scores"
+        _write(folder / TRANSFORMER_FILES[0], settings)
+        _write(folder / MODULES_FILE, _entries(_PACKAGE_6, ["Transformer"]))
+
+
+def _transformer_settings(task: str, output: str) -> dict[str, Any]:
+    """What release 6 states of a Transformer that reads an output."""
+    text = {"method": "forward", "method_output_name": output}
+    return {"transformer_task": task, "modality_config": {"text": text}}
+
+
+def _entries(package: str, kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """The entries of modules.json."""
+    return [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_{kind}" if number else "",
+            "type": f"{_PACKAGES.get(kind, package)}.{kind}",
+        }
+        for number, kind in enumerate(kinds)
+    ]
 
 
 def _read_prompts(
@@ -378,70 +502,122 @@ def _read_prompts(
 
 
 def write_sentence_modules(
-    folder: pathlib.Path, modules: SentenceModules, hidden_size: int
+    folder: pathlib.Path, modules: Modules, hidden_size: int
 ) -> None:
-    """Writes modules to a model's folder, for all their releases."""
-    kinds = ["Transformer", "Pooling"]
-    kinds += [type(step).__name__ for step in modules.steps]
-    entries = [
-        {
-            "idx": number,
-            "name": str(number),
-            "path": f"{number}_{kind}" if number else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for number, kind in enumerate(kinds)
-    ]
+    """Writes modules to a model's folder, for the releases that have them."""
     # The tokenizer's files determine lower-casing.
-    length = {"max_seq_length": modules.max_seq_length}
-    _write(folder / TRANSFORMER_FILES[0], length | {"do_lower_case": False})
-    pooling: dict[str, Any] = {"word_embedding_dimension": hidden_size}
-    if modules.pooling == tuple(m for m in POOLINGS if m in modules.pooling):
-        # Releases before 6 read only these.
-        pooling |= {
-            key: mode in modules.pooling for key, mode in _OLD_MODES.items()
-        }
-    else:
-        pooling["pooling_mode"] = list(modules.pooling)
-    pooling["include_prompt"] = modules.include_prompt
-    _write(folder / "1_Pooling" / CONFIG_FILE, pooling)
-    for entry, step in zip(entries[2:], modules.steps, strict=True):
-        inner = folder / str(entry["path"])
-        if isinstance(step, Normalize):
-            _write(inner / CONFIG_FILE, {})
-            continue
-        values: dict[str, Any] = {
-            "in_features": step.kernel.shape[0],
-            "out_features": step.kernel.shape[1],
-            "bias": step.bias is not None,
-            "activation_function": f"torch.nn.{_torch_name(step.activation)}",
-        }
-        if step.use_residual:
-            values["use_residual"] = True
-        _write(inner / CONFIG_FILE, values)
-        arrays = {
-            "linear.weight": step.kernel,
-            "linear.bias": step.bias,
-            "residual.weight": step.residual_kernel,
-        }
-        # Kernels are stored [out, in].
-        write_arrays(
-            inner / HUGGING_FACE_WEIGHTS[0],
-            {name: a.T for name, a in arrays.items() if a is not None},
-            {"format": "pt"},
-        )
-    settings = {
+    transformer: dict[str, Any] = {
+        "max_seq_length": modules.max_seq_length,
+        "do_lower_case": False,
+    }
+    settings: dict[str, Any] = {
         "prompts": dict(modules.prompts),
         "default_prompt_name": modules.default_prompt_name,
         "similarity_fn_name": modules.similarity,
-        "truncate_dim": modules.truncate_dim,
     }
+    kinds, level = ["Transformer"], _SENTENCE
+    steps: tuple[Step, ...] = ()
+    package = _PACKAGE
+    if isinstance(modules, SparseModules):
+        settings["model_type"] = SPARSE_ENCODER
+        settings["max_active_dims"] = modules.max_active_dims
+        package = _SPARSE_PACKAGE
+        kinds = ["MLMTransformer", "SpladePooling"]
+        own = {
+            "pooling_strategy": modules.pooling,
+            "activation_function": modules.activation,
+            "word_embedding_dimension": modules.vocab_size,
+        }
+    elif isinstance(modules, MultiVectorModules):
+        settings["model_type"] = MULTI_VECTOR
+        package, level, steps = _PACKAGE_6, _TOKENS, modules.steps
+        transformer |= _query_settings(modules)
+        kinds.append("MultiVectorMask")
+        own = {
+            "skiplist_words": list(modules.skipped_words),
+            "skiplist_tasks": list(modules.skipped_tasks),
+            "keep_only_token_ids": list(modules.scored_ids) or None,
+        }
+    else:
+        settings["model_type"] = SENTENCE_TRANSFORMER
+        settings["truncate_dim"] = modules.truncate_dim
+        steps = modules.steps
+        kinds.append("Pooling")
+        own = _pooling_settings(modules, hidden_size)
+    kinds += [type(step).__name__ for step in steps]
+    entries = _entries(package, kinds)
+    _write(folder / TRANSFORMER_FILES[0], transformer)
+    _write(folder / entries[1]["path"] / CONFIG_FILE, own)
+    for entry, step in zip(entries[2:], steps, strict=True):
+        _write_step(folder / entry["path"], step, level)
     _write(
         folder / SETTINGS_FILE,
         {name: v for name, v in settings.items() if v is not None},
     )
     # Last: this file makes the folder one of sentence-transformers.
     _write(folder / MODULES_FILE, entries)
+
+
+def _pooling_settings(
+    modules: SentenceModules, hidden_size: int
+) -> dict[str, Any]:
+    values: dict[str, Any] = {"word_embedding_dimension": hidden_size}
+    if modules.pooling == tuple(m for m in POOLINGS if m in modules.pooling):
+        # Releases before 6 read only these.
+        values |= {
+            key: mode in modules.pooling for key, mode in _OLD_MODES.items()
+        }
+    else:
+        values["pooling_mode"] = list(modules.pooling)
+    return values | {"include_prompt": modules.include_prompt}
+
+
+def _query_settings(modules: MultiVectorModules) -> dict[str, Any]:
+    """What a Transformer states of queries and documents."""
+    expansion = modules.expansion
+    values: dict[str, Any] = {
+        "query_length": modules.query_length,
+        "document_length": modules.document_length,
+        "query_expansion": expansion
+        and {
+            "strategy": "fixed" if expansion.is_fixed else "min",
+            "attend": expansion.attend,
+            "token": expansion.token,
+            "length": expansion.length,
+        },
+    }
+    return {name: v for name, v in values.items() if v is not None}
+
+
+def _write_step(folder: pathlib.Path, step: Step, level: str) -> None:
+    """Writes a module that reads and writes vectors of a level."""
+    values: dict[str, Any] = {}
+    if level != _SENTENCE:
+        # Releases before 6 do not know the keys.
+        values = {"module_input_name": level, "module_output_name": level}
+    if isinstance(step, Normalize):
+        _write(folder / CONFIG_FILE, values)
+        return
+    values |= {
+        "in_features": step.kernel.shape[0],
+        "out_features": step.kernel.shape[1],
+        "bias": step.bias is not None,
+        "activation_function": f"torch.nn.{_torch_name(step.activation)}",
+    }
+    if step.use_residual:
+        values["use_residual"] = True
+    _write(folder / CONFIG_FILE, values)
+    arrays = {
+        "linear.weight": step.kernel,
+        "linear.bias": step.bias,
+        "residual.weight": step.residual_kernel,
+    }
+    # Kernels are stored [out, in].
+    write_arrays(
+        folder / HUGGING_FACE_WEIGHTS[0],
+        {name: a.T for name, a in arrays.items() if a is not None},
+        {"format": "pt"},
+    )
 
 
 def _torch_name(activation: str) -> str:

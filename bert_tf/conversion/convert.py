@@ -32,7 +32,7 @@ from bert_tf.checkpoints.sentence_files import (
     write_cross_encoder,
     write_sentence_modules,
 )
-from bert_tf.checkpoints.sentence_modules import SentenceModules
+from bert_tf.checkpoints.sentence_modules import Modules
 from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.checkpoints.tokenizers import tokenizer_kind
 from bert_tf.conversion.proof import PRETRAINING_OUTPUTS, Comparison, prove
@@ -235,7 +235,7 @@ def _say(line: str) -> None:
 
 def _read_modules(
     checkpoint: Checkpoint,
-) -> tuple[SentenceModules | None, str | None]:
+) -> tuple[Modules | None, str | None]:
     """Reads the modules, or the activation of a CrossEncoder, if supported."""
     try:
         modules = read_sentence_modules(checkpoint)

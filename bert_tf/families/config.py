@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from bert_tf.encoders import BertEncoder
 
 
+def added_later(default: Any) -> Any:
+    """Declares a field that task.json lacks where it has its default."""
+    return dataclasses.field(
+        default=default, kw_only=True, metadata={"added_later": True}
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(abc.ABC):
     """How a fine-tuned model is used: the content of task.json.
@@ -50,6 +57,15 @@ class TaskConfig(abc.ABC):
         """Returns `values` with the settings of a recipe of the same names."""
         names = cls.__dataclass_fields__.keys() & vars(recipe).keys()
         return cls(**{name: getattr(recipe, name) for name in names} | values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what task.json holds; see `added_later`."""
+        values = dataclasses.asdict(self)
+        for field in dataclasses.fields(self):
+            is_default = values[field.name] == field.default
+            if field.metadata.get("added_later") and is_default:
+                del values[field.name]
+        return values
 
     @classmethod
     @abc.abstractmethod
@@ -113,6 +129,23 @@ class TaskConfig(abc.ABC):
             "max_seq_length": self.max_seq_length,
             "threshold": self.summary().get("threshold"),
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibratedConfig(TaskConfig):
+    """The config of a model whose answers have probabilities.
+
+    Attributes:
+      calibration_temperature: divides the logits; see `calibration.py`.
+    """
+
+    calibration_temperature: float = added_later(1.0)
+
+    def summary(self) -> dict[str, Any]:
+        """The temperature of a calibrated model."""
+        if self.calibration_temperature == 1:
+            return {}
+        return {"calibration_temperature": self.calibration_temperature}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ from bert_tf.checkpoints import (
     save_adapter,
     save_checkpoint,
 )
+from bert_tf.checkpoints.recognition import is_stanford_colbert
 from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
@@ -61,11 +62,11 @@ def save_model(
         labels=(config.labels or None) if model.in_checkpoint else None,
     ).with_tokenizer(tokenizer.data)
     if base is None:
-        save_checkpoint(folder, checkpoint)
+        save_checkpoint(folder, checkpoint, model.layout, replace=True)
     else:
         save_adapter(folder, checkpoint, base)
     model.save_beside(pathlib.Path(folder))
-    text = json.dumps(dataclasses.asdict(config), indent=2)
+    text = json.dumps(config.to_dict(), indent=2)
     write_text(pathlib.Path(folder) / TASK_FILE, text + "\n")
 
 
@@ -125,11 +126,10 @@ def read_config_as(
             "train it first."
         )
     source = str(pathlib.Path(folder) / TASK_FILE)
-    kinds: dict[str, Any] = {
-        field.name: field.type for field in dataclasses.fields(config_type)
-    }
-    if set(values) != set(kinds):
-        different = sorted(set(values) ^ set(kinds))
+    fields = dataclasses.fields(config_type)
+    kinds: dict[str, Any] = {field.name: field.type for field in fields}
+    later = {f.name for f in fields if "added_later" in f.metadata}
+    if different := sorted((set(values) ^ set(kinds)) - (later - set(values))):
         raise UserError(
             f"{source}: the keys {', '.join(different)} are missing or too "
             "many; fine-tune the model again with this version."
@@ -203,10 +203,13 @@ def text_tokenizer(
 ) -> Tokenizer:
     """Makes the tokenizer of a model that takes texts.
 
-    In folders of sentence-transformers it recognizes special tokens in texts,
-    as transformers does; see `UsageOptions` for another choice.
+    In folders of sentence-transformers and of Stanford's ColBERT it recognizes
+    special tokens in texts, as transformers does; see `UsageOptions` for
+    another choice.
     """
     if split_special_tokens is None:
         folder = local_folder(checkpoint.source)
-        split_special_tokens = read_module_list(folder) is None
+        split_special_tokens = read_module_list(
+            folder
+        ) is None and not is_stanford_colbert(folder)
     return checkpoint.make_tokenizer(split_special_tokens)

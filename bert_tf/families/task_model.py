@@ -26,7 +26,7 @@ START_POSITIONS, END_POSITIONS = "start_positions", "end_positions"
 START_LOGITS, END_LOGITS = "start_logits", "end_logits"
 # A masked logit. Its exponential and gradient are 0 in float32; with an
 # infinity, 0 times infinity would be NaN.
-_HIDDEN = -1e9
+HIDDEN = -1e9
 Sums = tuple[dict[str, Any], dict[str, tuple[Any, Any]]]
 
 
@@ -216,7 +216,7 @@ class ChoicesObjective(ClassesObjective):
     def logits(self, outputs: Mapping[str, Any], batch: Any) -> Any:
         """Returns the logits, float32 [B, C], masked for padding choices."""
         logits = super().logits(outputs, batch)
-        return ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)
+        return ops.where(batch[CHOICE_MASK] > 0, logits, HIDDEN)
 
 
 class SpanObjective(WeightedMean):
@@ -273,7 +273,7 @@ class SpanObjective(WeightedMean):
 def _of_tokens(logits: Any, batch: Mapping[str, Any]) -> Any:
     """Masks the logits of padding, float32 [B, S]."""
     logits = ops.cast(logits, "float32")
-    return ops.where(batch[INPUT_MASK.name] > 0, logits, _HIDDEN)
+    return ops.where(batch[INPUT_MASK.name] > 0, logits, HIDDEN)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -298,6 +298,8 @@ class TaskModel(keras.Model):
 
     # Whether a checkpoint holds all its weights, including the head.
     in_checkpoint: ClassVar[bool] = True
+    # The layout of its folder; see `save_checkpoint`.
+    layout: ClassVar[str] = "bert_tf"
 
     def __init__(
         self,

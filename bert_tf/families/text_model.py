@@ -27,7 +27,7 @@ from bert_tf.text.layout import HOST, TokenIds, pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
-    from bert_tf.checkpoints.sentence_modules import SentenceModules
+    from bert_tf.checkpoints.sentence_modules import Modules
 
 SERVING_DEFAULT = "serving_default"
 TOKENS = "tokens"
@@ -43,8 +43,6 @@ InputRow = Mapping[str, Any]
 InputRows = Sequence[InputRow]
 Arrays = Mapping[str, np.ndarray]
 Forward = Callable[[Tensors, tf.Tensor], Tensors]
-# Tokens of a batch, padding included. They determine the memory that is used.
-_TOKENS_AT_ONCE = 2048
 
 
 def largest(values: tf.Tensor) -> tf.Tensor:
@@ -77,6 +75,7 @@ class TextModel(abc.ABC):
       task: its task, in words.
       threshold: the threshold of a label, or of having no answer; None if the
         task has neither.
+      calibration_temperature: divides the logits for probabilities.
       activation: the activation of a single output, see
         `sentence_modules.TORCH_ACTIVATIONS`.
       prompts: prompts of sentence-transformers by name.
@@ -130,16 +129,20 @@ class TextModel(abc.ABC):
     task: str
     # Whether it has one encoder; ids and lengths are not checked without.
     needs_encoder: ClassVar[bool] = True
+    # Tokens of a batch of `compute`, padding included. They determine the
+    # memory that is used.
+    tokens_at_once: ClassVar[int] = 2048
     # The inputs of serving_default, by name.
     columns: tuple[str, ...] = ("text",)
     # The rank of the inputs of `tokens`.
     token_axes: int = 2
     threshold: float | None = None
+    calibration_temperature: float = 1.0
     activation: str = "linear"
     prompts: Mapping[str, str] = {}
     default_prompt_name: str | None = None
     method: str | None = None
-    modules: "SentenceModules | None" = None
+    modules: "Modules | None" = None
     # What computes its network; None for Keras.
     runtime: Runtime | None = None
     # Models that share its base, by name; see `adapters.put_beside`.
@@ -248,7 +251,7 @@ class TextModel(abc.ABC):
             with tf.device(HOST):
                 left = order[start:]
                 length = tf.gather(lengths, left[0])
-                room = _TOKENS_AT_ONCE // tf.maximum(length, 1)
+                room = self.tokens_at_once // tf.maximum(length, 1)
                 chosen = left[: tf.maximum(room, 1)]
                 inputs = rows.take(chosen).padded(length)
             found = forward(inputs, chosen)

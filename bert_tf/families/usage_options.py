@@ -27,6 +27,8 @@ CLASSIFIER_TASKS = {used: task for task, used in OF_CLASSIFIERS.items()}
 TOKEN_CLASSIFICATION = "token_classification"
 QUESTION_ANSWERING = "question_answering"
 CHOICE_TASK = "multiple_choice"
+# How a label becomes a hypothesis in zero-shot classification.
+ZERO_SHOT_TEMPLATE = "This text is about {}."
 FILL_MASK, EMBEDDINGS = "fill_mask", "embeddings"
 TASKS = (
     *OF_CLASSIFIERS,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bert_tf.families.question_answering.user_questions import (
         UserQuestionAnsweringTask,
     )
+    from bert_tf.families.sentence_embedding.task import UserEmbeddingTask
     from bert_tf.families.text_classification.kinds import (
         MultiLabelTask,
         RegressionTask,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         matthews,
         subset_accuracy,
     )
+    from bert_tf.families.text_classification.ranking import UserRankingTask
     from bert_tf.families.token_classification.task import (
         ConllFolder,
         FeatureTaggingTask,
@@ -55,6 +57,7 @@ _MODULES = {
     "multiple_choice.task": "MultipleChoiceTask UserChoiceTask",
     "question_answering.task": "QuestionAnsweringTask",
     "question_answering.user_questions": "UserQuestionAnsweringTask",
+    "sentence_embedding.task": "UserEmbeddingTask",
     "text_classification.kinds": (
         "MultiLabelTask RegressionTask SentenceTask UserFileTask"
     ),
@@ -62,6 +65,7 @@ _MODULES = {
         "accuracy binary_f1 label_macro_f1 label_micro_f1 macro_f1 matthews "
         "subset_accuracy"
     ),
+    "text_classification.ranking": "UserRankingTask",
     "token_classification.task": (
         "ConllFolder FeatureTaggingTask TokenClassificationTask "
         "UserTokenClassificationTask"
@@ -89,8 +93,10 @@ __all__ = [
     "SwagFiles",
     "TokenClassificationTask",
     "UserChoiceTask",
+    "UserEmbeddingTask",
     "UserFileTask",
     "UserQuestionAnsweringTask",
+    "UserRankingTask",
     "UserTokenClassificationTask",
     "accuracy",
     "binary_f1",

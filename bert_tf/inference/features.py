@@ -7,12 +7,11 @@ import json
 import os
 import pathlib
 import shutil
-import sys
 import tempfile
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, BinaryIO
+from typing import IO
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +20,11 @@ from bert_tf.config import AUTO, MEAN, PER_TOKEN
 from bert_tf.errors import UserError
 from bert_tf.families.pretrained.settings import Settings
 from bert_tf.features import INPUT_IDS, SEGMENT_IDS
-from bert_tf.files import STANDARD_STREAM, check_output, written_beside
+from bert_tf.files import (
+    STANDARD_STREAM,
+    check_output,
+    open_output,
+)
 from bert_tf.inference.vectors import (
     NOWHERE,
     OFFSETS,
@@ -144,7 +147,7 @@ def extract_features(
     # Texts are read a chunk ahead of their vectors.
     rows, ahead = itertools.tee(read())
     given = (parts if parts[1:] else parts[0] for parts, _ in ahead)
-    opened, texts, note = open_for_texts(
+    opened, _, texts, note = open_for_texts(
         model, given, settings, precision, runtime
     )
     log(f"{model}: computed by {opened.computed_by}{note}.")
@@ -170,7 +173,7 @@ def extract_features(
     to_npz = pathlib.Path(output).suffix == NPZ
     write = write_npz if to_npz else write_json_lines
     with (
-        _opened(output) as file,
+        open_output(output) as file,
         Progress("extracting", total, 0, " texts") as progress,
     ):
         tokens = opened.tokenizer.vocabulary.tokens
@@ -193,17 +196,6 @@ def extract_features(
         f"layers {','.join(map(str, settings.layers))}, {opened.width} wide; "
         f"{num_texts / (time.monotonic() - begun):,.0f} texts/s."
     )
-
-
-@contextlib.contextmanager
-def _opened(output: str | pathlib.Path) -> Iterator[BinaryIO]:
-    """Opens the output; a file appears when it is complete."""
-    if str(output) == STANDARD_STREAM:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    with written_beside(output) as beside, open(beside, "wb") as file:
-        yield file
 
 
 def write_json_lines(

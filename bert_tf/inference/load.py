@@ -1,5 +1,6 @@
 """Loads a model folder as a function from texts to plain Python answers."""
 
+import copy
 import itertools
 import os
 import pathlib
@@ -23,6 +24,7 @@ from bert_tf.families.text_model import (
 )
 from bert_tf.families.usage_options import (
     NO_OPTIONS,
+    ZERO_SHOT_TEMPLATE,
     UsageOptions,
     pair_task,
 )
@@ -44,6 +46,7 @@ from bert_tf.progress import Progress
 from bert_tf.runtimes.runtime import open_runtime
 from bert_tf.side_by_side import cores_per_batch, side_by_side
 from bert_tf.sources import local_folder
+from bert_tf.text.given_texts import Text, members
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -68,10 +71,10 @@ class LoadedModel(FinishedModel):
       folder: the model's folder.
       batch_size: rows per batch.
       options: how the model is used, where its folder does not state it.
+      device: name of a TensorFlow device; None leaves the choice to TensorFlow.
 
     Args:
-      served, folder, batch_size, options: see above.
-      device: name of a TensorFlow device; None leaves the choice to TensorFlow.
+      served, folder, batch_size, options, device: see above.
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class LoadedModel(FinishedModel):
         self.options = options
         self.folder = folder
         self.batch_size = batch_size
-        self._device = device
+        self.device = device
         self.facts: dict[str, Any] = describe_model(self.served)
         self.facts |= describe_training(self.folder)
         signatures = self.served.signatures()
@@ -261,8 +264,228 @@ class LoadedModel(FinishedModel):
         ((_, answer),) = self.answers(rows)
         if isinstance(answer, Refusal):
             raise UserError(f"`{answer.column}` {answer.why}")
-        with tf.device(self._device):
+        with tf.device(self.device):
             return explain(self.served, rows[0], answer, target, method, steps)
+
+    def encode(
+        self,
+        texts: str | Iterable[Text],
+        *,
+        prompt_name: str | None = None,
+        normalize: bool = False,
+        truncate_dim: int | None = None,
+        precision: str = "float32",
+        calibration: Any = None,
+    ) -> np.ndarray:
+        """Computes a vector per text, as sentence-transformers' `encode`.
+
+            vectors = model.encode(["A calm sea.", "Still water."])
+            model.similarity(vectors[0], vectors)
+
+        Args:
+          texts: an iterable of strings or pairs of strings; or one string.
+          prompt_name: the folder's prompt to prepend to each text; None is its
+            default prompt, if there is one.
+          normalize: whether to divide each vector by its length, after
+            `truncate_dim`.
+          truncate_dim: how many of a vector's first numbers to keep, for models
+            trained for that (Matryoshka); None for all.
+          precision: "float32"; "int8" or "uint8", a byte per number;
+            "binary" or "ubinary", a bit per number, packed in signed or
+            unsigned bytes.
+          calibration: for a byte per number, vectors in float32, [C, D], whose
+            ranges the bytes cover; None takes those of the texts. Vectors that
+            are compared need the same.
+
+        Returns:
+          [N, D] in the order of the texts, or [N, ceil(D / 8)] of bits; without
+          the first axis for one string. Of a SparseEncoder (SPLADE) the weights
+          of its V tokens, a CSR matrix of SciPy, float32 [N, V]; see `tokens`.
+          Of a MultiVectorEncoder (ColBERT), by `encode_query` and
+          `encode_document`, a list of arrays, float32 [T, D], with a vector per
+          token, and for one string its array.
+
+        Raises:
+          UserError: see `bert_tf.embed`; or an argument is out of range.
+        """
+        from bert_tf.inference.encode import encode
+
+        return encode(
+            *(self, texts, prompt_name, normalize, truncate_dim),
+            *(precision, calibration),
+        )
+
+    def encode_query(
+        self,
+        texts: str | Iterable[Text],
+        *,
+        normalize: bool = False,
+        truncate_dim: int | None = None,
+        precision: str = "float32",
+        calibration: Any = None,
+    ) -> np.ndarray:
+        """Computes vectors of queries: `encode` with the prompt "query"."""
+        from bert_tf.checkpoints.sentence_modules import (
+            QUERY_PROMPTS,
+            first_prompt,
+        )
+        from bert_tf.inference.encode import encode
+
+        return encode(
+            *(self, texts, first_prompt(self.served.modules, QUERY_PROMPTS)),
+            normalize=normalize,
+            truncate_dim=truncate_dim,
+            precision=precision,
+            calibration=calibration,
+        )
+
+    def encode_document(
+        self,
+        texts: str | Iterable[Text],
+        *,
+        normalize: bool = False,
+        truncate_dim: int | None = None,
+        precision: str = "float32",
+        calibration: Any = None,
+    ) -> np.ndarray:
+        """Computes vectors of documents: `encode` with the prompt "document".
+
+        The first of the prompts document, passage and corpus is taken.
+        """
+        from bert_tf.checkpoints.sentence_modules import (
+            DOCUMENT_PROMPTS,
+            first_prompt,
+        )
+        from bert_tf.inference.encode import encode
+
+        return encode(
+            *(self, texts, first_prompt(self.served.modules, DOCUMENT_PROMPTS)),
+            normalize=normalize,
+            truncate_dim=truncate_dim,
+            precision=precision,
+            calibration=calibration,
+        )
+
+    def similarity(self, first: Any, second: Any) -> np.ndarray:
+        """Computes the similarities of vectors by the folder's function.
+
+        Its similarity_fn_name is cosine, dot, or the negative distance
+        euclidean or manhattan; by default cosine. Of a SparseEncoder it is dot,
+        or cosine; of a MultiVectorEncoder maxsim, or meanmaxsim.
+
+        Args:
+          first, second: vectors, float [A, D] and [B, D], or one, [D]; or as
+            `encode`, `encode_query` and `encode_document` return them.
+
+        Returns:
+          float32 [A, B].
+
+        Raises:
+          UserError: the vectors are no finite numbers or of different widths.
+        """
+        from bert_tf.inference.encode import similarity
+
+        return similarity(self, first, second)
+
+    def tokens(self, vectors: Any) -> Any:
+        """Returns the weights of sparse vectors by token, the largest first.
+
+        Args:
+          vectors: of a SparseEncoder, a CSR matrix or an array [N, V], or one.
+
+        Returns:
+          N dictionaries; one for one vector.
+
+        Raises:
+          UserError: the model is no SparseEncoder, or the vectors have another
+            width.
+        """
+        from bert_tf.inference.token_vectors import tokens
+
+        return tokens(self, vectors)
+
+    def rank(
+        self, query: str, documents: Iterable[str], top_k: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Ranks documents by their scores for a query, as a cross-encoder.
+
+            model = bert_tf.load("hub/ms-marco-MiniLM-L6-v2")
+            model.rank("Who wrote Emma?", documents, top_k=3)[0]["text"]
+
+        Args:
+          query: the query.
+          documents: the documents.
+          top_k: number of documents to return; None for all.
+
+        Returns:
+          Of each document a dict of corpus_id, its index, score and text; best
+          first, and in the given order where scores are equal.
+
+        Raises:
+          UserError: the model scores no pairs of texts, or an argument is
+            empty or no text.
+        """
+        from bert_tf.inference.rank import rank
+
+        return rank(self, query, documents, top_k)
+
+    def classify(
+        self,
+        texts: Texts,
+        labels: Iterable[str],
+        template: str = ZERO_SHOT_TEMPLATE,
+        multi_label: bool = False,
+    ) -> Any:
+        """Classifies texts by labels that the model was not trained on.
+
+            nli = bert_tf.load("hub/nli", task="text_pair_classification")
+            nli.classify("It rains in Rome.", ["weather", "sport"])["label"]
+
+        A label holds as far as the text entails the template with the label, as
+        in transformers' pipeline zero-shot-classification, whose template is by
+        default "This example is {}.". Long texts are truncated.
+
+        Args:
+          texts: a text or an iterable of texts.
+          labels: the labels.
+          template: a sentence with {} in the place of the label.
+          multi_label: whether each label holds or not by itself; by default
+            exactly one does.
+
+        Returns:
+          For a text, or a list for several, a dict of label, its probability,
+          and probabilities of all labels by name; with `multi_label` of labels,
+          those with a probability above 0.5, and probabilities.
+
+        Raises:
+          UserError: the model is no classifier of pairs with a label that
+            begins with entail; or an argument is invalid.
+        """
+        return self.with_labels(labels, template, multi_label)(texts)
+
+    def with_labels(
+        self,
+        labels: Iterable[str],
+        template: str = ZERO_SHOT_TEMPLATE,
+        multi_label: bool = False,
+    ) -> "LoadedModel":
+        """Returns a classifier of texts by other labels; see `classify`.
+
+        nli.with_labels(["weather", "sport"]).predict("news.csv", "out.csv")
+        """
+        from bert_tf.families.text_classification.zero_shot import (
+            ZeroShotModel,
+            check_candidates,
+        )
+
+        names = check_candidates(members(labels, "`labels`"), "labels")
+        place = f"`model`={self.folder}"
+        served = ZeroShotModel(self.served, names, template, multi_label, place)
+        model = copy.copy(self)
+        model.served, model._function = served, served.answers
+        about = {"task": served.task, "labels": names, "template": template}
+        model.facts = self.facts | about
+        return model
 
     def answers(
         self, rows: Sequence[Inputs]
@@ -304,7 +527,7 @@ class LoadedModel(FinishedModel):
         if PROMPT_NAME in rows[0]:
             function, columns = self._with_prompt, (*columns, PROMPT_NAME)
         try:
-            with tf.device(self._device):
+            with tf.device(self.device):
                 inputs = {
                     name: tf.constant(column_of(name, rows)) for name in columns
                 }

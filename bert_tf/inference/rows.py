@@ -12,7 +12,7 @@ from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.families.multiple_choice.recipe import UserChoiceRecipe
 from bert_tf.families.question_answering.recipe import UserQuestionRecipe
 from bert_tf.families.recipe import UserFilesRecipe
-from bert_tf.families.usage_options import pair_task
+from bert_tf.families.usage_options import ZERO_SHOT_TEMPLATE, pair_task
 from bert_tf.files import STANDARD_STREAM, unpacked_name, whole_text
 from bert_tf.inference.cells import CHOICES
 from bert_tf.libraries import RUNTIME_HELP
@@ -70,6 +70,22 @@ class PredictSettings(Settings):
     )
     choice_columns: str = like(UserChoiceRecipe, "choice_columns")
     start_column: str = like(UserChoiceRecipe, "start_column")
+    candidate_labels: str = setting(
+        "",
+        "zero-shot classification by a model of natural language inference: "
+        "the labels to choose from, comma-separated",
+    )
+    template: str = setting(
+        ZERO_SHOT_TEMPLATE,
+        "zero-shot: a sentence with {} in the place of the label",
+        requires="candidate_labels",
+    )
+    multi_label: bool = setting(
+        False,
+        "zero-shot: each label holds or not by itself; otherwise exactly one "
+        "does",
+        requires="candidate_labels",
+    )
     keep_columns: str = setting(
         "",
         "columns to copy to the answers, comma-separated; * is all that the "

@@ -24,6 +24,7 @@ from bert_tf.checkpoints import (
     load_checkpoint,
 )
 from bert_tf.checkpoints.checkpoint import num_labels
+from bert_tf.checkpoints.sentence_modules import MultiVectorModules
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families import config_type, part_of
@@ -50,6 +51,7 @@ from bert_tf.families.usage_options import (
 )
 from bert_tf.layers.initialization import assigned_later
 from bert_tf.recipe import read_json_object
+from bert_tf.sources import local_folder, read_module_list
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
@@ -76,8 +78,8 @@ def served_model(
     checkpoint = load_checkpoint(folder, merge)
     tokenizer = text_tokenizer(checkpoint, options.split_special_tokens)
     modules = config = activation = None
-    if task_of(folder) is None:
-        # With a task.json, other descriptions are ignored.
+    if task_of(folder) is None or read_module_list(local_folder(folder)):
+        # With a task.json, other descriptions than modules are ignored.
         from bert_tf.checkpoints.sentence_files import (
             read_cross_encoder,
             read_sentence_modules,
@@ -108,6 +110,14 @@ def served_model(
         elif length is not None:
             length = min(length, modules.max_seq_length)
         settings = Settings(max_seq_length=length or 0)
+        if isinstance(modules, MultiVectorModules):
+            from bert_tf.families.pretrained.late_interaction import (
+                open_late_interaction,
+            )
+
+            return open_late_interaction(
+                checkpoint, tokenizer, dtype, settings, modules
+            )
         return open_pretrained(
             checkpoint, tokenizer, fills_masks, dtype, settings, modules
         )
@@ -252,10 +262,12 @@ def describe_model(served: TextModel) -> dict[str, Any]:
     """Describes a model for model.json, without None values."""
     vocabulary = served.tokenizer.vocabulary
     config, activation = served.config, served.activation
+    temperature = served.calibration_temperature
     values = {
         "task": served.task,
         "labels": list(served.labels) or None,
         "threshold": served.threshold,
+        "calibration_temperature": None if temperature == 1 else temperature,
         "activation": None if activation == "linear" else activation,
         "prompts": dict(served.prompts) or None,
         "default_prompt_name": served.default_prompt_name,

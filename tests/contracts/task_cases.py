@@ -135,6 +135,24 @@ def write_choices(
     path.write_text("\n".join(lines) + "\n")
 
 
+def write_rankings(
+    path: pathlib.Path, count: int, seed: int, test: bool
+) -> None:
+    """Queries with 2 to 5 documents, of which the relevant have good words."""
+    random = np.random.default_rng(seed)
+    lines = []
+    for _ in range(count):
+        documents, labels = [], []
+        for _ in range(int(random.integers(2, 6))):
+            text, good = sentence(random)
+            documents.append(text)
+            labels.append(int(good))
+        query = " ".join(random.choice(FILLER, random.integers(2, 8)))
+        row = {"query": query, "document": documents}
+        lines.append(json.dumps(row if test else row | {"label": labels}))
+    path.write_text("\n".join(lines) + "\n")
+
+
 def write_tags(path: pathlib.Path, count: int, seed: int, test: bool) -> None:
     """Sentences whose good words are PER and bad words LOC, in IOB1."""
     del test
@@ -320,6 +338,21 @@ CASES = {
             "label_column": "answer",
         },
         "accuracy",
+        0.9,
+    ),
+    "rankings": Case(
+        "ranking",
+        write_rankings,
+        _JSONL,
+        {
+            "train_file": "train.jsonl",
+            "dev_file": "dev.jsonl",
+            "test_file": "test.jsonl",
+            # The least loss of ListNet is not 0.
+            "loss": "bce",
+            "num_train_epochs": 2.0,
+        },
+        "ndcg@10",
         0.9,
     ),
     "tags": Case("tagging", write_tags, _CSV, _TAGS, "f1", 0.9),

@@ -56,7 +56,9 @@ def some(*names: str) -> pytest.MarkDecorator:
 
 
 # A case of each family, and the task that trains no encoder.
-each_family = some("classes", "choices", "tags", "questions", "features")
+each_family = some(
+    *("classes", "choices", "rankings", "tags", "questions", "features")
+)
 
 
 def error_of(call, *arguments) -> str:
@@ -189,7 +191,10 @@ def test_the_files_of_a_run_say_the_same(finished: Finished) -> None:
     assert not list(folder.rglob("*.partial"))
 
 
-@some("classes", "pairs", "choices", "tags", "questions", "features")
+@some(
+    *("classes", "pairs", "choices", "rankings", "tags", "questions"),
+    "features",
+)
 def test_its_card(finished: Finished, eagerly) -> None:
     folder, results = finished.folder, finished.done["train"]
     card = read_card(folder)

@@ -97,3 +97,20 @@ class PageAnswers(tf.Module):
         check = tf.debugging.Assert(~tf.reduce_any(long), [message])
         with tf.control_dependencies([check]):
             return {"echo": tf.identity(text)}
+
+    @tf.function(
+        input_signature=[
+            _text(),
+            tf.TensorSpec([None, None], tf.string, name="labels"),
+            _text("template"),
+        ]
+    )
+    def zero_shot(self, text, labels, template):
+        """The label is what is given; the longest has the largest share."""
+        lengths = tf.cast(tf.strings.length(labels), tf.float32)
+        return {
+            "label": tf.strings.join([template, text], "|"),
+            "labels": labels,
+            "probabilities": tf.nn.softmax(lengths),
+            "scores": tf.sigmoid(lengths),
+        }

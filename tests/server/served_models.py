@@ -180,6 +180,7 @@ def _text_of(examples):
 _NAMES = ("version", "pair", "choice", "span", "tags", "fill_mask", "embed")
 _NAMES += ("raw_bytes", "no_batch", "tokens", "picky", "slow", "classify")
 _NAMES += ("regress", "questions", "several", "many", "short")
+_NAMES += ("zero_shot",)
 # Each has a signature of its name, which gives back what it is given.
 DTYPES = [tf.float32, tf.float64, tf.int8, tf.int16, tf.int32, tf.int64]
 DTYPES += [tf.uint8, tf.uint32, tf.uint64, tf.bool, tf.string, tf.float16]

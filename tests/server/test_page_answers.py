@@ -81,6 +81,26 @@ def test_choices_are_lines(page):
     assert "at least two choices" in refused(page)
 
 
+def test_labels_of_ones_own(page):
+    """They are lines, and the template may be left out."""
+    choose(page, "zero_shot")
+    titles = page.value(
+        "[...document.querySelectorAll('#inputs label')].map(l => l.innerText)"
+    )
+    assert titles == [
+        *("Text", "Labels, one per line"),
+        "Template with {} for the label (optional)",
+    ]
+    fill(page, text="abc", labels="boats\n\nsea")
+    assert answer(page).startswith("|abc")
+    assert view(page) == "labels"
+    assert [row[:1] for row in rows(page)] == [["Label"], ["boats"], ["sea"]]
+    fill(page, labels="sea", template="It is {}.")
+    assert answer(page).startswith("It is {}.|abc")
+    fill(page, labels=" ")
+    assert "at least one label" in refused(page)
+
+
 def test_scores_vectors_and_others(page):
     choose(page, "pair")
     fill(page, text="abcd", text_b="a")

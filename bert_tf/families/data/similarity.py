@@ -1,6 +1,6 @@
 """Similarities of vectors and exact search by them, in NumPy."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -64,6 +64,44 @@ SIMILARITIES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     MANHATTAN: _manhattan,
 }
 _FUNCTIONS = {**SIMILARITIES, HAMMING: _hamming}
+
+
+def max_sim(
+    queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Scores documents by their tokens (Khattab and Zaharia 2020, equation 3).
+
+    The score is the sum over the tokens of a query of their largest product
+    with a token of the document; without tokens of a document minus infinity.
+
+    Args:
+      queries: Q arrays, float32 [T, D].
+      documents: N arrays, float32 [T, D].
+
+    Returns:
+      float32 [Q, N].
+    """
+    scores = np.zeros((len(queries), len(documents)), np.float32)
+    most = max(map(len, queries), default=0)
+    begin = 0
+    while begin < len(documents):
+        end, count = begin + 1, len(documents[begin])
+        while end < len(documents) and most * count < _SCORES:
+            count += len(documents[end])
+            end += 1
+        block = documents[begin:end]
+        lengths = np.array([len(each) for each in block])
+        is_filled = lengths > 0
+        starts = (np.cumsum(lengths) - lengths)[is_filled]
+        table = np.concatenate(block).T
+        for row, query in enumerate(queries):
+            best = np.full((len(query), len(block)), -np.inf, np.float32)
+            if len(starts):
+                products = query @ table
+                best[:, is_filled] = np.maximum.reduceat(products, starts, 1)
+            scores[row, begin:end] = best.sum(axis=0)
+        begin = end
+    return scores
 
 
 def nearest(

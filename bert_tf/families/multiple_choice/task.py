@@ -1,7 +1,7 @@
 """Multiple choice: SWAG and user files."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from bert_tf.families.multiple_choice.recipe import (
     UserChoiceRecipe,
 )
 from bert_tf.families.row_task import RowTask
-from bert_tf.families.rows import CHOICE_MASK, Outputs
+from bert_tf.families.rows import EncodedChoices
 from bert_tf.families.task import PREDICTION, TaskTemplate
 from bert_tf.families.token_estimates import tokens_of_rows
 from bert_tf.tables.table import named_columns
@@ -28,79 +28,7 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file does not need it.
-    import tensorflow as tf
-
     from bert_tf.families.task_model import ChoicesObjective
-    from bert_tf.text.layout import EncodedRows
-
-
-@dataclasses.dataclass(frozen=True)
-class EncodedChoices:
-    """The choices of N examples; see `ExampleRows`.
-
-    Attributes:
-      rows: a row for each choice, grouped by example.
-      starts: int64 [N + 1], the first row of each example.
-    """
-
-    rows: "EncodedRows"
-    starts: np.ndarray
-
-    @property
-    def example(self) -> np.ndarray:
-        """The number of each example, int64 [N]."""
-        return np.arange(len(self))
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of the longest row of each example, int64 [N]."""
-        lengths = self.rows.lengths.numpy()
-        return np.maximum.reduceat(lengths, self.starts[:-1])
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """What determines every batch, for digests."""
-        return *self.rows.arrays, self.starts
-
-    def batch(self, chosen: Any, width: Any = 0) -> "dict[str, tf.Tensor]":
-        """Makes a batch of some examples; see `Rows`.
-
-        Returns:
-          The encoder's inputs, int32 [B, C, S], padded to the longest row and
-          to the most choices (with a width, to the most of all examples), and
-          choice_mask, float32 [B, C], 1 for a choice. Padding repeats the
-          first choice, because the encoder cannot attend to an empty row.
-        """
-        import tensorflow as tf
-
-        starts = self.starts.astype(np.int32)
-        counts = tf.gather(np.diff(starts), chosen)
-        most = tf.where(
-            tf.equal(width, 0), tf.reduce_max(counts), np.diff(starts).max()
-        )
-        number = tf.range(most)
-        mask = number < counts[:, tf.newaxis]
-        begin = tf.gather(starts, chosen)[:, tf.newaxis]
-        rows = tf.reshape(begin + tf.where(mask, number, 0), [-1])
-        batch = {
-            name: tf.reshape(values, [-1, most, tf.shape(values)[1]])
-            for name, values in self.rows.batch(rows, width).items()
-        }
-        batch[CHOICE_MASK] = tf.cast(mask, tf.float32)
-        return batch
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
-        """Collects the logits of all choices, float32 [N, C]; -inf pads."""
-        counts = np.diff(self.starts)[:, np.newaxis]
-        logits = np.zeros((len(self), counts.max()), np.float32)
-        for chosen, outputs in batches:
-            values = outputs["logits"][: len(chosen)]
-            logits[chosen, : values.shape[1]] = values
-        is_choice = np.arange(logits.shape[1]) < counts
-        return {"logits": np.where(is_choice, logits, np.float32(-np.inf))}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -184,7 +112,7 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         """Returns `choice_answers`; predictions are numbers of choices."""
         from bert_tf.families.multiple_choice.answers import choice_answers
 
-        answers = choice_answers(logits)
+        answers = choice_answers(logits, config.calibration_temperature)
         return answers | {PREDICTION: np.asarray(answers["best"]).tolist()}
 
     def metrics(

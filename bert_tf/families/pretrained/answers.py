@@ -3,12 +3,13 @@
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 from bert_tf.checkpoints import NEXT_SENTENCE, POOLER, Checkpoint
-from bert_tf.checkpoints.sentence_modules import SentenceModules
+from bert_tf.checkpoints.sentence_modules import Modules, SparseModules
 from bert_tf.config import AUTO, CLS, LAST_TOKEN, MEAN, PER_TOKEN, POOLED
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError, first_few, whole_number
@@ -24,7 +25,11 @@ from bert_tf.families.requests import (
     text_spec,
     unless,
 )
-from bert_tf.families.sentence_vectors import SentenceVectors, pool
+from bert_tf.families.sentence_vectors import (
+    SentenceVectors,
+    pool,
+    prompt_length,
+)
 from bert_tf.families.text_model import (
     COUNT_TOKENS,
     EMBED_WITH_PROMPT,
@@ -96,7 +101,7 @@ class PretrainedModel(TextModel):
         model: keras.Model,
         tokenizer: Tokenizer,
         settings: Settings = DEFAULTS,
-        modules: SentenceModules | None = None,
+        modules: Modules | None = None,
         has_pooler: bool = True,
         top_k: int = 5,
         max_masks: int = 20,
@@ -120,13 +125,14 @@ class PretrainedModel(TextModel):
         self.settings = settings
         # A causal model does not attend to the text after a mask.
         self._fills_masks = (
-            model is not encoder
+            self.reads_masks
+            and model is not encoder
             and not encoder.config.causal
             and tokenizer.vocabulary.special.mask is not None
         )
-        self.task = (
-            "fill-mask and embeddings" if self._fills_masks else "embeddings"
-        )
+        self.task = self.vector_kind
+        if self._fills_masks:
+            self.task = f"fill-mask and {self.task}"
         self.explains = self._fills_masks
         is_masked_lm = self._fills_masks and modules is None
         self._default = FILL_MASK if is_masked_lm else EMBED
@@ -136,25 +142,36 @@ class PretrainedModel(TextModel):
         self._last = encoder.config.num_blocks
         self._top_k, self._max_masks = top_k, max_masks
         self._room = self.max_seq_length - tokenizer.packing.num_special(1)
-        self._sentence_vectors: SentenceVectors | None = None
+        self._sentence_vectors: Any = None
         if modules is not None:
-            self._sentence_vectors = SentenceVectors(modules)
+            self._sentence_vectors = self._build_vectors(modules)
             self.width = modules.width(self.width)
-            self.weights += self._sentence_vectors.weights
+            self.weights += [
+                variable.value for variable in self._sentence_vectors.weights
+            ]
             self.prompts = {k: v for k, v in modules.prompts.items() if v}
             self.default_prompt_name = modules.default_prompt_name
         # Tokenized eagerly, before a graph is traced.
         self.prompt, self.prompt_length = self._prompt(settings.prompt_name)
 
+    # What it computes of texts, in words.
+    vector_kind: ClassVar[str] = "embeddings"
+    # Whether its masked-LM head, if it has one, predicts tokens.
+    reads_masks: ClassVar[bool] = True
+
+    def _build_vectors(self, modules: Any) -> Any:
+        """Builds the function of hidden states that modules describe."""
+        return SentenceVectors(modules)
+
+    @property
+    def batch_size(self) -> int:
+        """The size of a batch of `compiled_vectors`; see `Settings`."""
+        return self.settings.batch_size
+
     def _prompt(self, name: str | None) -> tuple[str, int]:
         """Returns a prompt, None for the default one, and its length."""
         text = self.modules.prompt(name) if self.modules else ""
-        if not text:
-            return "", 0
-        # sentence-transformers counts the prompt as a row without [SEP].
-        tokens = self.tokenizer.tokenize(text)
-        length = len(self.tokenizer.packing.begin) + len(tokens)
-        return text, min(length, self.max_seq_length - 1)
+        return text, prompt_length(text, self.tokenizer, self.max_seq_length)
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -374,7 +391,9 @@ class PretrainedModel(TextModel):
         mask = inputs["input_mask"]
         if self._sentence_vectors is not None and pooling == AUTO:
             last = outputs[f"layer_{self._last}"]
-            found = self._sentence_vectors(last, mask, prompt_length)
+            found = self._sentence_vectors(
+                last, mask, prompt_length=prompt_length
+            )
             return found[:, tf.newaxis]
         is_token = tf.not_equal(mask, 0)
         found = []
@@ -480,7 +499,8 @@ class PretrainedModel(TextModel):
             return self._encoded(inputs, *names)
         found = self._encoded(inputs, *names, last)
         hidden = found.pop(last)
-        found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
+        mask = inputs["input_mask"]
+        found["embedding"] = vectors(hidden, mask, prompt_length=0)
         return found
 
     def row_outputs(self, inputs: Tensors) -> Tensors:
@@ -538,7 +558,7 @@ def open_pretrained(
     fills_masks: bool,
     dtype: str = "float32",
     settings: Settings = DEFAULTS,
-    modules: SentenceModules | None = None,
+    modules: Modules | None = None,
     max_masks: int = 20,
 ) -> PretrainedModel:
     """Opens a checkpoint as a pre-trained model.
@@ -553,10 +573,18 @@ def open_pretrained(
     Raises:
       UserError: an array is missing or malformed; or see `PretrainedModel`.
     """
-    kind = BertPretrainer if fills_masks else encoder_class(checkpoint.config)
+    is_sparse = isinstance(modules, SparseModules)
+    kind: Any = encoder_class(checkpoint.config)
+    if fills_masks or is_sparse:
+        kind = BertPretrainer
     with assigned_later():
         model = kind(checkpoint.config, dtype=dtype)
         restore_read_heads(model, checkpoint, NEXT_SENTENCE, POOLER)
+    if is_sparse:
+        # Few folders are.
+        from bert_tf.families.pretrained.sparse import SparseModel
+
+        return SparseModel(model, tokenizer, settings, modules, False)
     return PretrainedModel(
         model,
         tokenizer,

@@ -4,7 +4,7 @@ import dataclasses
 import numbers
 from collections.abc import Sequence
 
-from bert_tf.checkpoints.sentence_modules import SentenceModules
+from bert_tf.checkpoints.sentence_modules import Modules, MultiVectorModules
 from bert_tf.config import AUTO, PER_TOKEN, POOLED, TEXT_POOLINGS, BertConfig
 from bert_tf.errors import UserError, check_choice, whole_number
 
@@ -52,10 +52,10 @@ class Settings:
 
     def applied(
         self,
-        modules: SentenceModules | None,
+        modules: Modules | None,
         config: BertConfig,
         has_pooler: bool,
-    ) -> SentenceModules | None:
+    ) -> Modules | None:
         """Returns the modules of the model's folder if they are applied.
 
         Raises:
@@ -63,6 +63,12 @@ class Settings:
         """
         is_last = self.layer_numbers(config) == (config.num_blocks,)
         leaves_to_folder = self.pooling == AUTO and is_last
+        if leaves_to_folder and isinstance(modules, MultiVectorModules):
+            raise UserError(
+                "`model`: is a MultiVectorEncoder, which computes a vector of "
+                "each token; take encode_query and encode_document of "
+                "bert_tf.load, or the Transformer alone by `pooling`=mean."
+            )
         if leaves_to_folder and modules is not None:
             modules.prompt(self.prompt_name)
             return modules

@@ -1,5 +1,6 @@
 """Answers of text classifiers to texts or pairs: labels or scores."""
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -39,6 +40,9 @@ from bert_tf.families.text_model import (
 from bert_tf.text.layout import HOST, TokenIds, take, tokenize, truncate
 from bert_tf.text.token_table import Packing
 from bert_tf.text.tokenizer_protocol import Tokenizer
+
+# The signature that takes labels.
+ZERO_SHOT = "zero_shot"
 
 
 def text_rows(
@@ -104,10 +108,11 @@ def text_answers(
         from bert_tf.families.sentence_vectors import ACTIVATIONS
 
         return {"score": ACTIVATIONS[activation](logits[:, 0])}
+    temperature = config.calibration_temperature
     with tf.device(HOST):
         if config.label_kind != MULTI_LABEL:
-            return class_answers(logits, config.labels)
-        scores = tf.sigmoid(logits)
+            return class_answers(logits, config.labels, temperature)
+        scores = tf.sigmoid(logits / temperature)
         holds = scores > config.threshold
         row, number = tf.unstack(tf.where(holds), axis=1)
         names = tf.RaggedTensor.from_value_rowids(
@@ -126,8 +131,15 @@ def text_answers(
         }
 
 
-def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
+def class_answers(
+    logits: tf.Tensor, labels: Sequence[str], temperature: float = 1.0
+) -> Tensors:
     """Decodes the logits of a classifier, float32 [N, C].
+
+    Args:
+      logits: the logits.
+      labels: the names of the classes.
+      temperature: divides the logits for the probabilities.
 
     Returns:
       label, string [N]; probabilities and logits, float32 [N, C].
@@ -135,7 +147,7 @@ def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
     with tf.device(HOST):
         return {
             "label": tf.gather(tf.constant(labels), tf.argmax(logits, -1)),
-            "probabilities": tf.nn.softmax(logits),
+            "probabilities": tf.nn.softmax(logits / temperature),
             "logits": logits,
         }
 
@@ -193,6 +205,11 @@ class SentenceModel(TextModel):
         float32 [B], the scores without an activation.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] -> the outputs of
         serving_default.
+      zero_shot, of models of natural language inference: text, string [B],
+        labels, string [B, C], padded with "", and template, string [B], where
+        {} stands for the label, and "" is "This text is about {}." -> label,
+        string [B], labels as given, probabilities of labels that exclude each
+        other, and scores of each label by itself, float32 [B, C].
 
     Args:
       model: computes logits [B, C] from the encoder's inputs.
@@ -227,6 +244,8 @@ class SentenceModel(TextModel):
             why="special tokens and one other",
         )
         self.usage = config
+        self.activation = config.activation
+        self.calibration_temperature = config.calibration_temperature
         self._max_windows = max_windows
         self.columns = ("text", "text_b") if pairs else ("text",)
         if config.label_kind == MULTI_LABEL:
@@ -248,16 +267,41 @@ class SentenceModel(TextModel):
         default, tokens = super().signatures().items()
         examples = signature(self._from_examples, text_spec("inputs"))
         found = dict([default, (self.method, examples), tokens])
+        if self.usage.is_nli:
+            from bert_tf.families.text_classification.zero_shot import (
+                served_shares,
+            )
+
+            found[ZERO_SHOT] = signature(
+                functools.partial(served_shares, self),
+                text_spec("text"),
+                tf.TensorSpec([None, None], tf.string, "labels"),
+                text_spec("template"),
+            )
         if self._ranks:
             specs = map(text_spec, self.columns)
             found[RANK] = signature(self._rank, *specs)
         return found
 
+    @functools.cached_property
+    def label_shares(self) -> Callable[..., Tensors]:
+        """See `zero_shot.label_shares`; traced once for all labels."""
+        from bert_tf.families.text_classification.zero_shot import label_shares
+
+        return signature(
+            lambda text, number, *tokens: label_shares(
+                self, text, number, TokenIds(*tokens)
+            ),
+            text_spec("text"),
+            tf.TensorSpec([None, None], tf.int32),
+            *[tf.TensorSpec([None], tf.int32)] * 3,
+        )
+
     def requests(self) -> list[Request]:
         """Texts of several lengths, separately and in one batch."""
         texts = sample_texts(self.max_seq_length, len(self.columns))
         columns = zip(*texts, strict=True)
-        return [
+        found = [
             request
             for plain in requests_of(
                 SERVING_DEFAULT, **dict(zip(self.columns, columns, strict=True))
@@ -268,6 +312,17 @@ class SentenceModel(TextModel):
                 *([Request(RANK, plain.inputs)] if self._ranks else []),
             )
         ]
+        if self.usage.is_nli:
+            first = [row[0] for row in texts]
+            labels = [["boats", "the weather"]] * len(texts)
+            templates = ["", "It is {}."] * len(texts)
+            found += requests_of(
+                ZERO_SHOT,
+                text=first,
+                labels=labels,
+                template=templates[: len(texts)],
+            )
+        return found
 
     def answers(
         self, text: tf.Tensor, text_b: tf.Tensor | None = None

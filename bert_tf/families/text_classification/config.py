@@ -1,13 +1,19 @@
 """`TextClassificationConfig`, the task.json of text classification."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from bert_tf.checkpoints import CLASSIFIER
 from bert_tf.checkpoints.checkpoint import num_labels
+from bert_tf.checkpoints.sentence_modules import TORCH_ACTIVATIONS
 from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
 from bert_tf.errors import UserError, check_choice
-from bert_tf.families.config import HeadInFolder, TaskConfig
+from bert_tf.families.config import (
+    CalibratedConfig,
+    HeadInFolder,
+    added_later,
+)
 from bert_tf.families.usage_options import CLASSIFIER_TASKS, OF_CLASSIFIERS
 
 # Kinds of labels, and the handling of long inputs.
@@ -17,7 +23,7 @@ _KINDS = {theirs: ours for ours, theirs in PROBLEM_TYPE_OF.items()}
 
 
 @dataclasses.dataclass(frozen=True)
-class TextClassificationConfig(TaskConfig):
+class TextClassificationConfig(CalibratedConfig):
     """The content of task.json of a text classifier.
 
     Attributes:
@@ -29,6 +35,7 @@ class TextClassificationConfig(TaskConfig):
       long_inputs: cut or windows.
       doc_stride: tokens from the start of a window to that of the next.
       threshold: the probability above which one of several labels holds.
+      activation: of a number, see `sentence_modules.TORCH_ACTIVATIONS`.
     """
 
     label_kind: str
@@ -39,6 +46,7 @@ class TextClassificationConfig(TaskConfig):
     long_inputs: str = CUT
     doc_stride: int = 128
     threshold: float = 0.5
+    activation: str = added_later("linear")
 
     pipeline_tag: ClassVar[str] = "text-classification"
     builder: ClassVar[str] = "bert_classifier"
@@ -46,10 +54,11 @@ class TextClassificationConfig(TaskConfig):
     tasks: ClassVar[tuple[str, ...]] = tuple(OF_CLASSIFIERS)
 
     def __post_init__(self) -> None:
-        """Raises `UserError` for an unknown label_kind or long_inputs."""
+        """Raises `UserError` for an unknown kind, handling or activation."""
         for name, known in (
             ("label_kind", tuple(PROBLEM_TYPE_OF)),
             ("long_inputs", (CUT, WINDOWS)),
+            ("activation", tuple(TORCH_ACTIVATIONS.values())),
         ):
             check_choice(name, getattr(self, name), known)
 
@@ -103,16 +112,46 @@ class TextClassificationConfig(TaskConfig):
         """The texts of a row."""
         return self.num_texts
 
+    @property
+    def is_nli(self) -> bool:
+        """Whether it is of natural language inference, by its labels."""
+        is_of_pairs = self.label_kind == CLASSES and self.num_texts == 2
+        return is_of_pairs and any(map(_is_entailment, self.labels))
+
     def summary(self) -> dict[str, Any]:
-        """The threshold of several labels."""
+        """The threshold of several labels, and the temperature."""
         if self.label_kind != MULTI_LABEL:
-            return {}
-        return {"threshold": self.threshold}
+            return super().summary()
+        return {"threshold": self.threshold, **super().summary()}
 
     def stated(self) -> dict[str, Any]:
         """See `TaskConfig`; a classifier's head has several uses."""
         task = CLASSIFIER_TASKS[self.label_kind, self.num_texts]
         return super().stated() | {"task": task}
+
+
+def _is_entailment(label: str) -> bool:
+    # As transformers: pipelines/zero_shot_classification.py, entailment_id.
+    return label.lower().startswith("entail")
+
+
+def entailment_of(labels: Sequence[str]) -> tuple[int, int]:
+    """The numbers of the labels of entailment and of its opposite.
+
+    The opposite is the one that begins with contra. Without it, it is the first
+    label or, after entailment, the last, as in transformers.
+
+    Args:
+      labels: those of a model of natural language inference.
+    """
+    entailment = [*map(_is_entailment, labels)].index(True)
+    opposites = [
+        number
+        for number, label in enumerate(labels)
+        if label.lower().startswith("contra")
+    ]
+    last = 0 if entailment else len(labels) - 1
+    return entailment, (*opposites, last)[0]
 
 
 def _kind(head: HeadInFolder, outputs: int) -> tuple[str, int]:

@@ -4,6 +4,7 @@ import dataclasses
 
 from bert_tf.config import CLASSIFIER_POOLINGS
 from bert_tf.families.recipe import (
+    CalibrationRecipe,
     FinetuningRecipe,
     TableRecipe,
     UserFilesRecipe,
@@ -12,12 +13,14 @@ from bert_tf.recipe import like, setting
 
 LONG_INPUTS = ("cut", "windows")
 LABEL_KINDS = ("classes", "regression", "multi_label")
+# The losses of --task=ranking.
+BCE, LISTNET, MARGIN_MSE = RANKING_LOSSES = ("bce", "listnet", "margin_mse")
 # What a head starts from.
 GIVEN, FITTED = HEAD_STARTS = ("given", "fitted")
 
 
 @dataclasses.dataclass(frozen=True)
-class SentenceRecipe(TableRecipe):
+class SentenceRecipe(TableRecipe, CalibrationRecipe):
     """Settings of tasks on texts or pairs."""
 
     data_dir: str = like(
@@ -166,3 +169,44 @@ class UserTableRecipe(UserFilesRecipe, MultiLabelRecipe):
             return tuple(map(str.strip, self.label_names.split(",")))
         columns = self.label_columns
         return columns if len(columns) > 1 else ()
+
+
+@dataclasses.dataclass(frozen=True)
+class RankingRecipe(UserFilesRecipe):
+    """Settings of queries with documents: columns and loss."""
+
+    max_seq_length: int = like(
+        # [CLS], two [SEP] and a token of each text.
+        FinetuningRecipe,
+        "max_seq_length",
+        at_least=5,
+    )
+    query_column: str = setting("query", "column of the query")
+    document_columns: str = setting(
+        "document",
+        "column of the document, or with lists of documents; or several "
+        "columns, comma-separated, of which the first one is relevant",
+    )
+    label_column: str = setting(
+        "label",
+        "column of the relevance of the document, or with lists of those of "
+        "all documents, or of a teacher's scores; of several document columns "
+        "also of the teacher's margins between the first one and the others, "
+        "or missing",
+    )
+    loss: str = setting(
+        "",
+        "bce: cross-entropy of each document, with labels from 0 to 1; "
+        "listnet: cross-entropy over the documents of a row; margin_mse: "
+        "squared error of the differences to the first document's score, with "
+        "a teacher's; empty is bce for one document a row, margin_mse for "
+        "several document columns with labels, and otherwise listnet",
+        choices=("", *RANKING_LOSSES),
+        chosen_by_run=True,
+    )
+    score_activation: str = setting(
+        "sigmoid",
+        "function of the model's output that is its score: sigmoid, from 0 to "
+        "1, or linear",
+        choices=("sigmoid", "linear"),
+    )

@@ -1,10 +1,12 @@
 """The report of texts with a class, a value or a set of labels."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from bert_tf.families.calibration import calibrations
 from bert_tf.report.answer_sections import (
     ReportWords,
     Row,
@@ -12,10 +14,11 @@ from bert_tf.report.answer_sections import (
     class_sections,
     label_table,
     mistakes_section,
+    similarity_section,
 )
 from bert_tf.report.figures import Curve, Curves, Panel, histogram
 from bert_tf.report.sections import Figure, Section, fact_table
-from bert_tf.report.statistics import label_calibration, per_label
+from bert_tf.report.statistics import per_label
 from bert_tf.report.texts import MarkedText
 
 WORDS = ReportWords(
@@ -36,23 +39,28 @@ def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
     Args:
       rows: of dev_predictions.jsonl: "label" and "prediction" are a class, a
         number, or a list of labels; "probabilities" has one value per class
-        and is missing for numbers.
+        and is missing for numbers. Of a ranking, "prediction" and "relevance"
+        have one value per document.
       results: the contents of results.json.
     """
+    if "documents" in rows[0]:
+        return _ranking_sections(rows)
     labels = results["labels"]
     names = (*_FACTS, "text_a", "text_b")
     shown = [{name: row[name] for name in names} for row in rows]
     if not labels:
         return _regression_sections(shown)
     probabilities = np.array([row["probabilities"] for row in rows])
+    measured = functools.partial(calibrations, rows, results, probabilities)
     if isinstance(rows[0]["label"], str):
         index = {label: i for i, label in enumerate(labels)}
         truth = np.array([index[row["label"]] for row in rows])
         predicted = np.array([index[row["prediction"]] for row in rows])
         return class_sections(
-            truth, predicted, probabilities, labels, shown, _texts
+            *(truth, predicted, probabilities, labels, shown, _texts),
+            measured(truth),
         )
-    return _multi_label_sections(shown, labels, probabilities)
+    return _multi_label_sections(shown, labels, probabilities, measured)
 
 
 def _texts(row: Row) -> list[MarkedText]:
@@ -61,7 +69,10 @@ def _texts(row: Row) -> list[MarkedText]:
 
 
 def _multi_label_sections(
-    rows: Sequence[Row], labels: Sequence[str], probabilities: np.ndarray
+    rows: Sequence[Row],
+    labels: Sequence[str],
+    probabilities: np.ndarray,
+    measured: Callable[[np.ndarray], tuple[Sequence[Row], bool]],
 ) -> list[Section]:
     """Scores of each label, calibration, and the rows with wrong labels.
 
@@ -105,7 +116,7 @@ def _multi_label_sections(
             {"exact_matches": exact, "per_label": table},
         ),
         calibration_section(
-            label_calibration(probabilities, truth),
+            *measured(truth),
             "The probabilities of all labels of all rows are pooled.",
             ": 0 is perfect, 1 the worst.",
         ),
@@ -189,5 +200,59 @@ def _regression_sections(rows: Sequence[Row]) -> list[Section]:
             "in the file",
             (*_FACTS, "error"),
             _texts,
+        ),
+    ]
+
+
+def _ranking_sections(rows: Sequence[Row]) -> list[Section]:
+    """The scores of relevant and other documents, and the worst rankings."""
+    is_relevant, scores = (
+        np.array([value for row in rows for value in row[key]])
+        for key in ("relevance", "prediction")
+    )
+    is_relevant = is_relevant > 0
+    by_query: dict[str, list[tuple[float, float, str]]] = {}
+    for row in rows:
+        by_query.setdefault(row["query"], []).extend(
+            zip(
+                *(row["prediction"], row["relevance"], row["documents"]),
+                strict=True,
+            )
+        )
+    worst: list[dict[str, Any]] = []
+    for query, documents in by_query.items():
+        ranked = sorted(documents, key=lambda each: -each[0])
+        gains = np.array([gain for _, gain, _ in ranked])
+        if not 0 < np.sum(gains > 0) < len(gains):
+            continue
+        rank = int(np.argmax(gains > 0))
+        worst.append(
+            {
+                "query": query,
+                "rank": rank + 1,
+                "documents": len(ranked),
+                "score": ranked[rank][0],
+                "top_score": ranked[0][0],
+                "relevant": ranked[rank][2],
+                "top": ranked[0][2],
+            }
+        )
+    wrong = sorted(
+        (each for each in worst if each["rank"] > 1),
+        key=lambda each: (-each["rank"], each["score"] - each["top_score"]),
+    )
+    return [
+        similarity_section(scores[is_relevant], scores[~is_relevant], "score"),
+        mistakes_section(
+            wrong,
+            len(worst),
+            "queries, the lowest rank of the first relevant document first. "
+            "Check their labels in the file",
+            ("rank", "documents", "score", "top_score"),
+            lambda row: [
+                MarkedText(row["query"], "query"),
+                MarkedText(row["relevant"], "relevant"),
+                MarkedText(row["top"], "ranked first"),
+            ],
         ),
     ]

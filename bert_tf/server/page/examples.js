@@ -28,9 +28,17 @@ const MOVE = {
   choices: "puts it under her chin and begins to play.\nswims to the other side of the lake.\n"
     + "pours it into a glass with ice.\nparks it in front of the house.",
 };
+const TOPICS = {
+  name: "Topics",
+  inputs: {
+    text: "The ferry to the island leaves at seven in the morning.",
+    labels: "travel\ncooking\nsport",
+    template: "This text is about {}.",
+  },
+};
 
 const EXAMPLES = {
-  labels: [...ONE_TEXT, ...PAIRS],
+  labels: [...ONE_TEXT, ...PAIRS, TOPICS],
   score: [...ONE_TEXT, ...PAIRS],
   span: [
     { name: "With an answer", inputs: { question: "How deep is Lake Baikal?", context: LAKE } },

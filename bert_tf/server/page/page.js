@@ -10,11 +10,13 @@ import { maskOf, view } from "/views.js";
 const TITLES = {
   text: "Text", text_a: "First text", text_b: "Second text", question: "Question",
   context: "Context", choices: "Choices, one per line", start: "Beginning of each choice",
+  labels: "Labels, one per line", template: "Template with {} for the label (optional)",
 };
-const ORDER = ["text", "text_a", "text_b", "question", "context", "start", "choices"];
+const ORDER = ["text", "text_a", "text_b", "question", "context", "start", "choices", "labels", "template"];
+const OPTIONAL = ["start", "template"];
 // Name of the field of a second row, which is compared with the first.
 const SECOND = "second";
-const ROWS = { question: 1, start: 1, choices: 5, context: 6 };
+const ROWS = { question: 1, start: 1, template: 1, choices: 5, labels: 5, context: 6 };
 const NO_MODEL_WAIT = 2000;
 
 const page = Object.fromEntries(
@@ -195,8 +197,9 @@ function bodyOf({ [SECOND]: second, ...inputs }) {
 function check(inputs) {
   for (const [name, value] of Object.entries(inputs)) {
     if (Array.isArray(value)) {
-      if (value.length < 2) throw new Failure("Enter at least two choices, one per line.", { field: name });
-    } else if (value.trim() === "" && !["start", SECOND].includes(name)) {
+      const [least, what] = name === "labels" ? [1, "one label"] : [2, "two choices"];
+      if (value.length < least) throw new Failure(`Enter at least ${what}, one per line.`, { field: name });
+    } else if (value.trim() === "" && ![...OPTIONAL, SECOND].includes(name)) {
       throw new Failure(`Enter a text for \u201c${titleOf(name)}\u201d.`, { field: name });
     }
   }

@@ -1,7 +1,8 @@
 """Makes the golden data beside it; see README.md.
 
 With the argument `questions` it adds the answers of the pipeline of questions,
-which transformers 5 has no more.
+which transformers 5 has no more; with `zero_shot` it makes only those of the
+pipeline zero-shot-classification.
 """
 
 import json
@@ -15,6 +16,8 @@ from safetensors.numpy import load_file
 
 from tests.fine_tuned_models import (
     GOLDEN,
+    NLI_LABELS,
+    NLI_MODEL,
     TAGS,
     TEXTS,
     TOKENS,
@@ -70,6 +73,16 @@ QUESTIONS = [
 CHOICES = [
     {"text": TEXTS[0], "choices": ["it is good", "anna lives", "bad"]},
     {"text": TEXTS[1], "choices": ["in paris", "the film"]},
+]
+LABELS = ["film", "the city of paris", "bad", "goodly, 1 of 9"]
+ZERO_SHOT = [
+    {"template": template, "multi_label": multi_label, "labels": labels}
+    for template, labels in (
+        ("This text is about {}.", LABELS),
+        ("{} is good", LABELS),
+        ("It was {}", LABELS[:1]),
+    )
+    for multi_label in (False, True)
 ]
 MASKED = ["the [MASK] was good .", "anna [MASK] in [MASK]"]
 
@@ -204,8 +217,36 @@ def ask_questions(name: str, folder: pathlib.Path) -> list:
     ]
 
 
+def ask_zero_shot(order: str) -> list:
+    """What the pipeline answers to the texts, and to one of 48 more words."""
+    found = []
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        write_folder(folder, NLI_MODEL, NLI_LABELS[order])
+        pipe = transformers.pipeline("zero-shot-classification", str(folder))
+        texts = [*TEXTS, " ".join([TEXTS[1], *["film"] * 48])]
+        for asked in ZERO_SHOT:
+            answers = pipe(
+                texts,
+                asked["labels"],
+                hypothesis_template=asked["template"],
+                multi_label=asked["multi_label"],
+            )
+            scores = [
+                dict(zip(each["labels"], each["scores"], strict=True))
+                for each in answers
+            ]
+            row = {"order": order, "texts": texts, **asked, "scores": scores}
+            found.append(row)
+    return found
+
+
 def main() -> None:
     transformers.logging.set_verbosity_error()
+    if sys.argv[1:] == ["zero_shot"]:
+        found = [row for order in NLI_LABELS for row in ask_zero_shot(order)]
+        (GOLDEN / "zero_shot.json").write_text(json.dumps(found) + "\n")
+        return
     questions = sys.argv[1:] == ["questions"]
     if questions:
         found = answers()
