@@ -21,13 +21,19 @@ from tensorflow_serving.apis import model_pb2
 from bert_tf.errors import excerpt
 from bert_tf.server.json_answers import write_floats, write_string
 from bert_tf.server.json_parser import parse
-from bert_tf.server.loaded_model import Signature
 from bert_tf.server.prediction import Predictor, off_loop
 from bert_tf.server.status import RequestError
 from bert_tf.server.versions import Models, Version
 
 EMBED, EMBED_WITH_PROMPT = "embed", "embed_with_prompt"
 COUNT_TOKENS, RANK = "count_tokens", "rank"
+# The output of each.
+_OUTPUTS = {
+    EMBED: "embedding",
+    EMBED_WITH_PROMPT: "embedding",
+    COUNT_TOKENS: "num_tokens",
+    RANK: "logits",
+}
 FLOAT, BASE64 = _ENCODINGS = ("float", "base64")
 # The input of each signature that is not a text.
 _PROMPT_NAME = "prompt_name"
@@ -106,9 +112,8 @@ class TextApis:
             if name:
                 signature = EMBED_WITH_PROMPT
                 inputs[_PROMPT_NAME] = [name] * len(texts)
-            outputs = await self._run(version, signature, **inputs)
+            vectors = await self._run(version, signature, **inputs)
             counts = await self._run(version, COUNT_TOKENS, text=texts)
-        vectors = outputs["embedding"]
         size = vectors.shape[1]
         if dimensions is not None and dimensions > size:
             raise FieldError(
@@ -120,7 +125,7 @@ class TextApis:
             vectors.nbytes,
             _write_embeddings,
             vectors[:, :dimensions],
-            int(counts["num_tokens"].sum()),
+            int(counts.sum()),
             request,
         )
 
@@ -129,10 +134,8 @@ class TextApis:
         texts = request["texts"]
         with self._models.find(self._spec(request, RANK)) as version:
             queries = [request["query"]] * len(texts)
-            outputs = await self._run(version, RANK, text=queries, text_b=texts)
-        return await off_loop(
-            len(texts), _write_ranks, outputs["logits"], request
-        )
+            logits = await self._run(version, RANK, text=queries, text_b=texts)
+        return await off_loop(len(texts), _write_ranks, logits, request)
 
     def _spec(self, request: dict, *signatures: str) -> model_pb2.ModelSpec:
         """Returns the model that a request names, or else the only one.
@@ -144,7 +147,7 @@ class TextApis:
             name
             for name in sorted(self._models.configs)
             if any(
-                set(signatures) <= version.graph.signatures.keys()
+                all(_has(version, signature) for signature in signatures)
                 for version in self._models.available(name).values()
             )
         ]
@@ -167,19 +170,25 @@ class TextApis:
 
     async def _run(
         self, version: Version, name: str, **texts: list[str]
-    ) -> dict[str, np.ndarray]:
-        """Runs a signature of texts."""
-        signature: Signature | None = version.graph.signature(name)
-        if signature is None or signature.inputs.keys() != texts.keys():
-            field = _PROMPT_NAME if name == EMBED_WITH_PROMPT else "model"
+    ) -> np.ndarray:
+        """Runs a signature of texts and returns its output."""
+        if not _has(version, name):
             raise FieldError(
-                field, f"{field}: {version.model} has no signature {name}"
+                _PROMPT_NAME, f"{_PROMPT_NAME}: {version.model} has no prompts"
             )
         inputs = {}
         for alias, values in texts.items():
             inputs[alias] = np.empty(len(values), object)
             inputs[alias][:] = [text.encode() for text in values]
-        return await self._predictor.predict(version, signature, inputs)
+        signature = version.graph.signatures[name]
+        outputs = await self._predictor.predict(version, signature, inputs)
+        return outputs[_OUTPUTS[name]]
+
+
+def _has(version: Version, name: str) -> bool:
+    """Returns whether a version has a signature of these APIs."""
+    signature = version.graph.signature(name)
+    return signature is not None and _OUTPUTS[name] in signature.outputs
 
 
 def read_embeddings(body: bytes) -> dict:
