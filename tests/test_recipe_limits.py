@@ -126,6 +126,8 @@ LIMITS = {
     "one of tsv, csv, jsonl, parquet, feather, arrow": {"format": "xlsx"},
     "one of tsv, csv, jsonl, parquet, feather, arrow, txt": {"format": "xlsx"},
     "one of number, number_from_1, letter, text": {"label_form": "word"},
+    "one of bce, listnet, margin_mse": {"loss": "mse"},
+    "one of sigmoid, linear": {"score_activation": "tanh"},
     f"one of {', '.join(LOSSES)}": {"loss": "cross_entropy"},
     "one of tanh, linear, relu, gelu_erf": {"dense_activation": "step"},
     "more than -1, at most 1": {"hard_negatives_max_score": 1.5},
@@ -161,6 +163,8 @@ REQUIRES = {
     "threshold": (0.3, "label_kind", "multi_label"),
     "label_separator": (";", "label_kind", "multi_label"),
     "label_names": ("a,b", "label_kind", "multi_label"),
+    "template": ("{} it is", "candidate_labels", "a,b"),
+    "multi_label": (True, "candidate_labels", "a,b"),
     "dense_activation": ("relu", "dense_size", 8),
     "hard_negatives_range_min": (3, "num_hard_negatives", 2),
     "hard_negatives_relative_margin": (0.05, "num_hard_negatives", 2),
@@ -177,6 +181,7 @@ EXCLUDES = {
 UNUSED = {
     **{"freeze_layers": 1, "layer_decay": 0.9, "ensemble": "o", "bilstm": True},
     **{"rematerialize": True, "teacher": "T", "lora_rank": 2},
+    "calibrate": True,
     "reset_head": True,
 }
 # Settings of which the first is limited by the second, and the line.

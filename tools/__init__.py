@@ -21,9 +21,12 @@ GROUPS = {
         "explain": "explain",
         "predict": "predict",
         "fill-mask": "fill_mask",
+        "embed": "embed",
+        "search": "search",
         "extract-features": "extract_features",
         "rank": "rank",
         "score": "score",
+        "evaluate-retrieval": "evaluate_retrieval",
     },
     "Converting, serving and sharing": {
         "convert": "convert_checkpoint",

@@ -135,9 +135,10 @@ def prune(
         ]
         scorers = [Scorer(task, config, tokenizer, each) for each in predictors]
         scored = [scorer.score(answered) for scorer in scorers]
-        if task.tune:
-            # The threshold of the whole model does not fit the pruned one.
-            scorers[1] = scorers[1].tuned(scored[1].answered)
+        tune = task.tuner(recipe, dev)
+        if tune:
+            # Values tuned for the whole model do not fit the pruned one.
+            scorers[1] = scorers[1].with_config(tune(scored[1].answered))
             scored[1] = scorers[1].rescored(scored[1])
         save_model(beside, models[1], tokenizer, scorers[1].config)
         recipe.save(beside / RECIPE_FILE)

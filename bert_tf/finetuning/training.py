@@ -140,11 +140,10 @@ def train_once(
             best,
         )
         history = loop.run()
-        last = scorer
-        if task.tune:
-            last = scorer.tuned(
-                newest.answered if newest else scorer.predict(main)
-            )
+        tune, last = task.tuner(recipe, main.examples), scorer
+        if tune:
+            answered = newest.answered if newest else scorer.predict(main)
+            last = scorer.with_config(tune(answered))
         base = data.initial if recipe.lora_rank else None
         save_model(output_dir / LAST, model, data.tokenizer, last.config, base)
         best.assign()
@@ -152,8 +151,9 @@ def train_once(
         for name, split in data.dev.items():
             known = newest if split is main and best.is_newest else None
             scored[name] = known or scorer.score(split)
-        if task.tune:
-            scorer = scorer.tuned(scored[data.main_split].answered)
+        if tune:
+            answered = scored[data.main_split].answered
+            scorer = scorer.with_config(tune(answered))
             scored = {
                 name: scorer.rescored(found) for name, found in scored.items()
             }

@@ -262,10 +262,12 @@ def describe_model(served: TextModel) -> dict[str, Any]:
     """Describes a model for model.json, without None values."""
     vocabulary = served.tokenizer.vocabulary
     config, activation = served.config, served.activation
+    temperature = served.calibration_temperature
     values = {
         "task": served.task,
         "labels": list(served.labels) or None,
         "threshold": served.threshold,
+        "calibration_temperature": None if temperature == 1 else temperature,
         "activation": None if activation == "linear" else activation,
         "prompts": dict(served.prompts) or None,
         "default_prompt_name": served.default_prompt_name,

@@ -18,7 +18,7 @@ def assigned(name, *assignments):
 
 
 TEXTS = {"example_user_file", "sentence"}
-TABLES = TEXTS | {"choice", "questions", "swag"}
+TABLES = TEXTS | {"choice", "questions", "ranking", "swag"}
 
 
 VECTORS = {f"{name}embedding" for name in ("", "qqp_", "sick_", "stsb_")}

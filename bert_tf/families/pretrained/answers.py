@@ -31,6 +31,7 @@ from bert_tf.families.sentence_vectors import (
     prompt_length,
 )
 from bert_tf.families.text_model import (
+    COUNT_TOKENS,
     EMBED_WITH_PROMPT,
     PROMPT_NAME,
     SERVING_DEFAULT,
@@ -67,6 +68,8 @@ class PretrainedModel(TextModel):
         Long texts are truncated.
       embed_with_prompt, of modules with prompts: text and prompt_name, string
         [B] -> embedding, float32 [B, D].
+      count_tokens, with `modules`: text, string [B] -> num_tokens, int32 [B],
+        as embed reads them, special ones included.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
         sequence_output, float32 [B, S, H]; with `has_pooler` pooled_output
         [B, H]; with `modules` that pool the prompt, embedding [B, D].
@@ -183,6 +186,9 @@ class PretrainedModel(TextModel):
                 text_spec("text"),
                 text_spec(PROMPT_NAME),
             )
+        if self.modules is not None:
+            count = signature(self._count_tokens, text_spec("text"))
+            found[COUNT_TOKENS] = count
         found[SERVING_DEFAULT] = found[self._default]
         found[TOKENS] = self.tokens_signature()
         return found
@@ -196,6 +202,8 @@ class PretrainedModel(TextModel):
         for batch in batches:
             inputs = {"text": string_array(batch)}
             found.append(Request(EMBED, inputs))
+            if self.modules is not None:
+                found.append(Request(COUNT_TOKENS, inputs))
             if self.prompts:
                 names = [*self.prompts] * len(batch)
                 named = {PROMPT_NAME: string_array(names[: len(batch)])}
@@ -406,6 +414,13 @@ class PretrainedModel(TextModel):
             text = tf.strings.join([self.prompt, text])
             lengths = tf.fill([tf.size(text)], self.prompt_length)
         return self._embedded(text, lengths)
+
+    def _count_tokens(self, text: tf.Tensor) -> Tensors:
+        with tf.device(HOST):
+            text = tf.strings.join([self.prompt, text])
+            count = tokenize(self.tokenizer, text).count
+            special = self.tokenizer.packing.num_special(1)
+            return {"num_tokens": tf.minimum(count, self._room) + special}
 
     def _embed_with_prompt(
         self,

@@ -15,10 +15,20 @@ TRIPLET = "triplet"
 SIMCSE = "simcse"
 TEACHER_COSINE, TEACHER_MSE = "teacher_cosine", "teacher_mse"
 MARGIN_MSE, KL_DIVERGENCE = "margin_mse", "kl_divergence"
-LOSSES = (
-    *(MULTIPLE_NEGATIVES, SYMMETRIC, COSENT, CONTRASTIVE, ONLINE_CONTRASTIVE),
-    *(TRIPLET, SIMCSE, TEACHER_COSINE, TEACHER_MSE, MARGIN_MSE, KL_DIVERGENCE),
-)
+# The classes of sentence-transformers, by name.
+LOSSES = {
+    MULTIPLE_NEGATIVES: "MultipleNegativesRankingLoss",
+    SYMMETRIC: "MultipleNegativesSymmetricRankingLoss",
+    COSENT: "CoSENTLoss",
+    CONTRASTIVE: "ContrastiveLoss",
+    ONLINE_CONTRASTIVE: "OnlineContrastiveLoss",
+    TRIPLET: "TripletLoss",
+    SIMCSE: "MultipleNegativesRankingLoss",
+    TEACHER_COSINE: "EmbedDistillLoss",
+    TEACHER_MSE: "EmbedDistillLoss",
+    MARGIN_MSE: "MarginMSELoss",
+    KL_DIVERGENCE: "DistillKLDivLoss",
+}
 # Other rows of a batch are negatives, so that no text may occur in it twice.
 IN_BATCH_NEGATIVES = (MULTIPLE_NEGATIVES, SYMMETRIC, SIMCSE)
 _OF_NEGATIVES = "num_hard_negatives"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bert_tf.checkpoints import Checkpoint
+from bert_tf.checkpoints.sentence_modules import SENTENCE_TRANSFORMER
 from bert_tf.errors import UserError
 from bert_tf.families.data.examples import (
     read_predictions,
@@ -36,6 +37,7 @@ from bert_tf.families.sentence_embedding.files import (
 from bert_tf.families.sentence_embedding.recipe import (
     COSENT,
     IN_BATCH_NEGATIVES,
+    LOSSES,
     SIMCSE,
     EmbeddingRecipe,
 )
@@ -93,6 +95,8 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
 
     recipe_type: ClassVar[type[EmbeddingRecipe]] = EmbeddingRecipe
     config_type: ClassVar[type[EmbeddingConfig]] = EmbeddingConfig
+    sentence_kind: ClassVar[str] = SENTENCE_TRANSFORMER
+    loss_classes: ClassVar[Mapping[str, str]] = LOSSES
 
     @property
     def score_names(self) -> tuple[str, ...]:

@@ -171,7 +171,7 @@ def with_module(kind, path="1_Pooling"):
         ),
         (
             {MODEL_FILE: {"model_type": "Other"}},
-            "model_type='Other': takes SentenceTransformer, Sparse",
+            "model_type='Other': takes one of SentenceTransformer, Sp",
         ),
     ],
 )
