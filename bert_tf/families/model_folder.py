@@ -53,7 +53,7 @@ def save_model(
       config: its config.
       base: the checkpoint that the training of low-rank updates (LoRA) started
         from, to write them and the head as an adapter; None writes the whole
-        model.
+        model, as is done in other layouts than bert_tf.
     """
     checkpoint = Checkpoint(
         model.encoder.config,
@@ -61,7 +61,7 @@ def save_model(
         # Some tasks have outputs and no labels.
         labels=(config.labels or None) if model.in_checkpoint else None,
     ).with_tokenizer(tokenizer.data)
-    if base is None:
+    if base is None or model.layout != "bert_tf":
         save_checkpoint(folder, checkpoint, model.layout, replace=True)
     else:
         save_adapter(folder, checkpoint, base)
