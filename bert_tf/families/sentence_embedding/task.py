@@ -95,6 +95,7 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
 
     recipe_type: ClassVar[type[EmbeddingRecipe]] = EmbeddingRecipe
     config_type: ClassVar[type[EmbeddingConfig]] = EmbeddingConfig
+    scores_any_model: ClassVar[bool] = True
     sentence_kind: ClassVar[str] = SENTENCE_TRANSFORMER
     loss_classes: ClassVar[Mapping[str, str]] = LOSSES
 
