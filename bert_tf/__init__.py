@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bert_tf.inference.export_model import export
     from bert_tf.inference.fill_mask import fill_mask
     from bert_tf.inference.load import LoadedModel, load
+    from bert_tf.inference.mteb_models import mteb_model
     from bert_tf.inference.predict import predict
     from bert_tf.inference.retrieval import evaluate_retrieval
     from bert_tf.inference.search import search
@@ -86,6 +87,7 @@ _HOME = {
     "load_encoder": "bert_tf.encoders",
     "load_tokenizer": "bert_tf.checkpoints",
     "model_arrays": "bert_tf.models",
+    "mteb_model": "bert_tf.inference.mteb_models",
     "predict": "bert_tf.inference.predict",
     "pretrain": "bert_tf.pretraining.run",
     "replaced_token_detector": "bert_tf.models",
@@ -133,6 +135,7 @@ __all__ = [
     "load_encoder",
     "load_tokenizer",
     "model_arrays",
+    "mteb_model",
     "predict",
     "pretrain",
     "replaced_token_detector",

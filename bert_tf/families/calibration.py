@@ -87,7 +87,8 @@ def measure(
       logits, targets: see `fit_temperature`.
       temperature: divides the logits.
     """
-    rows, classes = _as_classes(logits / temperature, targets)
+    rows, classes = _as_classes(logits, targets)
+    rows = rows / temperature
     shares = _softmax(rows)
     found = (
         class_calibration(shares, classes)
@@ -95,7 +96,8 @@ def measure(
         else label_calibration(shares[:, 1].reshape(targets.shape), targets)
     )
     loss = np.logaddexp.reduce(rows, axis=1) - _of_targets(rows, classes)
-    return {"negative_log_likelihood": float(loss.mean()), **found}
+    own = {"temperature": temperature, "negative_log_likelihood": loss.mean()}
+    return {name: float(value) for name, value in own.items()} | found
 
 
 def before_and_after(

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from bert_tf.encoders import BertEncoder
 
+# Marks fields of `added_later`.
+ADDED_LATER = {"added_later": True}
+
 
 def added_later(default: Any) -> Any:
     """Declares a field that task.json lacks where it has its default."""
-    return dataclasses.field(
-        default=default, kw_only=True, metadata={"added_later": True}
-    )
+    return dataclasses.field(default=default, metadata=ADDED_LATER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +140,10 @@ class CalibratedConfig(TaskConfig):
       calibration_temperature: divides the logits; see `calibration.py`.
     """
 
-    calibration_temperature: float = added_later(1.0)
+    # mypy knows only `field` as a keyword.
+    calibration_temperature: float = dataclasses.field(
+        default=1.0, kw_only=True, metadata=ADDED_LATER
+    )
 
     def summary(self) -> dict[str, Any]:
         """The temperature of a calibrated model."""

@@ -102,9 +102,10 @@ def prune(
         model = build_model(task, config, whole, "float32")
         if not model.in_checkpoint:
             raise UserError(
-                f"{folder}: is a tagger on features of an encoder that "
-                f"{task.name} has not trained, so its importances are not "
-                "defined; fine-tune an encoder for the tags (conll2003)."
+                f"{folder}: the model of {task.name} is no encoder that was "
+                "trained with a head on it, so importances of its parts are "
+                "not defined; prune a model with a head, such as that of "
+                "conll2003."
             )
         tokenizer = whole.make_tokenizer()
         split, *_ = task.splits(task.dev_splits, recipe)

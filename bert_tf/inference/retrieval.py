@@ -19,11 +19,13 @@ from bert_tf.families.data.retrieval_scores import (
 )
 from bert_tf.families.data.similarity import COSINE, SIMILARITIES, nearest
 from bert_tf.families.pretrained.settings import Settings
-from bert_tf.families.text_classification.answers import SentenceModel
-from bert_tf.families.text_classification.config import REGRESSION
 from bert_tf.files import write_text
 from bert_tf.inference.load import LoadedModel, load
-from bert_tf.inference.rank import pair_scores, require_cross_encoder
+from bert_tf.inference.rank import (
+    is_cross_encoder,
+    pair_scores,
+    require_cross_encoder,
+)
 from bert_tf.inference.retrieval_data import (
     RetrievalData,
     note_missing,
@@ -126,7 +128,11 @@ def evaluate_retrieval(
     assert opened is not None
     if cross_encoder is not None:
         require_cross_encoder(cross_encoder)
-    _refuse_cross_encoder(opened)
+    if is_cross_encoder(opened):
+        raise UserError(
+            f"{opened.folder}: scores pairs and computes no vectors to search "
+            "by; give it as `reranker`, with a model of vectors."
+        )
     read = read_retrieval(data, split).sampled(num_queries)
     search = _Search(opened, read, ignore_identical_ids)
     rankings = {BM25: search.by_words(), opened.folder.name: search.best}
@@ -147,17 +153,6 @@ def evaluate_retrieval(
             *(rankings[last], rows[last]),
         )
     return retrieval
-
-
-def _refuse_cross_encoder(model: LoadedModel) -> None:
-    served = model.served
-    if isinstance(served, SentenceModel):
-        usage = served.usage
-        if usage.label_kind == REGRESSION and usage.num_texts == 2:
-            raise UserError(
-                f"{model.folder}: scores pairs and computes no vectors to "
-                "search by; give it as `reranker`, with a model of vectors."
-            )
 
 
 class _Search:

@@ -156,7 +156,7 @@ class RestApi:
                     _spec(matched, call.model), matched, body
                 )
 
-        return await self._respond(request, answer, _error_text)
+        return await self._respond(request, answer, _serving_error)
 
     async def _embed(self, request: web.Request) -> web.Response:
         """Answers a request of OpenAI's embeddings."""
@@ -201,7 +201,7 @@ class RestApi:
         self,
         request: web.Request,
         answer: Callable[[_Call], Awaitable[bytes]],
-        write_error: Callable[[int, RequestError], bytes],
+        write_error: Callable[[int, RequestError], tuple[int, bytes]],
     ) -> web.Response:
         """Sends an answer, or an error in the form of its API."""
         start = time.monotonic()
@@ -218,15 +218,16 @@ class RestApi:
                 grpc.StatusCode.DEADLINE_EXCEEDED,
                 f"Timed out after {self._config.request_timeout * 1000:.0f} ms",
             )
-            code, status = failure.code, http_status(failure.code)
-            text = write_error(status, failure)
+            code = failure.code
+            status, text = write_error(http_status(code), failure)
         except web.HTTPException as error:
-            code, status = grpc.StatusCode.RESOURCE_EXHAUSTED, error.status
-            text = write_error(status, RequestError(code, error.text or ""))
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+            failure = RequestError(code, error.text or "")
+            status, text = write_error(error.status, failure)
         except Exception as error:
             failure = request_error(error)
-            code, status = failure.code, http_status(failure.code)
-            text = write_error(status, failure)
+            code = failure.code
+            status, text = write_error(http_status(code), failure)
         # Unknown names must not add metrics.
         known = call.model if call.model in self._models.configs else ""
         seconds = time.monotonic() - start
@@ -356,12 +357,11 @@ def _spec(matched: re.Match, name: str) -> model_pb2.ModelSpec:
     return spec
 
 
-def _error_text(status: int, error: RequestError) -> bytes:
-    """Writes an error in TF Serving's form."""
-    del status
+def _serving_error(status: int, error: RequestError) -> tuple[int, bytes]:
+    """Returns the status and the text of an error in TF Serving's form."""
     message = error.message.encode("utf-8", "replace")
     text = json_answers.write_string(message)
-    return f'{{\n    "error": {text}\n}}'.encode()
+    return status, f'{{\n    "error": {text}\n}}'.encode()
 
 
 def _metadata(version: Version) -> bytes:

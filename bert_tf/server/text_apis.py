@@ -21,13 +21,19 @@ from tensorflow_serving.apis import model_pb2
 from bert_tf.errors import excerpt
 from bert_tf.server.json_answers import write_floats, write_string
 from bert_tf.server.json_parser import parse
-from bert_tf.server.loaded_model import Signature
 from bert_tf.server.prediction import Predictor, off_loop
 from bert_tf.server.status import RequestError
 from bert_tf.server.versions import Models, Version
 
 EMBED, EMBED_WITH_PROMPT = "embed", "embed_with_prompt"
 COUNT_TOKENS, RANK = "count_tokens", "rank"
+# The output of each.
+_OUTPUTS = {
+    EMBED: "embedding",
+    EMBED_WITH_PROMPT: "embedding",
+    COUNT_TOKENS: "num_tokens",
+    RANK: "logits",
+}
 FLOAT, BASE64 = _ENCODINGS = ("float", "base64")
 # The input of each signature that is not a text.
 _PROMPT_NAME = "prompt_name"
@@ -98,15 +104,16 @@ class TextApis:
         """Answers a request to /v1/embeddings, as `parsed`."""
         texts, name = request["input"], request[_PROMPT_NAME]
         dimensions: int | None = request["dimensions"]
-        with self._models.find(self._spec(request, EMBED)) as version:
+        with self._models.find(
+            self._spec(request, EMBED, COUNT_TOKENS)
+        ) as version:
             inputs: dict[str, Any] = {"text": texts}
             signature = EMBED
             if name:
                 signature = EMBED_WITH_PROMPT
                 inputs[_PROMPT_NAME] = [name] * len(texts)
-            outputs = await self._run(version, signature, **inputs)
+            vectors = await self._run(version, signature, **inputs)
             counts = await self._run(version, COUNT_TOKENS, text=texts)
-        vectors = outputs["embedding"]
         size = vectors.shape[1]
         if dimensions is not None and dimensions > size:
             raise FieldError(
@@ -118,7 +125,7 @@ class TextApis:
             vectors.nbytes,
             _write_embeddings,
             vectors[:, :dimensions],
-            int(counts["num_tokens"].sum()),
+            int(counts.sum()),
             request,
         )
 
@@ -127,29 +134,28 @@ class TextApis:
         texts = request["texts"]
         with self._models.find(self._spec(request, RANK)) as version:
             queries = [request["query"]] * len(texts)
-            outputs = await self._run(version, RANK, text=queries, text_b=texts)
-        return await off_loop(
-            len(texts), _write_ranks, outputs["logits"], request
-        )
+            logits = await self._run(version, RANK, text=queries, text_b=texts)
+        return await off_loop(len(texts), _write_ranks, logits, request)
 
-    def _spec(self, request: dict, signature: str) -> model_pb2.ModelSpec:
+    def _spec(self, request: dict, *signatures: str) -> model_pb2.ModelSpec:
         """Returns the model that a request names, or else the only one.
 
         Raises:
-          RequestError: several models have the signature, or none.
+          RequestError: several models have the signatures, or none.
         """
         able = [
             name
             for name in sorted(self._models.configs)
             if any(
-                version.graph.signature(signature)
+                all(_has(version, signature) for signature in signatures)
                 for version in self._models.available(name).values()
             )
         ]
         name = request["model"]
         if name in able:
             return model_pb2.ModelSpec(name=name)
-        known = f"the models with {signature} are: {', '.join(able) or 'none'}"
+        wanted = " and ".join(signatures)
+        known = f"models with {wanted}: {', '.join(able) or 'none'}"
         if name and name not in self._models.configs:
             raise RequestError(
                 grpc.StatusCode.NOT_FOUND,
@@ -157,24 +163,32 @@ class TextApis:
             )
         if not name and len(able) == 1:
             return model_pb2.ModelSpec(name=able[0])
-        given = f"{excerpt(name)} has no {signature}" if name else "is missing"
+        given = "is missing"
+        if name:
+            given = f"{excerpt(name)} lacks the signature {wanted}"
         raise FieldError("model", f"model {given}; {known}")
 
     async def _run(
         self, version: Version, name: str, **texts: list[str]
-    ) -> dict[str, np.ndarray]:
-        """Runs a signature of texts."""
-        signature: Signature | None = version.graph.signature(name)
-        if signature is None or signature.inputs.keys() != texts.keys():
-            field = _PROMPT_NAME if name == EMBED_WITH_PROMPT else "model"
+    ) -> np.ndarray:
+        """Runs a signature of texts and returns its output."""
+        if not _has(version, name):
             raise FieldError(
-                field, f"{field}: {version.model} has no signature {name}"
+                _PROMPT_NAME, f"{_PROMPT_NAME}: {version.model} has no prompts"
             )
         inputs = {}
         for alias, values in texts.items():
             inputs[alias] = np.empty(len(values), object)
             inputs[alias][:] = [text.encode() for text in values]
-        return await self._predictor.predict(version, signature, inputs)
+        signature = version.graph.signatures[name]
+        outputs = await self._predictor.predict(version, signature, inputs)
+        return outputs[_OUTPUTS[name]]
+
+
+def _has(version: Version, name: str) -> bool:
+    """Returns whether a version has a signature of these APIs."""
+    signature = version.graph.signature(name)
+    return signature is not None and _OUTPUTS[name] in signature.outputs
 
 
 def read_embeddings(body: bytes) -> dict:
@@ -281,8 +295,8 @@ def _write_ranks(logits: np.ndarray, request: dict) -> bytes:
     """Writes logits [B] as ranks, best first."""
     scores = logits.astype(np.float64)
     if not request["raw_scores"]:
-        # Does not overflow.
-        scores = 0.5 * (1 + np.tanh(scores / 2))
+        # The sigmoid without overflow.
+        scores = np.exp(-np.logaddexp(0, -scores))
     order = np.argsort(-logits, kind="stable").tolist()
     shown = write_floats(scores.astype(np.float32))
     ranks = []
@@ -294,8 +308,8 @@ def _write_ranks(logits: np.ndarray, request: dict) -> bytes:
     return f"[{', '.join(ranks)}]".encode()
 
 
-def openai_error(status: int, error: RequestError) -> bytes:
-    """Writes an error in OpenAI's form."""
+def openai_error(status: int, error: RequestError) -> tuple[int, bytes]:
+    """Returns the status and the text of an error in OpenAI's form."""
     is_unknown = error.code is grpc.StatusCode.NOT_FOUND
     values = {
         "message": error.message,
@@ -303,13 +317,18 @@ def openai_error(status: int, error: RequestError) -> bytes:
         "param": getattr(error, "field", "model" if is_unknown else None),
         "code": "model_not_found" if is_unknown else None,
     }
-    return json.dumps({"error": values}).encode()
+    return status, json.dumps({"error": values}).encode()
 
 
-def rerank_error(status: int, error: RequestError) -> bytes:
-    """Writes an error in text-embeddings-inference's form."""
+def rerank_error(status: int, error: RequestError) -> tuple[int, bytes]:
+    """Returns the status and the text of text-embeddings-inference's errors.
+
+    Values of wrong types are 422, and a full queue is 429.
+    """
     kind = "Backend" if status >= 500 else "Validation"
     if error.code is grpc.StatusCode.UNAVAILABLE:
-        kind = "Overloaded"
+        kind, status = "Overloaded", 429
+    elif isinstance(error, FieldError):
+        status = 422
     values = {"error": error.message, "error_type": kind}
-    return json.dumps(values).encode()
+    return status, json.dumps(values).encode()

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.families.calibration import fit_temperature, measure
+from bert_tf.families.data.examples import Example
 from bert_tf.families.model_folder import read_config_as
 from bert_tf.families.multiple_choice.answers import choice_answers
 from bert_tf.families.task import Answered, Split
@@ -19,7 +20,18 @@ from bert_tf.families.text_classification.kinds import (
     SentenceTask,
 )
 from bert_tf.families.text_classification.recipe import SentenceRecipe
+from bert_tf.families.token_classification import report as tag_report
 from bert_tf.families.token_classification.answers import tagged_entities
+from bert_tf.families.token_classification.config import (
+    TokenClassificationConfig,
+)
+from bert_tf.families.token_classification.conll_files import TaggedWords
+from bert_tf.families.token_classification.recipe import TagRecipe
+from bert_tf.families.token_classification.task import (
+    ConllFolder,
+    TokenClassificationTask,
+)
+from bert_tf.report.sections import merged_numbers
 from tests.inference import serving_models as models
 from tests.user_errors import error_of
 
@@ -159,8 +171,6 @@ def test_served_models_divide_by_it(kind):
 
 def answered(task, logits, config, labels):
     """Predictions for rows with these labels."""
-    from bert_tf.families.data.examples import Example
-
     rows = [Example("a", None, x, str(n), n + 2) for n, x in enumerate(labels)]
     split = Split(rows, None)
     found = task.decode({"logits": logits}, split, config)
@@ -206,6 +216,53 @@ def test_several_labels_are_calibrated_before_the_threshold():
     np.testing.assert_array_equal(again["holds"], logits > limit)
 
 
+def test_the_words_of_a_tagger():
+    """Also those of another scheme than the model's; unknown tags are none."""
+    random = np.random.default_rng(4)
+    labels = ("O", "B-PER", "I-PER")
+    tags = ["O", "I-PER", "I-PER", "O", "I-LOC"] * 60
+    words = TaggedWords(
+        path="words.txt",
+        words=["a"] * 300,
+        tags=tags,
+        rows=np.arange(300),
+        sentence_starts=np.arange(0, 301, 5),
+        document_starts=np.array([0, 60]),
+    )
+    # The first word of an entity begins it, in the model's scheme.
+    targets = np.array([0, 1, 2, 0, -1] * 60)
+    logits = 6 * np.eye(3)[np.maximum(targets, 0)]
+    logits = (logits + random.normal(0, 4, [300, 3])).astype(np.float32)
+    config = TokenClassificationConfig("tags", labels, 16, "sentence", 0)
+    task = TokenClassificationTask(name="tags", data=ConllFolder("", {}))
+    rows = Answered(
+        words,
+        task.decode({"logits": logits}, Split(words, None), config),
+        config,
+    )
+    tuned = task.tuner(TagRecipe(calibrate=True), words)(rows)
+    is_known = targets >= 0
+    expected = logits[is_known], targets[is_known]
+    assert tuned.calibration_temperature == fit_temperature(*expected) != 1
+    again = task.with_config(rows, tuned)
+    assert again.predictions["prediction"] == rows.predictions["prediction"]
+    lines = list(task.prediction_lines(again))
+    assert "logits" not in next(iter(task.prediction_lines(rows)))
+    results = {"labels": labels, **tuned.summary()}
+    numbers = merged_numbers(tag_report.sections(lines, results))
+    assert numbers["calibration_before"] == measure(*expected)
+    after = measure(*expected, tuned.calibration_temperature)
+    assert numbers["calibration"] == after
+    # Of a run without it there is no number, but the offer.
+    plain = list(task.prediction_lines(rows))
+    for recipe, offered in (({}, False), ({"calibrate": False}, True)):
+        results = {"labels": labels, "recipe": recipe}
+        shown = tag_report.sections(plain, results)
+        (section,) = [x for x in shown if x.name == "calibration"]
+        assert bool(section.shown) is offered
+        assert section.numbers == {}
+
+
 def test_what_is_not_calibrated():
     task = SentenceTask(name="x", data=None)
     assert task.tuner(SentenceRecipe(), [1] * 50) is None
@@ -221,8 +278,10 @@ def test_what_is_not_calibrated():
 
 
 def test_a_folder_of_an_earlier_version_has_none(tmp_path):
-    config = models.text_config()
-    values = dataclasses.asdict(config)
-    assert values.pop("calibration_temperature") == 1
-    (tmp_path / "task.json").write_text(json.dumps(values))
-    assert read_config_as(tmp_path, TextClassificationConfig) == config
+    for temperature in (1.0, 2.5):
+        config = models.text_config(calibration_temperature=temperature)
+        values = config.to_dict()
+        assert values.get("calibration_temperature", 1.0) == temperature
+        assert ("calibration_temperature" in values) is (temperature != 1)
+        (tmp_path / "task.json").write_text(json.dumps(values))
+        assert read_config_as(tmp_path, TextClassificationConfig) == config

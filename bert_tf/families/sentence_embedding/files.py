@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from bert_tf.families.sentence_embedding.recipe import (
     TRIPLET,
     EmbeddingRecipe,
 )
+from bert_tf.tables.delimited import has_column, listed
 from bert_tf.tables.faults import Faults
 from bert_tf.tables.list_cells import entries_of
 from bert_tf.tables.table import (
@@ -116,15 +116,17 @@ def find_columns(path: str, recipe: EmbeddingRecipe) -> Columns:
     table = Table(path, Dialect.of_recipe(recipe))
     if not table.is_stored:
         raise UserError(f"{path}: is read twice, so it must be a file.")
-    names: Sequence[str] = ()
-    rows = table.rows((recipe.anchor_column,), whole=True)
-    with contextlib.closing(rows):
-        for row in rows:
-            if not row.fault:
-                names = list(row.columns)
-                break
+    with contextlib.closing(table.rows((), whole=True)) as rows:
+        good = (list(row.columns) for row in rows if not row.fault)
+        names = next(good, [])
+    if not has_column(names, recipe.anchor_column):
+        raise UserError(
+            f"{path}: has no column {recipe.anchor_column!r}; its columns are "
+            f"{listed(names) or 'none'}. Name that of the texts as "
+            "`anchor_column`."
+        )
     texts = [recipe.anchor_column]
-    if recipe.positive_column in names:
+    if has_column(names, recipe.positive_column):
         texts.append(recipe.positive_column)
         negatives = [n for n in names if re.fullmatch(r"negative(_\d+)?", n)]
         if recipe.negative_columns:
@@ -133,7 +135,7 @@ def find_columns(path: str, recipe: EmbeddingRecipe) -> Columns:
     targets = {
         target: column
         for target in (SCORE, LABEL, TEACHER)
-        if (column := getattr(recipe, f"{target}_column")) in names
+        if has_column(names, column := getattr(recipe, f"{target}_column"))
         and column not in texts
     }
     if len(targets) > 1:

@@ -63,7 +63,7 @@ def _multiple_negatives(
     del targets
     unit = _unit(vectors)
     anchors, positives = unit[:, 0], unit[:, 1]
-    candidates = tf.concat(tf.unstack(unit[:, 1:], axis=1), 0)
+    candidates = tf.reshape(unit[:, 1:], [-1, unit.shape[2]])
     scale = recipe.similarity_scale
     logits = scale * tf.matmul(anchors, candidates, transpose_b=True)
     found = _log_partition(logits)

@@ -3,6 +3,7 @@
 import dataclasses
 
 from bert_tf.config import POOLINGS
+from bert_tf.errors import UserError
 from bert_tf.families.recipe import FinetuningRecipe, UserFilesRecipe
 from bert_tf.recipe import like, setting
 
@@ -171,20 +172,46 @@ class EmbeddingRecipe(
         requires=_OF_NEGATIVES,
     )
 
+    def __post_init__(self) -> None:
+        """Raises `UserError` for settings that do not fit each other."""
+        super().__post_init__()
+        size, batch = self.mini_batch_size, self.train_batch_size
+        if size and batch % size:
+            raise UserError(
+                f"`mini_batch_size`={size}: does not divide "
+                f"`train_batch_size`={batch}; give a divisor of it."
+            )
+        dims = self.dims
+        if min(dims, default=1) < 1 or len({*dims}) < len(dims):
+            raise UserError(
+                f"`matryoshka_dims`={self.matryoshka_dims}: takes different "
+                "numbers above 0, comma-separated, for example 256,128,64."
+            )
+        least, most = self.limits_of_scores
+        if not least < most:
+            raise UserError(
+                f"`score_range`={self.score_range}: takes the smallest and "
+                "the largest score, comma-separated, for example 0,5."
+            )
+
     @property
     def num_slices(self) -> int:
         """See `TrainingRecipe`; `mini_batch_size` determines it too."""
         if not self.mini_batch_size:
             return self.gradient_accumulation_steps
-        return -(-self.train_batch_size // self.mini_batch_size)
+        return self.train_batch_size // self.mini_batch_size
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The values of `matryoshka_dims`."""
-        return tuple(map(int, filter(None, self.matryoshka_dims.split(","))))
+        """The values of `matryoshka_dims`; 0 is no number."""
+        parts = self.matryoshka_dims.split(",") if self.matryoshka_dims else ()
+        return tuple(int(p) if p.strip().isdecimal() else 0 for p in parts)
 
     @property
     def limits_of_scores(self) -> tuple[float, float]:
-        """The values of `score_range`."""
-        least, most = map(float, self.score_range.split(","))
+        """The values of `score_range`; both are 0 if they are no numbers."""
+        try:
+            least, most = map(float, self.score_range.split(","))
+        except ValueError:
+            return 0.0, 0.0
         return least, most

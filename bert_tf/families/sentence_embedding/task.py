@@ -204,6 +204,12 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
         ]
         if not labelled:
             return encode_texts(columns[:2], tokenizer, modules)
+        width = modules.width(run.source.config.hidden_size)
+        if max(run.recipe.dims, default=0) > width:
+            raise UserError(
+                f"`matryoshka_dims`={run.recipe.matryoshka_dims}: vectors have "
+                f"{width} numbers; give that many or fewer."
+            )
         kept = np.arange(len(examples))
         if config.loss == SIMCSE:
             columns *= 2
