@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from bert_tf.inference.export_model import export
     from bert_tf.inference.fill_mask import fill_mask
     from bert_tf.inference.load import LoadedModel, load
+    from bert_tf.inference.mteb_models import mteb_model
     from bert_tf.inference.predict import predict
+    from bert_tf.inference.retrieval import evaluate_retrieval
     from bert_tf.inference.search import search
     from bert_tf.inference.text_classifier import TextClassifier
     from bert_tf.models import (
@@ -74,6 +76,7 @@ _HOME = {
     "convert": "bert_tf.conversion.convert",
     "create_records": "bert_tf.records.build",
     "embed": "bert_tf.inference.embed",
+    "evaluate_retrieval": "bert_tf.inference.retrieval",
     "export": "bert_tf.inference.export_model",
     "export_saved_model": "bert_tf.inference.export",
     "fill_mask": "bert_tf.inference.fill_mask",
@@ -84,6 +87,7 @@ _HOME = {
     "load_encoder": "bert_tf.encoders",
     "load_tokenizer": "bert_tf.checkpoints",
     "model_arrays": "bert_tf.models",
+    "mteb_model": "bert_tf.inference.mteb_models",
     "predict": "bert_tf.inference.predict",
     "pretrain": "bert_tf.pretraining.run",
     "replaced_token_detector": "bert_tf.models",
@@ -120,6 +124,7 @@ __all__ = [
     "convert",
     "create_records",
     "embed",
+    "evaluate_retrieval",
     "export",
     "export_saved_model",
     "fill_mask",
@@ -130,6 +135,7 @@ __all__ = [
     "load_encoder",
     "load_tokenizer",
     "model_arrays",
+    "mteb_model",
     "predict",
     "pretrain",
     "replaced_token_detector",

@@ -26,6 +26,7 @@ GROUPS = {
         "extract-features": "extract_features",
         "rank": "rank",
         "score": "score",
+        "evaluate-retrieval": "evaluate_retrieval",
     },
     "Converting, serving and sharing": {
         "convert": "convert_checkpoint",

@@ -13,12 +13,13 @@ import numpy as np
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.checkpoints.sentence_files import read_sentence_modules
+from bert_tf.checkpoints.sentence_modules import DOCUMENT_PROMPTS, first_prompt
 from bert_tf.config import AUTO, KERAS
 from bert_tf.errors import UserError
 from bert_tf.families.data.similarity import COSINE
 from bert_tf.families.pretrained.settings import Settings as VectorSettings
 from bert_tf.files import PARQUET, locked, sync, write_text, written_beside
-from bert_tf.inference.encode import DOCUMENT_PROMPTS, first_prompt, shortened
+from bert_tf.inference.encode import is_of_tokens, shortened
 from bert_tf.inference.quantized_vectors import (
     BYTES,
     number_ranges,
@@ -138,6 +139,11 @@ class _Run:
         # Texts are read a chunk ahead of their vectors.
         self._rows, ahead = itertools.tee(rows)
         modules = read_sentence_modules(load_checkpoint(local_folder(model)))
+        if is_of_tokens(modules):
+            raise UserError(
+                f"`model`={model}: computes no dense vector per text ({modules}"
+                "); take encode of bert_tf.load."
+            )
         vector_settings = VectorSettings(
             max_seq_length=settings.max_seq_length,
             batch_size=settings.batch_size,

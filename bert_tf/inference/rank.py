@@ -39,27 +39,32 @@ _PAIRS = 1 << 14
 Ranking = list[dict[str, Any]]
 
 
+def is_cross_encoder(model: LoadedModel) -> bool:
+    """Whether a model scores pairs of texts by a number."""
+    served = model.served
+    return isinstance(served, SentenceModel) and (
+        (served.usage.label_kind, served.usage.num_texts) == (REGRESSION, 2)
+    )
+
+
 def require_cross_encoder(model: LoadedModel) -> None:
     """Raises `UserError` unless a model scores pairs of texts by a number."""
-    served, place = model.served, f"{model.folder}: "
-    if served.modules is not None:
+    if is_cross_encoder(model):
+        return
+    if model.served.modules is not None:
         raise UserError(
-            f"{place}computes a vector of each text and no score of pairs; "
-            "compare vectors with bert_tf.search, or with `similarity` of the "
-            "loaded model."
+            f"{model.folder}: computes a vector of each text and no score of "
+            "pairs; compare vectors with bert_tf.search, or with `similarity` "
+            "of the loaded model."
         )
-    usage = served.usage if isinstance(served, SentenceModel) else None
-    if usage is None or usage.label_kind != REGRESSION:
-        raise UserError(
-            f"{place}is a model of {served.task}; documents are ranked by a "
-            "cross-encoder, a classifier of pairs with one output, as "
-            "`task`=ranking trains."
-        )
-    if usage.num_texts != 2:
-        raise UserError(
-            f"{place}is used for single texts; load it with "
-            "`task`=text_pair_regression."
-        )
+    advice = ""
+    if model.served.task == "text regression":
+        advice = " Load it with `task`=text_pair_regression if it is one."
+    raise UserError(
+        f"{model.folder}: is a model of {model.served.task}; documents are "
+        "ranked by a cross-encoder, a classifier of pairs with one output, as "
+        f"`task`=ranking trains.{advice}"
+    )
 
 
 def pair_scores(
@@ -227,8 +232,8 @@ def rank_file(
                 for row in table.read([column])
             ]
             count = len(texts)
-            rows = [(query, texts)]
-            for _, ranking in _rankings(model, rows, top_k, progress):
+            group = [(query, texts)]
+            for _, ranking in _rankings(model, group, top_k, progress):
                 file.write(to_json(ranking))
         else:
             for rows in _groups(table, query_column, column):

@@ -75,7 +75,7 @@ def test_wrong_models_and_arguments(model, tmp_path):
     assert "with one output" in line
     single = load(model.folder, task="text_regression")
     line = error_of(single.rank, QUERY, DOCUMENTS)
-    assert "load it with `task`=text_pair_regression" in line
+    assert "Load it with `task`=text_pair_regression" in line
 
 
 def command(folder, *arguments):

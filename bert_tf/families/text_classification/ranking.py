@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bert_tf.checkpoints import CLASSIFIER, Checkpoint
+from bert_tf.checkpoints.sentence_modules import CROSS_ENCODER
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.checks import Examination, examine_rows
 from bert_tf.families.data.examples import Example
@@ -36,7 +37,11 @@ from bert_tf.families.text_classification.ranking_files import (
     check_labels,
     loss_of,
 )
-from bert_tf.families.text_classification.recipe import BCE, RankingRecipe
+from bert_tf.families.text_classification.recipe import (
+    BCE,
+    RANKING_LOSSES,
+    RankingRecipe,
+)
 from bert_tf.families.token_estimates import tokens_of_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -69,6 +74,8 @@ class RankingTask(RowTask[RankingExample, TextClassificationConfig]):
     config_type: ClassVar[type[TextClassificationConfig]] = (
         TextClassificationConfig
     )
+    sentence_kind: ClassVar[str] = CROSS_ENCODER
+    loss_classes: ClassVar[Mapping[str, str]] = RANKING_LOSSES
 
     @property
     def fixed_config(self) -> dict[str, Any]:
@@ -257,13 +264,13 @@ class RankingTask(RowTask[RankingExample, TextClassificationConfig]):
         del labels
         # Relevance and score of the documents of each query.
         by_query: dict[str, tuple[list[float], list[float]]] = {}
-        for example, scores in zip(examples, predictions, strict=True):
-            gains, found = by_query.setdefault(example.query, ([], []))
+        for example, prediction in zip(examples, predictions, strict=True):
+            gains, scores = by_query.setdefault(example.query, ([], []))
             gains += example.relevance or self.references([example])
-            found += scores
+            scores += prediction
         lists = [
-            np.array(gains)[best_first(found)]
-            for gains, found in by_query.values()
+            np.array(gains)[best_first(scores)]
+            for gains, scores in by_query.values()
         ]
         if not any(0 < np.sum(gains > 0) < len(gains) for gains in lists):
             raise UserError(
@@ -278,12 +285,12 @@ class RankingTask(RowTask[RankingExample, TextClassificationConfig]):
             if np.any(gains > 0)
         )
         means = mean_scores(rankings)
-        every, scores = (
+        every, found = (
             np.concatenate([each[i] for each in by_query.values()])
             for i in (0, 1)
         )
         return {name: means[name] for name in _SCORES} | {
-            "average_precision": average_precision(every > 0, scores)
+            "average_precision": average_precision(every > 0, found)
         }
 
     def guess(
