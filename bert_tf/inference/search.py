@@ -151,8 +151,9 @@ def as_vectors(
             f"`{name}` is {excerpt(given)}; give a matrix of numbers, a row "
             "for each text."
         )
-    # Without an array of as many answers.
-    if not np.isfinite([found.min(), found.max()]).all():
+    # The squares first, without an array of as many answers.
+    squares = np.vecdot(found, found)
+    if not (np.isfinite(squares).all() or np.isfinite(found).all()):
         row = int(np.argmin(np.isfinite(np.atleast_2d(found)).all(1)))
         raise UserError(f"`{name}`[{row}] holds NaN or infinite numbers.")
     return found
