@@ -1,5 +1,6 @@
 """The list of architectures."""
 
+import collections
 import importlib
 from typing import Any, NamedTuple
 
@@ -41,12 +42,14 @@ ARCHITECTURES = {
     ),
 }
 # Besides them a table without layers, which no training makes.
-ALL_ARCHITECTURES = {
-    **ARCHITECTURES,
-    "static": Listed(
-        "static.STATIC", ("MeanPooler", "StaticEncoder", "TokenVectors")
-    ),
-}
+ALL_ARCHITECTURES = collections.ChainMap(
+    ARCHITECTURES,
+    {
+        "static": Listed(
+            "static.STATIC", ("MeanPooler", "StaticEncoder", "TokenVectors")
+        )
+    },
+)
 
 
 def find_architecture(model_type: object, source: str) -> Any:

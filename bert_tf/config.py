@@ -12,6 +12,11 @@ from bert_tf.recipe import Settings, check_kind, setting
 
 # Keras dtype policies that models compute in.
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+# What vectors of texts are stored in: floats, a byte or a bit per number. As
+# sentence-transformers 6.2, util/quantization.py.
+FLOAT32, INT8, UINT8, BINARY, UBINARY = VECTOR_PRECISIONS = (
+    *("float32", "int8", "uint8", "binary", "ubinary"),
+)
 # How learning rates decay.
 LINEAR, ONE_MINUS_SQRT = DECAY_SHAPES = ("linear", "one_minus_sqrt")
 # What computes the network of a model for inference; see `libraries.py`.

@@ -48,6 +48,8 @@ MODEL_FILES = (
     "tagger.safetensors",
     "assets/tokenizer/vocabulary.*",
     "assets/tokenizer/merges.txt",
+    # Stanford's ColBERT.
+    "artifact.metadata",
     # sentence-transformers.
     "modules.json",
     "config_sentence_transformers.json",

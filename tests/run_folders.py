@@ -23,7 +23,7 @@ def history(folder: pathlib.Path) -> list[dict[str, Any]]:
 
 def weights(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """The weights of the model, or of the adapter, in a folder."""
-    (path,) = folder.glob("*_model.safetensors")
+    (path,) = folder.glob("*model.safetensors")
     return read_arrays(path)
 
 

@@ -39,7 +39,7 @@ LEVELS = {
 PARTS = {
     "families": {
         **dict.fromkeys(("rows", "usage_options", "data"), 0),
-        "token_estimates": 0,
+        **dict.fromkeys(("token_estimates", "calibration"), 0),
         **dict.fromkeys(("requests", "sentence_vectors", "recipe"), 1),
         **dict.fromkeys(("config", "task_model"), 1),
         **dict.fromkeys(("text_model", "words", "in_memory", "checks"), 2),
@@ -47,7 +47,7 @@ PARTS = {
         **dict.fromkeys(("row_task", "model_folder"), 4),
         **dict.fromkeys(("text_classification", "multiple_choice"), 5),
         **dict.fromkeys(("token_classification", "question_answering"), 5),
-        "pretrained": 5,
+        **dict.fromkeys(("pretrained", "sentence_embedding"), 5),
     },
     "finetuning": {
         "batches": 1,

@@ -166,6 +166,8 @@ def test_predict_is_the_command(classes, tmp_path, eagerly, capsys):
     texts = values["text"][:3]
     for answer, line in zip(run.model(texts), run.predict(texts), strict=True):
         assert line == line | answer
+    for text in ("a good film, no doubt.", "good", "is this/that good?"):
+        assert run.predict(text) == run.predict([text])[0]
 
 
 @pytest.mark.parametrize(
@@ -205,6 +207,10 @@ def test_what_cannot_be_predicted_is_one_line(classes, tmp_path):
     model = bert_tf.load(classes[0].folder)
     for data, settings, line in (
         ("none.csv", {}, "`input`=none.csv: no such file."),
+        ("no folder/none.csv", {}, "`input`=no folder/none.csv: no such"),
+        ("folder/none", {}, "`input`=folder/none: no such file."),
+        ("a film", {"output": "a.csv"}, "`input`=a film: no such file."),
+        (" ", {}, "`input`= : no such file."),
         ([], {}, "`input`: is empty; give at least one text."),
         ([("a", "b")], {}, "`input`: has 2 text(s) a row, and this model tak"),
         (["a", 1], {}, "`input`[1] is 1; give a string or a pair"),

@@ -8,8 +8,8 @@ import pytest
 from bert_tf.architecture_list import ARCHITECTURES
 from bert_tf.errors import UserError
 from bert_tf.families.recipe import PruningSettings
+from bert_tf.families.sentence_embedding.recipe import LOSSES
 from bert_tf.families.text_classification.kinds import MultiLabelTask
-from bert_tf.families.token_classification.recipe import FeatureRecipe
 from bert_tf.inference.rows import PredictSettings
 from bert_tf.memory.plan import PlanSettings
 from bert_tf.pretraining.recipe import PretrainingRecipe
@@ -46,6 +46,9 @@ LIMITS = {
         **dict.fromkeys(("final_phase_batch_size", "keep_model_steps"), -1),
         **dict.fromkeys(("train_batch_size", "mask_token_rate"), -1),
         **dict.fromkeys(("learning_rate", "num_train_epochs"), -0.1),
+        **dict.fromkeys(("mini_batch_size", "dense_size"), -1),
+        **dict.fromkeys(("num_hard_negatives", "margin"), -1),
+        "hard_negatives_range_min": -1,
     },
     "1 or more": dict.fromkeys(
         (
@@ -65,14 +68,16 @@ LIMITS = {
     "more than 0": dict.fromkeys(
         (
             *("learning_rate", "adam_epsilon", "num_train_epochs"),
-            *("temperature", "lora_alpha"),
+            *("temperature", "lora_alpha", "similarity_scale"),
         ),
         0.0,
     ),
     "0 or more, below 1": {
         **dict.fromkeys(("warmup_proportion", "adam_beta_2"), 1.0),
         **dict.fromkeys(("adam_beta_1", "masked_lm_prob"), -0.1),
-        "tagger_dropout": 1.0,
+        **dict.fromkeys(
+            ("tagger_dropout", "hard_negatives_relative_margin"), 1.0
+        ),
     },
     "more than 0, below 1": {
         "dev_share": 1.0,
@@ -123,6 +128,9 @@ LIMITS = {
     "one of number, number_from_1, letter, text": {"label_form": "word"},
     "one of bce, listnet, margin_mse": {"loss": "mse"},
     "one of sigmoid, linear": {"score_activation": "tanh"},
+    f"one of {', '.join(LOSSES)}": {"loss": "cross_entropy"},
+    "one of tanh, linear, relu, gelu_erf": {"dense_activation": "step"},
+    "more than -1, at most 1": {"hard_negatives_max_score": 1.5},
     "one of cut, windows": {"long_inputs": "fold"},
     "one of document, sentence": {"context": "paragraph"},
     "one of sentences, file": {"unmarked": "pages"},
@@ -155,17 +163,26 @@ REQUIRES = {
     "threshold": (0.3, "label_kind", "multi_label"),
     "label_separator": (";", "label_kind", "multi_label"),
     "label_names": ("a,b", "label_kind", "multi_label"),
+    "template": ("{} it is", "candidate_labels", "a,b"),
+    "multi_label": (True, "candidate_labels", "a,b"),
+    "dense_activation": ("relu", "dense_size", 8),
+    "hard_negatives_range_min": (3, "num_hard_negatives", 2),
+    "hard_negatives_relative_margin": (0.05, "num_hard_negatives", 2),
+    "hard_negatives_max_score": (0.9, "num_hard_negatives", 2),
 }
 EXCLUDES = {
     "lora_rank": (2, "freeze_layers", 0),
     "config_file": ("c.json", "size", "tiny"),
     "layers": ("0", "size", "tiny"),
     "packing": (True, "static_masking", True),
+    "mini_batch_size": (32, "gradient_accumulation_steps", 2),
 }
-# Of taggers on features.
+# Of taggers on features, and of sentence embeddings.
 UNUSED = {
     **{"freeze_layers": 1, "layer_decay": 0.9, "ensemble": "o", "bilstm": True},
     **{"rematerialize": True, "teacher": "T", "lora_rank": 2},
+    "calibrate": True,
+    "reset_head": True,
 }
 # Settings of which the first is limited by the second, and the line.
 DEPENDENT = [
@@ -256,8 +273,9 @@ def test_a_setting_that_excludes_another(name):
 
 @pytest.mark.parametrize("name", UNUSED)
 def test_a_setting_that_does_not_apply(name):
-    line = line_of(FeatureRecipe, **{name: UNUSED[name]})
-    assert line.startswith(f"{name}={UNUSED[name]}: does not apply")
+    for recipe in recipes_where(name, lambda limits: limits.unused):
+        line = line_of(recipe, **{name: UNUSED[name]})
+        assert line.startswith(f"{name}={UNUSED[name]}: does not apply")
 
 
 @pytest.mark.parametrize(("values", "line"), DEPENDENT)
@@ -271,7 +289,7 @@ def test_a_limit_by_another_setting(values, line):
 def test_a_teacher_that_nothing_is_learnt_of():
     none = dict.fromkeys(("soft_target_weight", "cosine_weight"), 0.0)
     for recipe in recipes_where("temperature", lambda limits: limits.requires):
-        if recipe is not FeatureRecipe:
+        if not limits_of(recipe)["teacher"].unused:
             line = line_of(recipe, teacher="T", **none)
             assert line.startswith("teacher=T: nothing of it is learnt; give ")
             recipe(teacher="T", **{**none, "cosine_weight": 1.0})

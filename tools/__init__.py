@@ -21,6 +21,8 @@ GROUPS = {
         "explain": "explain",
         "predict": "predict",
         "fill-mask": "fill_mask",
+        "embed": "embed",
+        "search": "search",
         "extract-features": "extract_features",
         "rank": "rank",
         "score": "score",

@@ -168,7 +168,10 @@ def _open_base(
 
 
 def save_checkpoint(
-    folder: str | os.PathLike, checkpoint: Checkpoint, to: str = "bert_tf"
+    folder: str | os.PathLike,
+    checkpoint: Checkpoint,
+    to: str = "bert_tf",
+    replace: bool = False,
 ) -> None:
     """Writes a checkpoint to a folder.
 
@@ -180,6 +183,8 @@ def save_checkpoint(
       checkpoint: the checkpoint. Its vocabulary is written with the rules of
         the tokenizer; without one, existing files of a tokenizer are kept.
       to: the layout: bert_tf, google_tf1 or hugging_face.
+      replace: whether weights of this layout are replaced; those of bert_tf
+        always are.
 
     Raises:
       UserError: the layout is unknown or cannot represent this checkpoint;
@@ -221,7 +226,8 @@ def save_checkpoint(
                 f"{config.hidden_size} (attention_head_size); write bert_tf."
             )
     checkpoint = _merged(_checked(checkpoint))
-    _save(pathlib.Path(folder), checkpoint, to, _family(to).write)
+    replace = replace or to == "bert_tf"
+    _save(pathlib.Path(folder), checkpoint, to, _family(to).write, replace)
 
 
 def save_adapter(
@@ -247,6 +253,7 @@ def _save(
     checkpoint: Checkpoint,
     to: str,
     write: Callable[[pathlib.Path, Checkpoint], None],
+    replace: bool = True,
 ) -> None:
     def write_all(target: pathlib.Path) -> None:
         write(target, checkpoint)
@@ -261,7 +268,7 @@ def _save(
             )
 
     if folder.exists():
-        _refuse_other_weights(folder, to)
+        _refuse_other_weights(folder, to if replace else "")
         write_all(folder)
         return
     with written_beside(folder) as beside:
@@ -297,11 +304,10 @@ def _check_labels(checkpoint: Checkpoint, source: str) -> None:
         )
 
 
-def _refuse_other_weights(folder: pathlib.Path, to: str) -> None:
+def _refuse_other_weights(folder: pathlib.Path, replaced: str) -> None:
     for name, found_in in FOUND_IN.items():
         # Our own files are replaced, as at the end of a run.
-        replaced = name == to and name in ("bert_tf", "adapter")
-        if found_in(folder) and not replaced:
+        if found_in(folder) and name != replaced:
             raise UserError(
                 f"{folder}: holds weights of {name} already; choose another "
                 "folder."

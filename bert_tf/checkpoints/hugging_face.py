@@ -461,7 +461,8 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         values["problem_type"] = checkpoint.problem_type
     table = stored_as_theirs(config, head, whole=name != form.body)
     shapes = shapes_of_arrays(checkpoint.arrays)
-    pooler = head_shapes(config)[POOLER].keys() & shapes.keys() - table.keys()
+    pooler = head_shapes(config).get(POOLER, {}).keys() & shapes.keys()
+    pooler -= table.keys()
     if pooler:
         log(
             f"{checkpoint.source}: its pooler is left out: {name} of "

@@ -28,7 +28,11 @@ from bert_tf.checkpoints.recognition import (
     is_stanford_colbert,
 )
 from bert_tf.checkpoints.sentence_modules import (
+    CROSS_ENCODER,
+    MULTI_VECTOR,
+    SENTENCE_TRANSFORMER,
     SPARSE_ACTIVATIONS,
+    SPARSE_ENCODER,
     SPARSE_POOLINGS,
     TORCH_ACTIVATIONS,
     Dense,
@@ -69,8 +73,6 @@ from bert_tf.sources import (
 
 SETTINGS_FILE = "config_sentence_transformers.json"
 CONFIG_FILE = "config.json"
-SENTENCE_TRANSFORMER, CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
-SPARSE_ENCODER, MULTI_VECTOR = "SparseEncoder", "MultiVectorEncoder"
 # The flags of older files, in the order of concatenation.
 _OLD_MODES = {
     f"pooling_mode_{name}": mode
@@ -511,6 +513,7 @@ def write_sentence_modules(
         "do_lower_case": False,
     }
     settings: dict[str, Any] = {
+        "model_type": modules.model_type,
         "prompts": dict(modules.prompts),
         "default_prompt_name": modules.default_prompt_name,
         "similarity_fn_name": modules.similarity,
@@ -519,7 +522,6 @@ def write_sentence_modules(
     steps: tuple[Step, ...] = ()
     package = _PACKAGE
     if isinstance(modules, SparseModules):
-        settings["model_type"] = SPARSE_ENCODER
         settings["max_active_dims"] = modules.max_active_dims
         package = _SPARSE_PACKAGE
         kinds = ["MLMTransformer", "SpladePooling"]
@@ -529,7 +531,6 @@ def write_sentence_modules(
             "word_embedding_dimension": modules.vocab_size,
         }
     elif isinstance(modules, MultiVectorModules):
-        settings["model_type"] = MULTI_VECTOR
         package, level, steps = _PACKAGE_6, _TOKENS, modules.steps
         transformer |= _query_settings(modules)
         kinds.append("MultiVectorMask")
@@ -539,7 +540,6 @@ def write_sentence_modules(
             "keep_only_token_ids": list(modules.scored_ids) or None,
         }
     else:
-        settings["model_type"] = SENTENCE_TRANSFORMER
         settings["truncate_dim"] = modules.truncate_dim
         steps = modules.steps
         kinds.append("Pooling")

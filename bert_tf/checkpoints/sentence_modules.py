@@ -5,12 +5,15 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
 from bert_tf.errors import UserError, first_few
 
+# model_type in config_sentence_transformers.json.
+SENTENCE_TRANSFORMER, CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
+SPARSE_ENCODER, MULTI_VECTOR = "SparseEncoder", "MultiVectorEncoder"
 # Activations of torch's classes with default arguments.
 TORCH_ACTIVATIONS = {
     "Identity": "linear",
@@ -68,9 +71,11 @@ class TextModules:
       default_prompt_name: the prompt of texts without a named one; None for no
         prompt.
       similarity: the name of the similarity function; None if not stated.
+      model_type: the kind of folder.
       leaves_prompts_out: whether the tokens of prompts are not pooled.
     """
 
+    model_type: ClassVar[str]
     max_seq_length: int
     prompts: Mapping[str, str]
     default_prompt_name: str | None = None
@@ -109,6 +114,7 @@ class SentenceModules(TextModules):
       truncate_dim: the number of dimensions to keep; None for all.
     """
 
+    model_type: ClassVar[str] = SENTENCE_TRANSFORMER
     pooling: tuple[str, ...]
     include_prompt: bool
     steps: tuple[Step, ...]
@@ -144,6 +150,7 @@ class SparseModules(TextModules):
       max_active_dims: the number of largest weights to keep; None for all.
     """
 
+    model_type: ClassVar[str] = SPARSE_ENCODER
     pooling: str
     activation: str
     vocab_size: int
@@ -189,6 +196,7 @@ class MultiVectorModules(TextModules):
       expansion: how queries are expanded; None if they are not.
     """
 
+    model_type: ClassVar[str] = MULTI_VECTOR
     steps: tuple[Step, ...]
     skipped_words: tuple[str, ...] = ()
     skipped_tasks: tuple[str, ...] = ("document",)

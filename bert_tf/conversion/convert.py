@@ -42,10 +42,10 @@ from bert_tf.families.token_classification.recipe import TAGGER_FILE
 from bert_tf.files import new_folder, refuse_filled
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
-from bert_tf.libraries import require_extra
+from bert_tf.libraries import missing_libraries, require_extra
 from bert_tf.processes import own_memory
 from bert_tf.progress import log
-from bert_tf.sharing.model_card import CARD_FILE
+from bert_tf.sharing.model_card import CARD_FILE, ModelCard
 from bert_tf.sources import local_folder, transformer_folder
 
 
@@ -194,6 +194,9 @@ def convert(
             write_sentence_modules(beside, modules, hidden_size)
         if activation is not None and CLASSIFIER in checkpoint.heads:
             write_cross_encoder(beside, activation)
+        if modules is not None and CARD_FILE not in beside_weights:
+            name = pathlib.Path(os.path.abspath(path)).name
+            _write_card(beside, name, modules, checkpoint)
         written = load_checkpoint(beside)
         comparisons = prove(loaded, checkpoint, written, drop_heads, seed)
         in_transformers: tuple[Comparison, ...] = ()
@@ -227,6 +230,31 @@ def convert(
     )
     _say(report.table())
     return report
+
+
+def _write_card(
+    folder: pathlib.Path, name: str, modules: Modules, checkpoint: Checkpoint
+) -> None:
+    """Writes the model card of a folder of sentence-transformers without one.
+
+    Nothing is written where the library of templates is not installed.
+    """
+    if missing_libraries("report"):
+        return
+    config, tokenizer = checkpoint.config, checkpoint.tokenizer
+    card = ModelCard(
+        summary=f"{config.title}, a {modules.model_type}: {modules}",
+        pipeline_tag="",
+        question={"text": "A calm sea."},
+        init_from=checkpoint.source,
+        num_rows={},
+        scores=(),
+        settings={},
+        architecture=config.model_type,
+        tokenizer=tokenizer.vocabulary.description if tokenizer else "",
+        sentence_kind=modules.model_type,
+    )
+    card.write(folder, name)
 
 
 def _say(line: str) -> None:

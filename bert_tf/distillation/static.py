@@ -155,7 +155,7 @@ def distill_static(
 
 def _pairs(
     settings: StaticSettings, texts: Sequence[str]
-) -> tuple[list[str], list[str], list[float] | None]:
+) -> tuple[list[str], list[str], np.ndarray | None]:
     """Returns the texts of pairs, and their similarity if it is known."""
     if not settings.dev_file:
         few = list(dict.fromkeys(texts))[:_MOST_TEXTS]
@@ -176,8 +176,8 @@ def _pairs(
     def pair(row: Row) -> tuple[str, str, float]:
         a, b, *labels = row.cells
         try:
-            number = float(labels[0]) if labels else 0.0
-        except (TypeError, ValueError):
+            number = float(str(labels[0])) if labels else 0.0
+        except ValueError:
             number = math.nan
         if not math.isfinite(number):
             raise Fault(
@@ -194,7 +194,7 @@ def _pairs(
     rows = Table(settings.dev_file, argument="dev_file").rows(asked)
     faults = Faults(settings.dev_file)
     a, b, numbers = zip(*convert_rows(rows, pair, faults), strict=True)
-    return [*a], [*b], [*numbers] if label else None
+    return [*a], [*b], np.array(numbers) if label else None
 
 
 def _distilled(

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
     from bert_tf.encoders import BertEncoder
 
+# Marks fields of `added_later`.
+ADDED_LATER = {"added_later": True}
+
 
 def added_later(default: Any) -> Any:
     """Declares a field that task.json lacks where it has its default."""
-    return dataclasses.field(default=default, metadata={"added_later": True})
+    return dataclasses.field(default=default, metadata=ADDED_LATER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +130,26 @@ class TaskConfig(abc.ABC):
             "max_seq_length": self.max_seq_length,
             "threshold": self.summary().get("threshold"),
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibratedConfig(TaskConfig):
+    """The config of a model whose answers have probabilities.
+
+    Attributes:
+      calibration_temperature: divides the logits; see `calibration.py`.
+    """
+
+    # mypy knows only `field` as a keyword.
+    calibration_temperature: float = dataclasses.field(
+        default=1.0, kw_only=True, metadata=ADDED_LATER
+    )
+
+    def summary(self) -> dict[str, Any]:
+        """The temperature of a calibrated model."""
+        if self.calibration_temperature == 1:
+            return {}
+        return {"calibration_temperature": self.calibration_temperature}
 
 
 @dataclasses.dataclass(frozen=True)

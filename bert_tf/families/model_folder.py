@@ -62,7 +62,7 @@ def save_model(
         labels=(config.labels or None) if model.in_checkpoint else None,
     ).with_tokenizer(tokenizer.data)
     if base is None:
-        save_checkpoint(folder, checkpoint)
+        save_checkpoint(folder, checkpoint, model.layout, replace=True)
     else:
         save_adapter(folder, checkpoint, base)
     model.save_beside(pathlib.Path(folder))

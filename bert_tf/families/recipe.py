@@ -106,6 +106,18 @@ class FinetuningRecipe(
 
 
 @dataclasses.dataclass(frozen=True)
+class CalibrationRecipe(FinetuningRecipe):
+    """Settings of tasks whose answers have probabilities."""
+
+    calibrate: bool = setting(
+        False,
+        "divides logits by a temperature, fitted to the dev rows (50 or more) "
+        "after the training, so that probabilities match the accuracy; the "
+        "most probable answer stays the same",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class PruningSettings(Settings):
     """The settings of pruning a fine-tuned model."""
 

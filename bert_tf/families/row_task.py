@@ -111,15 +111,28 @@ class RowTask(Task[Sequence[Example], Config], Generic[Example, Config]):
 
     def mean_loss(self, answered: RowAnswers[Example, Config]) -> float:
         """Computes the mean loss of an example."""
+        return self.objective().mean_loss(*self.gold_logits(answered))
+
+    def gold_logits(
+        self, answered: RowAnswers[Example, Config]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the logits and targets of all rows; see `Task`."""
         examples, predictions, config = answered
-        targets = self.targets(examples, config.labels)
-        return self.objective().mean_loss(predictions["logits"], targets)
+        return predictions["logits"], self.targets(examples, config.labels)
+
+    def with_config(
+        self, answered: RowAnswers[Example, Config], config: Config
+    ) -> RowAnswers[Example, Config]:
+        """Decodes the logits again; see `Task`."""
+        split = Split(answered.examples, None)
+        decoded = self.decode(answered.predictions, split, config)
+        return Answered(answered.examples, decoded, config)
 
     def prediction_lines(
         self, answered: RowAnswers[Example, Config]
     ) -> Iterator[dict[str, Any]]:
         """Yields each row with label, prediction and probabilities."""
-        examples, predictions, _ = answered
+        examples, predictions, config = answered
         shares = predictions.get("scores", predictions.get("probabilities"))
         for number, example in enumerate(examples):
             content = {
@@ -136,8 +149,11 @@ class RowTask(Task[Sequence[Example], Config], Generic[Example, Config]):
             }
             if shares is not None:
                 # Choices that an example lacks have logits of -inf.
-                is_choice = ~np.isneginf(predictions["logits"][number])
+                logits = predictions["logits"][number]
+                is_choice = ~np.isneginf(logits)
                 line["probabilities"] = shares[number][is_choice].tolist()
+                if config.summary().get("calibration_temperature"):
+                    line["logits"] = logits[is_choice].tolist()
             yield line
 
     def write_predictions(

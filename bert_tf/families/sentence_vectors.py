@@ -4,6 +4,7 @@
 vectors of texts by the same functions.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import keras
@@ -11,9 +12,11 @@ import tensorflow as tf
 
 from bert_tf.checkpoints.sentence_modules import Dense, SentenceModules, Step
 from bert_tf.config import CLS, LAST_TOKEN, MAX, MEAN_SQRT_LEN, WEIGHTED_MEAN
-from bert_tf.families.data.similarity import SHORTEST
 from bert_tf.layers.heads import at_positions, last_positions
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
+# torch.nn.functional.normalize, eps: a zero vector stays zero.
+SHORTEST = 1e-12
 # sentence-transformers, Pooling: the lower bound of the sum of weights.
 _LEAST_WEIGHT = 1e-9
 # The values of `sentence_modules.TORCH_ACTIVATIONS`.
@@ -69,22 +72,38 @@ def pool(hidden: tf.Tensor, is_pooled: tf.Tensor, mode: str) -> tf.Tensor:
     return tf.reduce_sum(hidden, axis=1) / weight
 
 
-class SentenceVectors:
-    """Applies the modules of a sentence-transformers folder.
+def prompt_length(
+    prompt: str, tokenizer: Tokenizer, max_seq_length: int
+) -> int:
+    """The tokens of a prompt in a row, including [CLS]; 0 if it is empty.
+
+    sentence-transformers counts the prompt as a row without [SEP].
+    """
+    if not prompt:
+        return 0
+    tokens = tokenizer.tokenize(prompt)
+    length = len(tokenizer.packing.begin) + len(tokens)
+    return min(length, max_seq_length - 1)
+
+
+class SentenceVectors(keras.layers.Layer):
+    """Applies the modules of a sentence-transformers folder, in float32.
 
     Args:
       modules: the modules of the folder.
 
     Attributes:
-      modules: the modules.
-      weights: the variables of the dense layers.
+      modules: the modules; their dense layers have the initial values of the
+        layer's weights, see also `trained_modules`.
     """
 
     def __init__(self, modules: SentenceModules):
+        super().__init__(name="sentence_vectors", dtype="float32")
         self.modules = modules
-        self._steps, self.weights = build_steps(modules.steps)
+        self._steps, self._dense_weights = build_steps(modules.steps)
+        self.built = True
 
-    def __call__(
+    def call(
         self,
         hidden: tf.Tensor,
         input_mask: tf.Tensor,
@@ -101,7 +120,6 @@ class SentenceVectors:
         Returns:
           float32 [B, D].
         """
-        hidden = tf.cast(hidden, tf.float32)
         is_pooled = tf.not_equal(input_mask, 0)
         if not self.modules.include_prompt:
             positions = tf.range(tf.shape(input_mask)[1])
@@ -113,12 +131,27 @@ class SentenceVectors:
             vectors = step(vectors)
         return vectors[:, : self.modules.truncate_dim]
 
+    @property
+    def trained_modules(self) -> SentenceModules:
+        """The modules with the present values of the weights."""
+        values = iter(self._dense_weights)
+        steps = [
+            dataclasses.replace(
+                step,
+                **{name: next(values).numpy() for name in _weight_names(step)},
+            )
+            if isinstance(step, Dense)
+            else step
+            for step in self.modules.steps
+        ]
+        return dataclasses.replace(self.modules, steps=tuple(steps))
+
 
 def build_steps(
     modules: Sequence[Step],
-) -> tuple[list[Callable[[tf.Tensor], tf.Tensor]], list[tf.Variable]]:
+) -> tuple[list[Callable[[tf.Tensor], tf.Tensor]], list[keras.Variable]]:
     """Builds functions of vectors, float32 [N, D], and their variables."""
-    weights: list[tf.Variable] = []
+    weights: list[keras.Variable] = []
     steps = [
         _dense(step, weights) if isinstance(step, Dense) else _normalised
         for step in modules
@@ -126,26 +159,30 @@ def build_steps(
     return steps, weights
 
 
+def _weight_names(dense: Dense) -> list[str]:
+    """The names of its arrays, in the order of its variables."""
+    names = ("kernel", "bias", "residual_kernel")
+    return [name for name in names if getattr(dense, name) is not None]
+
+
 def _dense(
-    dense: Dense, weights: list[tf.Variable]
+    dense: Dense, weights: list[keras.Variable]
 ) -> Callable[[tf.Tensor], tf.Tensor]:
-    arrays = (dense.kernel, dense.bias, dense.residual_kernel)
-    variables = [
-        each if each is None else tf.Variable(each, False, dtype=tf.float32)
-        for each in arrays
-    ]
-    weights += [each for each in variables if each is not None]
-    kernel, bias, residual = variables
+    own = {
+        name: keras.Variable(getattr(dense, name), dtype="float32", name=name)
+        for name in _weight_names(dense)
+    }
+    weights += own.values()
     activate = ACTIVATIONS[dense.activation]
 
     def compute(vectors: tf.Tensor) -> tf.Tensor:
-        product = tf.matmul(vectors, kernel)
-        found = activate(product if bias is None else product + bias)
+        found = tf.matmul(vectors, own["kernel"])
+        found = activate(found + own["bias"] if "bias" in own else found)
         if not dense.use_residual:
             return found
-        if residual is None:
-            return found + vectors
-        return found + tf.matmul(vectors, residual)
+        if "residual_kernel" in own:
+            vectors = tf.matmul(vectors, own["residual_kernel"])
+        return found + vectors
 
     return compute
 

@@ -21,13 +21,15 @@ from typing import (
     TypeVar,
 )
 
+import numpy as np
+
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.families import part_of
 from bert_tf.families.checks import Examination, examine_rows
 from bert_tf.families.config import TaskConfig
-from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.recipe import CalibrationRecipe, FinetuningRecipe
 from bert_tf.families.rows import Outputs, Rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -174,6 +176,10 @@ class Task(TaskTemplate, Generic[Examples, Config]):
     config_type: ClassVar[type[TaskConfig]]
     # What `metrics` are times the scores of a run.
     scale: ClassVar[float] = 1.0
+    # The kind of its models in `model_card.SENTENCE_KINDS`; empty for others.
+    sentence_kind: ClassVar[str] = ""
+    # The classes of sentence-transformers that compute its losses, by name.
+    loss_classes: ClassVar[Mapping[str, str]] = {}
     # Whether training batches have rows of similar length.
     bucket_by_length: ClassVar[bool] = False
 
@@ -183,13 +189,44 @@ class Task(TaskTemplate, Generic[Examples, Config]):
         return {}
 
     @property
-    def tune(self) -> Callable[[Answered[Examples, Config]], Config] | None:
-        """A function from dev predictions to a config with tuned values.
+    def takes_null_odds(self) -> bool:
+        """Whether a threshold is tuned on the log odds of no answer."""
+        return False
 
-        Tuned values change the scores and the prediction files, not what
-        `decode` returns. None if nothing is tuned.
+    def tuner(
+        self, recipe: Any, examples: Examples
+    ) -> Callable[[Answered[Examples, Config]], Config] | None:
+        """Returns a function from dev predictions to a config of tuned values.
+
+        Args:
+          recipe: the recipe of the run.
+          examples: the dev examples that the values are tuned on.
+
+        Returns:
+          The function; None if nothing is tuned. By default, it fits the
+          temperature of `gold_logits` if the recipe asks for it.
+
+        Raises:
+          UserError: the examples are too few.
         """
-        return None
+        if not (isinstance(recipe, CalibrationRecipe) and recipe.calibrate):
+            return None
+        # Few runs are calibrated.
+        from bert_tf.families import calibration
+
+        return calibration.tuner(self, examples)
+
+    def gold_logits(
+        self, answered: Answered[Examples, Config]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the logits and their targets; see `fit_temperature`."""
+        raise NotImplementedError
+
+    def with_config(
+        self, answered: Answered[Examples, Config], config: Config
+    ) -> Answered[Examples, Config]:
+        """Returns predictions under a config with other tuned values."""
+        return answered._replace(config=config)
 
     @property
     def score_names(self) -> tuple[str, ...]:
@@ -334,6 +371,19 @@ class Task(TaskTemplate, Generic[Examples, Config]):
         """Returns the objective of a training on examples."""
         return self.objective()
 
+    def distinct_values(self, rows: Any, recipe: Any) -> np.ndarray | None:
+        """Returns what no training batch may hold twice.
+
+        Args:
+          rows: N rows that `encode` returned with labels.
+          recipe: the recipe of the run.
+
+        Returns:
+          Numbers of values, int64 [N, K]; None without the rule.
+        """
+        del rows, recipe
+        return None
+
     @abc.abstractmethod
     def decode(self, outputs: Outputs, split: Split, config: Config) -> Any:
         """Decodes outputs to predictions, by default a dict with `PREDICTION`.
@@ -436,7 +486,7 @@ class Task(TaskTemplate, Generic[Examples, Config]):
         Raises:
           UserError: a file is malformed, or the rows of the two differ.
         """
-        if null_odds and self.tune is None:
+        if null_odds and not self.takes_null_odds:
             raise UserError(
                 f"`null_odds`={null_odds}: is for questions that may have no "
                 f"answer, not for {self.name}; leave it out."

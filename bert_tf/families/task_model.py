@@ -298,6 +298,8 @@ class TaskModel(keras.Model):
 
     # Whether a checkpoint holds all its weights, including the head.
     in_checkpoint: ClassVar[bool] = True
+    # The layout of its folder; see `save_checkpoint`.
+    layout: ClassVar[str] = "bert_tf"
 
     def __init__(
         self,

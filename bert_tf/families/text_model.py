@@ -34,6 +34,8 @@ TOKENS = "tokens"
 LOGITS = "logits"
 # The signature and input by which a text gets one of several prompts.
 EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
+# The signatures that count the tokens of texts, and score pairs for a ranking.
+COUNT_TOKENS, RANK = "count_tokens", "rank"
 # The answer to one row in plain Python values, ready for JSON.
 Answer = dict[str, Any]
 # The texts of a row by column, and the outputs of rows.
@@ -73,6 +75,7 @@ class TextModel(abc.ABC):
       task: its task, in words.
       threshold: the threshold of a label, or of having no answer; None if the
         task has neither.
+      calibration_temperature: divides the logits for probabilities.
       activation: the activation of a single output, see
         `sentence_modules.TORCH_ACTIVATIONS`.
       prompts: prompts of sentence-transformers by name.
@@ -134,6 +137,7 @@ class TextModel(abc.ABC):
     # The rank of the inputs of `tokens`.
     token_axes: int = 2
     threshold: float | None = None
+    calibration_temperature: float = 1.0
     activation: str = "linear"
     prompts: Mapping[str, str] = {}
     default_prompt_name: str | None = None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bert_tf.families.question_answering.user_questions import (
         UserQuestionAnsweringTask,
     )
+    from bert_tf.families.sentence_embedding.task import UserEmbeddingTask
     from bert_tf.families.text_classification.kinds import (
         MultiLabelTask,
         RegressionTask,
@@ -56,6 +57,7 @@ _MODULES = {
     "multiple_choice.task": "MultipleChoiceTask UserChoiceTask",
     "question_answering.task": "QuestionAnsweringTask",
     "question_answering.user_questions": "UserQuestionAnsweringTask",
+    "sentence_embedding.task": "UserEmbeddingTask",
     "text_classification.kinds": (
         "MultiLabelTask RegressionTask SentenceTask UserFileTask"
     ),
@@ -91,6 +93,7 @@ __all__ = [
     "SwagFiles",
     "TokenClassificationTask",
     "UserChoiceTask",
+    "UserEmbeddingTask",
     "UserFileTask",
     "UserQuestionAnsweringTask",
     "UserRankingTask",

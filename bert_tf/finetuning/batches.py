@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.errors import UserError
 from bert_tf.families.rows import (
     Rows,
     batches_by_length,
@@ -83,8 +84,72 @@ def bucketed_by_length(
     return found
 
 
+def without_repeats(batches: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Returns an epoch's rows in batches that hold no value twice.
+
+    A row whose value is in the batch already waits for the next one. Where the
+    rows that are left share too many values, rows of earlier batches are
+    repeated.
+
+    Args:
+      batches: int64 [batches, B], the result of `epoch_batches`.
+      values: int64 [R, K], the numbers of K values of each row.
+
+    Raises:
+      UserError: there are not enough rows of different values for a batch.
+    """
+    order, size = batches.ravel(), batches.shape[1]
+    found = np.empty_like(batches)
+    waiting = order[:0]
+    begin = 0
+    for batch in found:
+        # Most batches need no more candidates.
+        window = 2 * size - len(waiting)
+        while True:
+            candidates = np.append(waiting, order[begin : begin + window])
+            chosen = _distinct(candidates, values, size)
+            if len(chosen) == size or begin + window >= len(order):
+                break
+            window *= 2
+        begin = min(begin + window, len(order))
+        waiting = candidates[~np.isin(candidates, chosen)]
+        if len(chosen) < size:
+            chosen = _distinct(np.append(chosen, order), values, size)
+        if len(chosen) < size:
+            raise UserError(
+                f"`train_batch_size`={size}: a batch may hold no text twice, "
+                f"and only {len(chosen)} rows have different ones; choose a "
+                "smaller batch."
+            )
+        batch[:] = chosen
+    return found
+
+
+def _distinct(rows: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
+    """Chooses the first rows that share no value, at most `size`."""
+    chosen = rows[:0]
+    while len(rows) and len(chosen) < size:
+        own = values[rows]
+        # The first row of each value; a row may have one twice.
+        _, first, inverse = np.unique(
+            own, return_index=True, return_inverse=True
+        )
+        row = np.arange(len(rows))[:, np.newaxis]
+        is_first = first[inverse.reshape(own.shape)] // own.shape[1] == row
+        accepted = is_first.all(axis=1)
+        chosen = np.append(chosen, rows[accepted])
+        taken = np.isin(own, own[accepted]).any(axis=1)
+        rows = rows[~taken]
+    return chosen[:size]
+
+
 def _orders(
-    data: Rows, batch_size: int, seed: int, start: int, bucket_by_length: bool
+    data: Rows,
+    batch_size: int,
+    seed: int,
+    start: int,
+    bucket_by_length: bool,
+    values: np.ndarray | None,
 ) -> Iterator[np.ndarray]:
     """Yields each epoch's batches from batch `start` on, int64 [batches, B]."""
     count, lengths = len(data), np.asarray(data.lengths)
@@ -97,6 +162,8 @@ def _orders(
         batches = epoch_batches(count, batch_size, seed, epoch)
         if bucket_by_length:
             batches = bucketed_by_length(batches, lengths, seed, epoch)
+        if values is not None:
+            batches = without_repeats(batches, values)
         yield batches[start:]
         epoch, start = epoch + 1, 0
 
@@ -109,6 +176,7 @@ def training_batches(
     shard: Shard = WHOLE,
     bucket_by_length: bool = False,
     static_shapes: bool = False,
+    values: np.ndarray | None = None,
 ) -> tf.data.Dataset:
     """Returns an infinite dataset of training batches.
 
@@ -123,6 +191,8 @@ def training_batches(
       bucket_by_length: whether to batch rows of similar length; see
         `bucketed_by_length`.
       static_shapes: whether to pad batches to a few widths.
+      values: int64 [R, K], values of rows that a batch holds once; see
+        `without_repeats`.
 
     Returns:
       A dataset of the results of `data.batch`.
@@ -133,7 +203,9 @@ def training_batches(
         widths = few_widths(np.asarray(data.lengths)).astype(np.int32)
 
     def epochs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        orders = _orders(data, batch_size, seed, start_batch, bucket_by_length)
+        orders = _orders(
+            data, batch_size, seed, start_batch, bucket_by_length, values
+        )
         for batches in orders:
             yield batches[:, part], widths[batches].max(axis=1)
 

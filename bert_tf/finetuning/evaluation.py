@@ -177,14 +177,13 @@ class Scorer:
         speed = len(split.examples) / seconds
         return Scored(answered, scores, loss, speed)
 
-    def tuned(self, answered: Answered) -> "Scorer":
-        """Returns a scorer whose config is tuned on predictions on dev."""
-        assert self.task.tune is not None
-        return dataclasses.replace(self, config=self.task.tune(answered))
+    def with_config(self, config: Any) -> "Scorer":
+        """Returns a scorer of the same model by another config."""
+        return dataclasses.replace(self, config=config)
 
     def rescored(self, scored: Scored) -> Scored:
         """Scores existing predictions under this scorer's config."""
-        answered = scored.answered._replace(config=self.config)
+        answered = self.task.with_config(scored.answered, self.config)
         scores = self.task.score(answered)
         return dataclasses.replace(scored, answered=answered, scores=scores)
 

@@ -13,6 +13,7 @@ from bert_tf.families.question_answering.user_questions import (
     UserQuestionAnsweringTask,
 )
 from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.sentence_embedding.task import UserEmbeddingTask
 from bert_tf.families.task import RunSplit, TaskTemplate
 from bert_tf.families.text_classification.kinds import UserFileTask
 from bert_tf.families.text_classification.ranking import UserRankingTask
@@ -30,6 +31,7 @@ from bert_tf.training.strategies import make_strategy
 USER_TASKS: dict[str, type[TaskTemplate]] = {
     "sentence": UserFileTask,
     "choice": UserChoiceTask,
+    "embedding": UserEmbeddingTask,
     "ranking": UserRankingTask,
     "questions": UserQuestionAnsweringTask,
     "tagging": UserTokenClassificationTask,

@@ -203,5 +203,5 @@ def seconds_of(
 
 def bytes_of(folder: str | pathlib.Path) -> int:
     """Returns the size of the weights in a folder of a model or adapter."""
-    files = pathlib.Path(folder).glob("*_model.safetensors")
+    files = pathlib.Path(folder).glob("*model.safetensors")
     return sum(path.stat().st_size for path in files)

@@ -102,9 +102,10 @@ def prune(
         model = build_model(task, config, whole, "float32")
         if not model.in_checkpoint:
             raise UserError(
-                f"{folder}: is a tagger on features of an encoder that "
-                f"{task.name} has not trained, so its importances are not "
-                "defined; fine-tune an encoder for the tags (conll2003)."
+                f"{folder}: the model of {task.name} is no encoder that was "
+                "trained with a head on it, so importances of its parts are "
+                "not defined; prune a model with a head, such as that of "
+                "conll2003."
             )
         tokenizer = whole.make_tokenizer()
         split, *_ = task.splits(task.dev_splits, recipe)
@@ -134,9 +135,10 @@ def prune(
         ]
         scorers = [Scorer(task, config, tokenizer, each) for each in predictors]
         scored = [scorer.score(answered) for scorer in scorers]
-        if task.tune:
-            # The threshold of the whole model does not fit the pruned one.
-            scorers[1] = scorers[1].tuned(scored[1].answered)
+        tune = task.tuner(recipe, dev)
+        if tune:
+            # Values tuned for the whole model do not fit the pruned one.
+            scorers[1] = scorers[1].with_config(tune(scored[1].answered))
             scored[1] = scorers[1].rescored(scored[1])
         save_model(beside, models[1], tokenizer, scorers[1].config)
         recipe.save(beside / RECIPE_FILE)

@@ -405,12 +405,17 @@ def write_card(
         spread = numbers["summary"].get(metric, {}) if is_main else {}
         return spread.get(statistic)
 
+    recipe = run.results["recipe"]
+    losses = [task.loss_classes[recipe["loss"]]] if task.loss_classes else []
+    if recipe.get("matryoshka_dims"):
+        losses.insert(0, "MatryoshkaLoss")
+    is_served = data.config.head or task.sentence_kind
     card = ModelCard(
         summary=f"{architecture.title}, fine-tuned for {task.name}",
         pipeline_tag=data.config.pipeline_tag,
-        question=data.config.sample() if data.config.head else {},
+        question=data.config.sample() if is_served else {},
         init_from=numbers["model"],
-        data_set=data_set_of(task, run.results["recipe"]),
+        data_set=data_set_of(task, recipe),
         num_rows=numbers["examples"],
         labels=numbers["labels"],
         scores=[
@@ -434,5 +439,7 @@ def write_card(
             for each in numbers["settings"]
             if each["changed"]
         },
+        sentence_kind=task.sentence_kind,
+        losses=losses,
     )
     return card.write(folder)

@@ -400,12 +400,17 @@ def _keep(
 ) -> None:
     """Copies the model and predictions of the best run to output_dir."""
     # The last model has files of the same names as the best one.
-    model = {path.name for path in (best / LAST).glob("[!.]*")} - {TASK_FILE}
+    model = {
+        str(path.relative_to(best / LAST))
+        for path in (best / LAST).rglob("[!.]*")
+        if path.is_file()
+    } - {TASK_FILE}
     names = [f"eval_{split}.json" for split in data.dev]
     if (best / LEARNING_CURVE).exists():
         names.append(LEARNING_CURVE)
     # task.json, which marks a model folder, comes last.
     for name in (*names, DEV_PREDICTIONS, *sorted(model), TASK_FILE):
+        (output_dir / name).parent.mkdir(exist_ok=True)
         with written_beside(output_dir / name) as beside:
             shutil.copyfile(best / name, beside)
 

@@ -165,6 +165,8 @@ def load_and_check(
     config = task.configure(recipe, examples[task.train_split])
     for rows in examples.values():
         task.check(rows, config)
+    # Too few rows to tune on are refused before the training.
+    task.tuner(recipe, examples[dev[0]])
     numbers = found.numbers | {"lines": found.lines}
     return ExaminedData(examples, config, numbers)
 

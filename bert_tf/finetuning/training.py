@@ -140,11 +140,10 @@ def train_once(
             best,
         )
         history = loop.run()
-        last = scorer
-        if task.tune:
-            last = scorer.tuned(
-                newest.answered if newest else scorer.predict(main)
-            )
+        tune, last = task.tuner(recipe, main.examples), scorer
+        if tune:
+            answered = newest.answered if newest else scorer.predict(main)
+            last = scorer.with_config(tune(answered))
         base = data.initial if recipe.lora_rank else None
         save_model(output_dir / LAST, model, data.tokenizer, last.config, base)
         best.assign()
@@ -152,8 +151,9 @@ def train_once(
         for name, split in data.dev.items():
             known = newest if split is main and best.is_newest else None
             scored[name] = known or scorer.score(split)
-        if task.tune:
-            scorer = scorer.tuned(scored[data.main_split].answered)
+        if tune:
+            answered = scored[data.main_split].answered
+            scorer = scorer.with_config(tune(answered))
             scored = {
                 name: scorer.rescored(found) for name, found in scored.items()
             }
@@ -169,7 +169,7 @@ def _phase(
     strategy: tf.distribute.Strategy,
 ) -> Phase:
     """Returns all steps of the run as one phase."""
-    size, slices = recipe.train_batch_size, recipe.gradient_accumulation_steps
+    size, slices = recipe.train_batch_size, recipe.num_slices
     check_batch_size("train_batch_size", size, strategy, slices)
     check_batch_size("eval_batch_size", recipe.eval_batch_size, strategy)
     rows = len(data.train.rows)
@@ -188,6 +188,7 @@ def _phase(
         shard=cluster_of(strategy).shard,
         bucket_by_length=data.task.bucket_by_length,
         static_shapes=needs_static_shapes(strategy),
+        values=data.task.distinct_values(data.train.rows, recipe),
     )
     return Phase(steps, size, batches, None)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from bert_tf.config import BINARY, FLOAT32, UBINARY
+from bert_tf.errors import whole_number
 from bert_tf.families.data.similarity import (
     COSINE,
     HAMMING,
@@ -13,9 +15,6 @@ from bert_tf.families.data.similarity import (
     nearest,
 )
 from bert_tf.inference.quantized_vectors import (
-    BINARY,
-    FLOAT32,
-    UBINARY,
     dequantize,
     quantize,
     unsigned,
@@ -36,7 +35,7 @@ class Corpus:
         together.
       sizes: the number of vectors in each.
       width: D.
-      precision: see `quantized_vectors`.
+      precision: one of `config.VECTOR_PRECISIONS`.
       ranges: of its numbers, for a byte per number.
     """
 
@@ -62,9 +61,12 @@ class Corpus:
 
         Returns:
           Indices, int64 [Q, K], and similarities, float32 [Q, K], best first.
+
+        Raises:
+          UserError: `top_k` is no positive whole number.
         """
         total = sum(self.sizes)
-        top_k = min(top_k, total)
+        top_k = min(whole_number("top_k", top_k, 1), total)
         if self.precision not in (BINARY, UBINARY):
             blocks = map(self._dequantized, self._blocks())
             return nearest(queries, blocks, top_k, similarity)

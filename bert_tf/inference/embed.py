@@ -4,12 +4,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bert_tf.config import AUTO, KERAS, TEXT_POOLINGS
+from bert_tf.config import AUTO, FLOAT32, KERAS, TEXT_POOLINGS
 from bert_tf.errors import check_choice
 from bert_tf.families.data.similarity import normalized
 from bert_tf.families.pretrained.settings import Settings
 from bert_tf.inference.load import LoadedModel
-from bert_tf.inference.precision import FLOAT32
 from bert_tf.inference.vectors import Model, open_for_texts, text_vectors
 from bert_tf.progress import log
 from bert_tf.text.given_texts import Text, members
@@ -82,7 +81,7 @@ def embed(
     is_loaded = isinstance(model, tuple | list | LoadedModel)
     if precision == AUTO and (is_one or is_loaded):
         precision = FLOAT32
-    opened, rows, note = open_for_texts(
+    opened, _, rows, note = open_for_texts(
         model, given, settings, precision, runtime
     )
     if note:

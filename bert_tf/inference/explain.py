@@ -87,6 +87,10 @@ def explain(
     explained: Any = part_of(type(served), "explained")
     subject = explained.subject_of(served, row, answer, target)
     check_size(served, subject)
+    of_logits, temperature = subject.measure, served.calibration_temperature
+    subject = subject._replace(
+        measure=lambda logits: of_logits(logits / temperature)
+    )
     mask = served.tokenizer.vocabulary.blank_id
     ids, is_word = subject.inputs["input_ids"], subject.owner >= 0
     both = tf.stack([ids, tf.where(is_word, mask, ids)])

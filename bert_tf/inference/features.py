@@ -147,7 +147,7 @@ def extract_features(
     # Texts are read a chunk ahead of their vectors.
     rows, ahead = itertools.tee(read())
     given = (parts if parts[1:] else parts[0] for parts, _ in ahead)
-    opened, texts, note = open_for_texts(
+    opened, _, texts, note = open_for_texts(
         model, given, settings, precision, runtime
     )
     log(f"{model}: computed by {opened.computed_by}{note}.")

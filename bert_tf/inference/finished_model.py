@@ -42,8 +42,8 @@ class FinishedModel(abc.ABC):
         keep_columns: str | None = None,
         settings: Mapping[str, Any] | None = None,
         **others: Any,
-    ) -> pathlib.Path | list[dict[str, Any]]:
-        """Answers the rows of files or a table.
+    ) -> pathlib.Path | list[dict[str, Any]] | dict[str, Any]:
+        """Answers the rows of files or a table, or one text.
 
             model.predict("new.csv", "answers.csv")
             model.predict(frame, keep_columns="*")

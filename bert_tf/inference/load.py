@@ -299,7 +299,11 @@ class LoadedModel(FinishedModel):
 
         Returns:
           [N, D] in the order of the texts, or [N, ceil(D / 8)] of bits; without
-          the first axis for one string.
+          the first axis for one string. Of a SparseEncoder (SPLADE) the weights
+          of its V tokens, a CSR matrix of SciPy, float32 [N, V]; see `tokens`.
+          Of a MultiVectorEncoder (ColBERT), by `encode_query` and
+          `encode_document`, a list of arrays, float32 [T, D], with a vector per
+          token, and for one string its array.
 
         Raises:
           UserError: see `bert_tf.embed`; or an argument is out of range.
@@ -321,11 +325,18 @@ class LoadedModel(FinishedModel):
         calibration: Any = None,
     ) -> np.ndarray:
         """Computes vectors of queries: `encode` with the prompt "query"."""
-        from bert_tf.inference.encode import QUERY_PROMPTS, encode, first_prompt
+        from bert_tf.checkpoints.sentence_modules import (
+            QUERY_PROMPTS,
+            first_prompt,
+        )
+        from bert_tf.inference.encode import encode
 
         return encode(
-            *(self, texts, first_prompt(self, QUERY_PROMPTS), normalize),
-            *(truncate_dim, precision, calibration),
+            *(self, texts, first_prompt(self.served.modules, QUERY_PROMPTS)),
+            normalize=normalize,
+            truncate_dim=truncate_dim,
+            precision=precision,
+            calibration=calibration,
         )
 
     def encode_document(
@@ -341,25 +352,30 @@ class LoadedModel(FinishedModel):
 
         The first of the prompts document, passage and corpus is taken.
         """
-        from bert_tf.inference.encode import (
+        from bert_tf.checkpoints.sentence_modules import (
             DOCUMENT_PROMPTS,
-            encode,
             first_prompt,
         )
+        from bert_tf.inference.encode import encode
 
         return encode(
-            *(self, texts, first_prompt(self, DOCUMENT_PROMPTS), normalize),
-            *(truncate_dim, precision, calibration),
+            *(self, texts, first_prompt(self.served.modules, DOCUMENT_PROMPTS)),
+            normalize=normalize,
+            truncate_dim=truncate_dim,
+            precision=precision,
+            calibration=calibration,
         )
 
     def similarity(self, first: Any, second: Any) -> np.ndarray:
         """Computes the similarities of vectors by the folder's function.
 
         Its similarity_fn_name is cosine, dot, or the negative distance
-        euclidean or manhattan; by default cosine.
+        euclidean or manhattan; by default cosine. Of a SparseEncoder it is dot,
+        or cosine; of a MultiVectorEncoder maxsim, or meanmaxsim.
 
         Args:
-          first, second: vectors, float [A, D] and [B, D], or one, [D].
+          first, second: vectors, float [A, D] and [B, D], or one, [D]; or as
+            `encode`, `encode_query` and `encode_document` return them.
 
         Returns:
           float32 [A, B].
@@ -370,6 +386,23 @@ class LoadedModel(FinishedModel):
         from bert_tf.inference.encode import similarity
 
         return similarity(self, first, second)
+
+    def tokens(self, vectors: Any) -> Any:
+        """Returns the weights of sparse vectors by token, the largest first.
+
+        Args:
+          vectors: of a SparseEncoder, a CSR matrix or an array [N, V], or one.
+
+        Returns:
+          N dictionaries; one for one vector.
+
+        Raises:
+          UserError: the model is no SparseEncoder, or the vectors have another
+            width.
+        """
+        from bert_tf.inference.token_vectors import tokens
+
+        return tokens(self, vectors)
 
     def rank(
         self, query: str, documents: Iterable[str], top_k: int | None = None

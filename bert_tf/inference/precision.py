@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bert_tf.compat import has_accelerator
-from bert_tf.config import KERAS
+from bert_tf.config import FLOAT32, KERAS
 from bert_tf.errors import UserError
 from bert_tf.families.data.similarity import SHORTEST
 from bert_tf.families.requests import Refusal
 from bert_tf.families.text_model import TextModel
 from bert_tf.libraries import RUNTIMES
 
-FLOAT32, BFLOAT16 = "float32", "mixed_bfloat16"
+BFLOAT16 = "mixed_bfloat16"
 # Rows that are compared.
 COMPARED_ROWS = 256
 # Which answers may differ, as near ties do; by how much a probability may, and

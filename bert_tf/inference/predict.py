@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 import time
@@ -92,7 +93,7 @@ def predict(
     keep_columns: str | None = None,
     settings: Mapping[str, Any] | None = None,
     **others: Any,
-) -> pathlib.Path | list[dict[str, Any]]:
+) -> pathlib.Path | list[dict[str, Any]] | dict[str, Any]:
     """Answers the rows of files or a table, as `bert-tf predict` does.
 
         bert_tf.predict("out/stars", "new.csv", "answers.jsonl")
@@ -110,6 +111,9 @@ def predict(
         or globs, comma-separated. In memory: a DataFrame of pandas or polars, a
         table of pyarrow, a data set of `datasets`, a mapping of columns, a list
         of rows; or a list of texts, or pairs of texts, for a model of these.
+        Without `output` also one text: a string that names no file and does not
+        look like a path, which has an ending such as .csv or no blanks but a /
+        or *.
       output: a .jsonl, .csv, .tsv or .parquet file. A line has file, if there
         are several; row, the input line on which the row begins, in memory its
         position; index, the number of rows before it; the columns to keep; the
@@ -127,7 +131,8 @@ def predict(
 
     Returns:
       The path of the output. Without one, its lines in memory as a dict for
-      each row, in their order; those of rows without an answer have error.
+      each row, in their order; those of rows without an answer have error. For
+      one text the dict.
 
     Raises:
       UserError: the output cannot be written or has answers to another input,
@@ -146,12 +151,23 @@ def predict(
     chosen = PredictSettings.from_arguments(
         given, "the settings of predict", predict
     )
+    is_one = output is None and isinstance(input, str) and _is_text(input)
+    input = [input] if is_one else input
     writer = _writer_of(output, input, chosen)
     summary = _answer_rows(model, input, writer, chosen)
     if isinstance(writer, _Collected):
-        return writer.rows
+        return writer.rows[0] if is_one else writer.rows
     log(summary)
     return pathlib.Path(writer.place)
+
+
+def _is_text(given: str) -> bool:
+    """Whether a string is a text to answer, and not the path of a file."""
+    looks_like_path = re.search(r"\.\w+$", given) or re.fullmatch(
+        r"\S*[/\\*]\S*", given
+    )
+    is_file = given == STANDARD_STREAM or os.path.exists(given)
+    return bool(given.strip()) and not looks_like_path and not is_file
 
 
 def _answer_rows(

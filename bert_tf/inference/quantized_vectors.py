@@ -4,12 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.config import FLOAT32, INT8, UBINARY, UINT8
 from bert_tf.errors import UserError, excerpt
 
-FLOAT32, INT8, UINT8 = "float32", "int8", "uint8"
-BINARY, UBINARY = "binary", "ubinary"
-# As sentence-transformers 6.2, util/quantization.py.
-PRECISIONS = (FLOAT32, INT8, UINT8, BINARY, UBINARY)
 BYTES = (INT8, UINT8)
 # What is added to a signed byte to make it unsigned.
 _OFFSET = 128
@@ -61,7 +58,7 @@ def quantize(
 
     Args:
       vectors: float32 [N, D].
-      precision: one of `PRECISIONS`.
+      precision: one of `config.VECTOR_PRECISIONS`.
       ranges: for a byte per number, see `number_ranges`.
 
     Returns:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.checkpoints.sentence_modules import DOCUMENT_PROMPTS, first_prompt
 from bert_tf.errors import UserError, check_choice, whole_number
 from bert_tf.families.data.bm25 import Bm25
 from bert_tf.families.data.retrieval_scores import (
@@ -19,7 +20,6 @@ from bert_tf.families.data.retrieval_scores import (
 from bert_tf.families.data.similarity import COSINE, SIMILARITIES, nearest
 from bert_tf.families.pretrained.settings import Settings
 from bert_tf.files import write_text
-from bert_tf.inference.encode import DOCUMENT_PROMPTS, first_prompt
 from bert_tf.inference.load import LoadedModel, load
 from bert_tf.inference.rank import (
     is_cross_encoder,
@@ -229,7 +229,7 @@ class _Search:
 
     def _blocks(self, model: LoadedModel) -> Iterator[np.ndarray]:
         """Yields the vectors of the documents in blocks."""
-        prompt = first_prompt(model, DOCUMENT_PROMPTS)
+        prompt = first_prompt(model.served.modules, DOCUMENT_PROMPTS)
         settings = Settings(batch_size=model.batch_size, prompt_name=prompt)
         opened = open_model(model, settings)
         random = np.random.default_rng(0)

@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_tf.errors import UserError, check_choice, excerpt, whole_number
+from bert_tf.config import FLOAT32, VECTOR_PRECISIONS
+from bert_tf.errors import UserError, check_choice, excerpt
 from bert_tf.families.data.similarity import COSINE, SIMILARITIES
 from bert_tf.inference.corpus import Corpus
 from bert_tf.inference.quantized_vectors import (
     BYTES,
-    FLOAT32,
-    PRECISIONS,
     form,
     number_ranges,
 )
@@ -67,9 +66,8 @@ def search(
       UserError: an argument holds other things than finite numbers or is empty,
         the widths differ, or an argument is invalid.
     """
-    top_k = whole_number("top_k", top_k, 1)
     check_choice("`similarity`", similarity, SIMILARITIES)
-    check_choice("`precision`", precision, PRECISIONS)
+    check_choice("`precision`", precision, VECTOR_PRECISIONS)
     given = as_vectors("queries", queries, model)
     vectors = np.atleast_2d(given)
     ranges = None

@@ -51,6 +51,7 @@ from bert_tf.families.usage_options import (
 )
 from bert_tf.layers.initialization import assigned_later
 from bert_tf.recipe import read_json_object
+from bert_tf.sources import local_folder, read_module_list
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
@@ -77,8 +78,8 @@ def served_model(
     checkpoint = load_checkpoint(folder, merge)
     tokenizer = text_tokenizer(checkpoint, options.split_special_tokens)
     modules = config = activation = None
-    if task_of(folder) is None:
-        # With a task.json, other descriptions are ignored.
+    if task_of(folder) is None or read_module_list(local_folder(folder)):
+        # With a task.json, other descriptions than modules are ignored.
         from bert_tf.checkpoints.sentence_files import (
             read_cross_encoder,
             read_sentence_modules,
@@ -261,10 +262,12 @@ def describe_model(served: TextModel) -> dict[str, Any]:
     """Describes a model for model.json, without None values."""
     vocabulary = served.tokenizer.vocabulary
     config, activation = served.config, served.activation
+    temperature = served.calibration_temperature
     values = {
         "task": served.task,
         "labels": list(served.labels) or None,
         "threshold": served.threshold,
+        "calibration_temperature": None if temperature == 1 else temperature,
         "activation": None if activation == "linear" else activation,
         "prompts": dict(served.prompts) or None,
         "default_prompt_name": served.default_prompt_name,

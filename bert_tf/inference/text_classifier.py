@@ -86,13 +86,13 @@ class TextClassifier(keras.Model):
       Other arguments are those of Keras; `class_weight` may be keyed by name.
 
     Call arguments:
-      inputs: texts as above, or the result of `pack`: a dict of input_ids,
-        input_mask and segment_ids, int32 [B, S], which `train_on_batch` and
-        the like take too.
+      inputs: texts as above, or one string; or the result of `pack`: a dict of
+        input_ids, input_mask and segment_ids, int32 [B, S], which
+        `train_on_batch` and the like take too.
 
     Returns:
-      Logits, float32 [B, C], or [N, C] from `predict`; their softmax is the
-      probabilities.
+      Logits, float32 [B, C], or [N, C] from `predict`; [C] for one string.
+      Their softmax is the probabilities.
 
     Raises:
       UserError: an argument does not fit the others, a text is no string, or a
@@ -197,6 +197,8 @@ class TextClassifier(keras.Model):
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the model on texts or tokens; see the class."""
+        if isinstance(inputs, str):
+            return self([inputs], *args, **kwargs)[0]
         if not isinstance(inputs, Mapping):
             inputs = self.pack(*self._data.columns(inputs, "inputs"))
         return super().__call__(inputs, *args, **kwargs)
@@ -301,7 +303,12 @@ class TextClassifier(keras.Model):
         steps: int | None = None,
         callbacks: Any = None,
     ) -> np.ndarray:
-        """Returns logits, float32 [N, C]; see `keras.Model.predict`."""
+        """Returns logits, float32 [N, C]; see `keras.Model.predict`.
+
+        One string gives [C].
+        """
+        if isinstance(x, str):
+            return self.predict([x], batch_size, verbose, steps, callbacks)[0]
         data = self._data.make("x", x, batch_size=batch_size, labelled=False)
         return super().predict(
             data, verbose=verbose, steps=steps, callbacks=callbacks

@@ -143,16 +143,17 @@ def open_for_texts(
     settings: Settings,
     precision: str,
     runtime: str,
-) -> tuple[PretrainedModel, Iterable[Any], str]:
+) -> tuple[PretrainedModel, str, Iterator[Any], str]:
     """Opens a model in a precision that may depend on the first texts.
 
     Returns:
-      The model; all texts; and why it has this precision, see `choose`.
+      The model, its precision, all texts, and why it has this precision; see
+      `choose`.
     """
     opened = functools.partial(open_model, model, settings)
     if precision != AUTO:
-        return opened(precision, runtime), texts, ""
-    opened_model, _, rows, note = choose(
+        return opened(precision, runtime), precision, iter(texts), ""
+    return choose(
         opened,
         runtime,
         lambda model: model,
@@ -160,13 +161,13 @@ def open_for_texts(
         lambda model, first: next(text_vectors(model, first)).vectors,
         difference_of_vectors,
     )
-    return opened_model, rows, note
 
 
 def text_vectors(
     model: PretrainedModel,
     texts: Iterable[Any],
     computed: Callable[[int], None] = lambda rows: None,
+    every: int = 0,
 ) -> Iterator[Chunk]:
     """Yields the vectors of consecutive texts, in constant memory.
 
@@ -176,12 +177,14 @@ def text_vectors(
       model: a model with the settings of the vectors; see `open_model`.
       texts: strings or pairs of strings.
       computed: called after each batch with its number of texts.
+      every: number of texts after which a chunk ends; vectors of the next ones
+        do not depend on the texts before. 0 for no such number.
 
     Raises:
       UserError: a text is no string or pair, or a vector is not finite.
     """
     number = total = 0
-    for group in _groups(model, texts):
+    for group in _groups(model, texts, every):
         with tf.device(HOST):
             rows, tokens, num_truncated = _rows(model, group, number)
             starts = rows.starts.numpy()
@@ -197,7 +200,7 @@ def text_vectors(
 
 
 def _groups(
-    model: PretrainedModel, texts: Iterable[Any]
+    model: PretrainedModel, texts: Iterable[Any], every: int
 ) -> Iterator[list[Parts]]:
     """Yields the texts of each chunk, which begin with the prompt."""
     by_token = model.settings.pooling == PER_TOKEN
@@ -214,7 +217,8 @@ def _groups(
         characters += length
         size += most * vector
         is_full = characters > _CHARACTERS or size > _BYTES
-        if group and (is_full or len(group) == _TEXTS):
+        is_full |= len(group) == _TEXTS or (every > 0 and number % every == 0)
+        if group and is_full:
             yield group
             group, characters, size = [], length, most * vector
         group.append(parts)

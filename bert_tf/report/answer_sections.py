@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.report.figures import Curve, Curves, Panel, histogram
-from bert_tf.report.formats import bar, html, inline, percent
+from bert_tf.report.formats import bar, html, inline, percent, words
 from bert_tf.report.sections import (
     Column,
     Entry,
@@ -17,7 +17,6 @@ from bert_tf.report.sections import (
     fact_table,
 )
 from bert_tf.report.statistics import (
-    class_calibration,
     confusion_matrix,
     confusions,
     per_label,
@@ -63,6 +62,7 @@ def class_sections(
     labels: Sequence[str],
     rows: Sequence[Row],
     texts: Callable[[Row], Sequence[MarkedText]],
+    calibration: tuple[Sequence[Row], bool],
     noun: str = "class",
 ) -> list[Section]:
     """Confusion matrix, scores of each class, calibration and mistakes.
@@ -74,6 +74,7 @@ def class_sections(
       labels: the C classes.
       rows: what report.json holds of each of the N rows.
       texts: the texts of a row.
+      calibration: the first arguments of `calibration_section`.
       noun: what a class is called.
     """
     counts = np.zeros((len(labels), len(labels)), np.int64)
@@ -98,7 +99,7 @@ def class_sections(
             numbers={**answers.numbers, "confusions": pairs},
         ),
         calibration_section(
-            class_calibration(probabilities, truth),
+            *calibration,
             "Confidence is the probability that the model gives to its answer.",
             f", summed over each {noun}: 0 is perfect, 2 the worst.",
         ),
@@ -186,16 +187,71 @@ def label_table(rows: Sequence[Row], unit: str, noun: str) -> ReportTable:
 
 
 def calibration_section(
-    calibration: Mapping[str, Any], about: str, brier: str
+    measured: Sequence[Row], is_offered: bool, about: str, brier: str
 ) -> Section:
-    """Calibration from `statistics`, with a reliability diagram.
+    """Calibration from `statistics`, with reliability diagrams.
 
     Args:
-      calibration: the numbers.
+      measured: the numbers; of a calibrated model those before and after; none
+        if they are not known.
+      is_offered: whether the model could be calibrated and is not.
       about: what the probabilities are of, in a sentence.
       brier: ends the definition of the Brier score.
     """
-    bins = calibration["bins"]
+    parts: list[Any] = []
+    lines = [
+        "Expected calibration error (Guo et al. 2017): the mean distance "
+        "between probability and observed share over bins of equal width, "
+        "weighted by their number of cases; 0 is perfect."
+    ]
+    numbers = {}
+    if measured:
+        numbers["calibration"] = measured[-1]
+        caption = (
+            f"{about} A calibrated model is correct in 80 % of the cases that "
+            "it gives a probability of 80 %: its bars touch the dashed line. "
+            "Bars below the line are overconfident, bars above it "
+            "underconfident."
+        )
+        lines[0] += (
+            " The Brier score (1950) is the mean squared distance between "
+            f"probabilities and truth{brier}"
+        )
+        parts = [
+            Figure(_reliability(measured[0]["bins"]), caption),
+            fact_table("Calibration", measured[0]),
+        ]
+    if len(measured) > 1:
+        before, after = measured
+        numbers["calibration_before"] = before
+        rows = [
+            {"name": words(name), "before": before[name], "after": value}
+            for name, value in after.items()
+            if name != "bins"
+        ]
+        parts = [
+            parts[0]._replace(caption=f"Before calibration. {caption}"),
+            Figure(_reliability(after["bins"]), "After calibration."),
+            ReportTable("Calibration", rows),
+        ]
+        lines.append(
+            "The logits are divided by a temperature that was fitted to these "
+            "rows, so the numbers after it are slightly optimistic."
+        )
+    if is_offered:
+        lines.append(
+            "The setting calibrate (bert-tf finetune --calibrate) lowers this "
+            "error: it divides the logits by a temperature, which is fitted to "
+            "the dev rows. The most probable answers stay the same."
+        )
+    if parts or is_offered:
+        parts.append(Lines(lines))
+    title = "Calibration: do the probabilities match the accuracy?"
+    return Section("calibration", title, parts, numbers)
+
+
+def _reliability(bins: Sequence[Mapping[str, Any]]) -> Curves:
+    """A reliability diagram, and the number of cases of each bin."""
     middles = [(each["low"] + each["high"]) / 2 for each in bins]
     filled = [each for each in bins if each["count"]]
     shares = [each["share_true"] for each in filled]
@@ -213,30 +269,7 @@ def calibration_section(
         Panel(diagram, "probability", "observed share"),
         Panel(cases, "probability", "cases"),
     ]
-    return Section(
-        "calibration",
-        "Calibration: do the probabilities match the accuracy?",
-        [
-            Figure(
-                Curves(panels, (4.8, 2.4)),
-                f"{about} A calibrated model is correct in 80 % of the cases "
-                "that it gives a probability of 80 %: its bars touch the "
-                "dashed line. Bars below the line are overconfident, bars "
-                "above it underconfident.",
-            ),
-            fact_table("Calibration", calibration),
-            Lines(
-                [
-                    "Expected calibration error (Guo et al. 2017): the mean "
-                    "distance between probability and observed share over bins "
-                    "of equal width, weighted by their number of cases; 0 is "
-                    "perfect. The Brier score (1950) is the mean squared "
-                    f"distance between probabilities and truth{brier}"
-                ]
-            ),
-        ],
-        {"calibration": calibration},
-    )
+    return Curves(panels, (4.8, 2.4))
 
 
 def similarity_section(

@@ -183,6 +183,17 @@ class _Translation:
             "ConcatV2": self._concat,
             "ExpandDims": self._expand,
             "GatherV2": self._gather,
+            "Log1p": lambda _, value: self._elementwise(
+                "Log",
+                [
+                    self._elementwise(
+                        "Add",
+                        [value, constant(np.array(1, value.dtype))],
+                        value.dtype,
+                    )
+                ],
+                value.dtype,
+            ),
             "MatMul": self._matmul,
             "NotEqual": lambda _, left, right: self._elementwise(
                 "Not",

@@ -77,7 +77,7 @@ def _texts(alias: str, array: np.ndarray) -> list[str]:
             ]
         return [write_string(value) for value in flat]
     if array.dtype in (np.float32, np.float64):
-        return _floats(flat)
+        return write_floats(flat)
     if array.dtype == np.bool_:
         return ["true" if value else "false" for value in flat.tolist()]
     if np.issubdtype(array.dtype, np.integer):
@@ -93,7 +93,7 @@ def write_string(value: bytes) -> str:
     return json.dumps(value.decode("utf-8", "replace"), ensure_ascii=False)
 
 
-def _floats(flat: np.ndarray) -> list[str]:
+def write_floats(flat: np.ndarray) -> list[str]:
     """Returns floats with the digits of TF Serving.
 
     These are six if they identify the float, and 9, or 17 for float64,
@@ -139,4 +139,4 @@ def write_regression(result: regression_pb2.RegressionResult) -> bytes:
 
 
 def _float(value: float) -> str:
-    return _floats(np.array([value], np.float32))[0]
+    return write_floats(np.array([value], np.float32))[0]

@@ -1,6 +1,7 @@
 """TF Serving's REST API, the metrics and the page."""
 
 import asyncio
+import dataclasses
 import re
 import time
 import urllib.parse
@@ -13,13 +14,18 @@ from aiohttp import hdrs, web, web_response
 from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
-from bert_tf.server import json_answers, json_requests, page
+from bert_tf.server import json_answers, json_requests, page, text_apis
 from bert_tf.server.config import ServerConfig
 from bert_tf.server.json_parser import parse
 from bert_tf.server.loaded_model import DEFAULT_SIGNATURE
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.prediction import Predictor, off_loop, size_of
-from bert_tf.server.status import http_status, invalid, request_error
+from bert_tf.server.status import (
+    RequestError,
+    http_status,
+    invalid,
+    request_error,
+)
 from bert_tf.server.versions import Models, Version
 
 _WHICH = r"(?:(?:/versions/(?P<version>\d+))|(?:/labels/(?P<label>[^/:]+)))?"
@@ -45,6 +51,14 @@ _WINDOW_BITS = {
 }
 
 
+@dataclasses.dataclass
+class _Call:
+    """The model and the method of a request, for the metrics."""
+
+    model: str = ""
+    method: str = ""
+
+
 class RestApi:
     """The handlers of HTTP requests.
 
@@ -61,6 +75,7 @@ class RestApi:
         self._metrics = metrics
         self._config = config
         self._predictor = Predictor(metrics, config.max_request_bytes)
+        self._texts = text_apis.TextApis(models, self._predictor)
         self.idle_since: dict[Any, float] = {}
 
     def application(self) -> web.Application:
@@ -75,6 +90,8 @@ class RestApi:
             )
         application.router.add_get("/health", self._show_health)
         page.add_routes(application, self._models)
+        application.router.add_route("*", "/v1/embeddings", self._embed)
+        application.router.add_route("*", "/rerank", self._rerank)
         application.router.add_route("*", "/{v:[vV]}1/{rest:.*}", self._answer)
         return application
 
@@ -127,37 +144,94 @@ class RestApi:
         return web.json_response(state, status=200 if is_healthy else 503)
 
     async def _answer(self, request: web.Request) -> web.Response:
+        """Answers a request of TF Serving's API."""
+
+        async def answer(call: _Call) -> bytes:
+            matched = _match(request)
+            call.model = urllib.parse.unquote(matched["name"] or "")
+            call.method = matched.groupdict().get("method") or ""
+            body = await self._body(request)
+            async with self._in_time():
+                return await self._text(
+                    _spec(matched, call.model), matched, body
+                )
+
+        return await self._respond(request, answer, _serving_error)
+
+    async def _embed(self, request: web.Request) -> web.Response:
+        """Answers a request of OpenAI's embeddings."""
+
+        async def answer(call: _Call) -> bytes:
+            call.method = "embeddings"
+            body = await self._posted(request)
+            asked = await off_loop(len(body), text_apis.read_embeddings, body)
+            call.model = asked["model"]
+            async with self._in_time():
+                return await self._texts.embeddings(asked)
+
+        return await self._respond(request, answer, text_apis.openai_error)
+
+    async def _rerank(self, request: web.Request) -> web.Response:
+        """Answers a request of text-embeddings-inference's reranking."""
+
+        async def answer(call: _Call) -> bytes:
+            call.method = "rerank"
+            body = await self._posted(request)
+            asked = await off_loop(len(body), text_apis.read_rerank, body)
+            call.model = asked["model"]
+            async with self._in_time():
+                return await self._texts.rerank(asked)
+
+        return await self._respond(request, answer, text_apis.rerank_error)
+
+    def _in_time(self) -> asyncio.Timeout:
+        return asyncio.timeout(self._config.request_timeout or None)
+
+    async def _posted(self, request: web.Request) -> bytes:
+        """Returns the body of a request that must be a POST."""
+        if request.method != "POST":
+            raise web.HTTPMethodNotAllowed(
+                request.method,
+                ["POST"],
+                text=f"{request.path} takes POST, not {request.method}",
+            )
+        return await self._body(request)
+
+    async def _respond(
+        self,
+        request: web.Request,
+        answer: Callable[[_Call], Awaitable[bytes]],
+        write_error: Callable[[int, RequestError], tuple[int, bytes]],
+    ) -> web.Response:
+        """Sends an answer, or an error in the form of its API."""
         start = time.monotonic()
-        name, method = "", ""
+        call = _Call()
         headers = dict(_CORS) if self._config.cors else {}
         if request.method == hdrs.METH_OPTIONS:
             allowed = re.search("https?://", request.headers.get("Origin", ""))
             return web.Response(status=200 if allowed else 400, headers=headers)
+        code, status = grpc.StatusCode.OK, 200
         try:
-            matched = _match(request)
-            name = urllib.parse.unquote(matched["name"] or "")
-            method = matched.groupdict().get("method") or ""
-            body = await self._body(request)
-            async with asyncio.timeout(self._config.request_timeout or None):
-                text = await self._text(_spec(matched, name), matched, body)
-            status, code = 200, grpc.StatusCode.OK
+            text = await answer(call)
         except TimeoutError:
-            code = grpc.StatusCode.DEADLINE_EXCEEDED
-            status = http_status(code)
-            text = _error_text(
-                f"Timed out after {self._config.request_timeout * 1000:.0f} ms"
+            failure = RequestError(
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                f"Timed out after {self._config.request_timeout * 1000:.0f} ms",
             )
+            code = failure.code
+            status, text = write_error(http_status(code), failure)
         except web.HTTPException as error:
-            code, status = grpc.StatusCode.RESOURCE_EXHAUSTED, error.status
-            text = _error_text(error.text or "")
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+            failure = RequestError(code, error.text or "")
+            status, text = write_error(error.status, failure)
         except Exception as error:
             failure = request_error(error)
-            code, status = failure.code, http_status(failure.code)
-            text = _error_text(failure.message)
+            code = failure.code
+            status, text = write_error(http_status(code), failure)
         # Unknown names must not add metrics.
-        known = name if name in self._models.configs else ""
+        known = call.model if call.model in self._models.configs else ""
         seconds = time.monotonic() - start
-        self._metrics.request(known, method, "REST", code.name, seconds)
+        self._metrics.request(known, call.method, "REST", code.name, seconds)
         headers["Content-Type"] = "application/json"
         return web.Response(body=text, status=status, headers=headers)
 
@@ -283,9 +357,11 @@ def _spec(matched: re.Match, name: str) -> model_pb2.ModelSpec:
     return spec
 
 
-def _error_text(message: str) -> bytes:
-    text = json_answers.write_string(message.encode("utf-8", "replace"))
-    return f'{{\n    "error": {text}\n}}'.encode()
+def _serving_error(status: int, error: RequestError) -> tuple[int, bytes]:
+    """Returns the status and the text of an error in TF Serving's form."""
+    message = error.message.encode("utf-8", "replace")
+    text = json_answers.write_string(message)
+    return status, f'{{\n    "error": {text}\n}}'.encode()
 
 
 def _metadata(version: Version) -> bytes:

@@ -13,6 +13,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from bert_tf.checkpoints.sentence_modules import (
+    CROSS_ENCODER,
+    MULTI_VECTOR,
+    SENTENCE_TRANSFORMER,
+    SPARSE_ENCODER,
+)
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_bytes
 from bert_tf.report.render import render
@@ -30,6 +36,34 @@ _HUB_METRICS = {
     "matthews": "matthews_correlation",
     "pearson": "pearsonr",
     "spearman": "spearmanr",
+}
+
+
+class SentenceKind(NamedTuple):
+    """How hubs describe a kind of model of sentence-transformers.
+
+    Attributes:
+      pipeline_tag: the task's name on huggingface.co.
+      tags: as in the model cards of sentence-transformers 6.2.
+    """
+
+    pipeline_tag: str
+    tags: tuple[str, ...]
+
+
+# By model_type in config_sentence_transformers.json.
+SENTENCE_KINDS = {
+    SENTENCE_TRANSFORMER: SentenceKind(
+        "sentence-similarity",
+        ("sentence-similarity", "feature-extraction", "dense"),
+    ),
+    CROSS_ENCODER: SentenceKind("text-ranking", ("cross-encoder", "reranker")),
+    SPARSE_ENCODER: SentenceKind(
+        "feature-extraction", ("sparse-encoder", "sparse", "splade")
+    ),
+    MULTI_VECTOR: SentenceKind(
+        "feature-extraction", ("multi-vector", "colbert", "late-interaction")
+    ),
 }
 
 
@@ -63,7 +97,8 @@ class ModelCard:
 
     Attributes:
       summary: describes the model, without a full stop.
-      pipeline_tag: the task's name on huggingface.co.
+      pipeline_tag: the task's name on huggingface.co, unless `sentence_kind`
+        has another.
       question: an example, by the arguments of the model that `bert_tf.load`
         returns, which are the inputs of the server; empty if these cannot use
         the model.
@@ -79,6 +114,8 @@ class ModelCard:
       architecture: its model_type.
       tokenizer: describes the tokenizer.
       settings: the settings that differ from their defaults.
+      sentence_kind: the kind of model in `SENTENCE_KINDS`; empty for others.
+      losses: the classes of sentence-transformers that compute its losses.
     """
 
     summary: str
@@ -94,9 +131,15 @@ class ModelCard:
     seeds: int = 1
     architecture: str = "bert"
     tokenizer: str = ""
+    sentence_kind: str = ""
+    losses: Sequence[str] = ()
 
-    def write(self, folder: pathlib.Path) -> pathlib.Path:
+    def write(self, folder: pathlib.Path, name: str = "") -> pathlib.Path:
         """Writes README.md into a folder, unless a user has written one there.
+
+        Args:
+          folder: the folder.
+          name: the name of the model; empty for that of the folder.
 
         Returns:
           The path of README.md.
@@ -107,7 +150,7 @@ class ModelCard:
         path = folder / CARD_FILE
         if path.exists() and _GENERATED.encode() not in read_bytes(path):
             return path
-        name = _valid(folder.resolve().name)
+        name = _valid(name or folder.resolve().name)
         metadata = yaml.safe_dump(
             self.metadata(name), allow_unicode=True, sort_keys=False
         )
@@ -146,10 +189,17 @@ class ModelCard:
         Args:
           name: the name of the model.
         """
+        pipeline_tag, tags = self.pipeline_tag, []
+        if self.sentence_kind:
+            pipeline_tag, kinds = SENTENCE_KINDS[self.sentence_kind]
+            tags = ["sentence-transformers", *kinds]
+            if rows := self.num_rows.get("train"):
+                tags.append(f"dataset_size:{rows}")
+            tags += [f"loss:{loss}" for loss in self.losses]
         found: dict[str, Any] = {
             "library_name": "bert_tf",
-            "pipeline_tag": self.pipeline_tag,
-            "tags": [self.architecture, "keras", "tensorflow"],
+            "pipeline_tag": pipeline_tag,
+            "tags": [self.architecture, "keras", "tensorflow", *tags],
         }
         if self.base_model:
             found["base_model"] = self.base_model
@@ -164,15 +214,16 @@ class ModelCard:
         for score in self.scores:
             if score.value is not None:
                 metric = _valid(_HUB_METRICS.get(score.metric, score.metric))
+                name_shown = _valid(score.metric.replace("_", " "))
                 by_split.setdefault(_valid(score.split), []).append(
-                    {"type": metric, "value": score.value}
+                    {"type": metric, "value": score.value, "name": name_shown}
                 )
         if by_split:
             metrics = [each["type"] for m in by_split.values() for each in m]
             found["metrics"] = list(dict.fromkeys(metrics))
             results = [
                 {
-                    "task": {"type": self.pipeline_tag},
+                    "task": {"type": pipeline_tag},
                     "dataset": data | {"split": split},
                     "metrics": metrics,
                 }

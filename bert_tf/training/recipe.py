@@ -102,3 +102,8 @@ class TrainingRecipe(Settings):
     log_steps: int = setting(
         50, "steps that a row of numbers covers", at_least=1
     )
+
+    @property
+    def num_slices(self) -> int:
+        """The number of slices of a device's batch."""
+        return self.gradient_accumulation_steps

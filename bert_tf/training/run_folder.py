@@ -29,13 +29,14 @@ _SIGNS_OF_WORK = (
     "bert_config.json",
     "bert_model.safetensors",
     "adapter_model.safetensors",
+    "model.safetensors",
     "records.json",
     _RESULTS_FILE,
     "report.html",
     CHECKPOINTS,
     _KEPT_MODELS,
 )
-_SIGNS_OF_END = (_RESULTS_FILE, "bert_model.safetensors")
+_SIGNS_OF_END = (_RESULTS_FILE, "bert_model.safetensors", "model.safetensors")
 # Patterns of what else a fine-tuning writes that another one may not replace.
 _OTHER_OUTPUTS = (
     *("last", "features", "tensorboard", "history.jsonl"),
@@ -44,6 +45,9 @@ _OTHER_OUTPUTS = (
     *("spiece.model", "sentencepiece.bpe.model", "report.json"),
     *("learning_curve.png", "eval_*.json", "predictions_*.t[sx][vt]"),
     *("dev_predictions.jsonl", "bad_batch_step_*.npz"),
+    # Of sentence embeddings.
+    *("config.json", "modules.json", "[1-9]_*", "hard_negatives-*.npy"),
+    *("sentence_bert_config.json", "config_sentence_transformers.json"),
     # Of questions.
     *("*predictions.json", "*null_odds.json"),
 )

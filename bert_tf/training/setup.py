@@ -64,7 +64,7 @@ def make_step(
         optimizer,
         strategy,
         max_grad_norm=recipe.max_grad_norm,
-        accumulation=recipe.gradient_accumulation_steps,
+        accumulation=recipe.num_slices,
         seed=recipe.seed,
         loss_scale=LossScale() if recipe.precision == "mixed_float16" else None,
         backoff=Backoff() if recipe.on_non_finite == "skip" else None,

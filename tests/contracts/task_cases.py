@@ -113,6 +113,23 @@ def write_pairs(path: pathlib.Path, count: int, seed: int, test: bool) -> None:
     path.write_text("".join("\t".join(row) + "\n" for row in rows))
 
 
+def write_similar(
+    path: pathlib.Path, count: int, seed: int, test: bool
+) -> None:
+    """Texts of the same three words each, among others."""
+    del test
+    random = np.random.default_rng(seed)
+    lines = []
+    for _ in range(count):
+        same = list(random.choice(GOOD + BAD + FILLER, 3, replace=False))
+        row = {
+            name: " ".join([*random.choice(FILLER, 2), *same])
+            for name in ("anchor", "positive")
+        }
+        lines.append(json.dumps(row))
+    path.write_text("\n".join(lines) + "\n")
+
+
 def write_choices(
     path: pathlib.Path, count: int, seed: int, test: bool
 ) -> None:
@@ -354,6 +371,23 @@ CASES = {
         },
         "ndcg@10",
         0.9,
+    ),
+    "vectors": Case(
+        "embedding",
+        write_similar,
+        _JSONL,
+        {
+            "train_file": "train.jsonl",
+            "dev_file": "dev.jsonl",
+            "test_file": "test.jsonl",
+            "num_train_epochs": 4.0,
+            "dense_size": 12,
+            "normalize": True,
+            "mini_batch_size": 4,
+        },
+        "mrr@10",
+        0.6,
+        graphs=True,
     ),
     "tags": Case("tagging", write_tags, _CSV, _TAGS, "f1", 0.9),
     "windows_on_a_bilstm": Case(

@@ -57,7 +57,8 @@ def some(*names: str) -> pytest.MarkDecorator:
 
 # A case of each family, and the task that trains no encoder.
 each_family = some(
-    *("classes", "choices", "rankings", "tags", "questions", "features")
+    *("classes", "choices", "rankings", "vectors", "tags", "questions"),
+    "features",
 )
 
 
@@ -87,7 +88,7 @@ def test_every_family_is_here(start, tmp_path) -> None:
         assert any(issubclass(case, kind) for case in covered), name
 
 
-@some("classes", "features", "questions_without_answer")
+@some("classes", "vectors", "features", "questions_without_answer")
 def test_it_is_pruned(finished: Finished, tmp_path, eagerly) -> None:
     """Evaluating the pruned model gives the scores of its table."""
     case, folder, half = finished.case, finished.folder, tmp_path / "half"
@@ -98,9 +99,9 @@ def test_it_is_pruned(finished: Finished, tmp_path, eagerly) -> None:
             finished.task, finished.recipe, folder, output_dir, settings
         )
 
-    if case.task == "conll2003_features":
+    if case.task in ("conll2003_features", "embedding"):
         line = error_of(pruned, half)
-        assert "is a tagger on features" in line
+        assert "are not defined" in line
         assert not half.exists()
         return
     line = error_of(functools.partial(pruned, keep_heads=0.2), half)
@@ -192,8 +193,8 @@ def test_the_files_of_a_run_say_the_same(finished: Finished) -> None:
 
 
 @some(
-    *("classes", "pairs", "choices", "rankings", "tags", "questions"),
-    "features",
+    *("classes", "pairs", "choices", "rankings", "vectors", "tags"),
+    *("questions", "features"),
 )
 def test_its_card(finished: Finished, eagerly) -> None:
     folder, results = finished.folder, finished.done["train"]
@@ -432,7 +433,7 @@ def test_rematerialize_is_reached(
 @pytest.mark.parametrize(
     # Without labels, and with more files; test_seeds.py has labels only.
     "name",
-    ["choices", "features"],
+    ["choices", "vectors", "features"],
 )
 def test_seeds_keep_the_best(
     name: str, start, tmp_path, eagerly, undrawn
@@ -450,6 +451,8 @@ def test_seeds_keep_the_best(
     files = ["task.json", "dev_predictions.jsonl"]
     if name == "features":
         files.append("tagger.safetensors")
+    if name == "vectors":
+        files += ["1_Pooling/config.json", "2_Dense/model.safetensors"]
     for file in files:
         kept = (folder / file).read_bytes()
         assert kept == (folder / best["folder"] / file).read_bytes()

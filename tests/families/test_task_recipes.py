@@ -21,13 +21,20 @@ TEXTS = {"example_user_file", "sentence"}
 TABLES = TEXTS | {"choice", "questions", "ranking", "swag"}
 
 
+VECTORS = {f"{name}embedding" for name in ("", "qqp_", "sick_", "stsb_")}
+
+
 @pytest.mark.parametrize(
     ("assignment", "takers"),
     [
         ("threshold=0.3", TEXTS),
         ("label_kind=regression", TEXTS),
-        ("header=no", TABLES),
-        ("train_file=a.csv", TABLES | {"squad_v1", "squad_v2", "tagging"}),
+        ("header=no", TABLES | VECTORS),
+        (
+            "train_file=a.csv",
+            TABLES | VECTORS | {"squad_v1", "squad_v2", "tagging"},
+        ),
+        ("matryoshka_dims=8", VECTORS),
         ("label_form=letter", {"choice"}),
         ("max_query_length=5", {"squad_v1", "squad_v2", "questions"}),
         ("answer_start_column=a", {"questions"}),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_tf.errors import UserError
 from bert_tf.families.rows import (
     EXAMPLE_WEIGHTS,
     LabelledRows,
@@ -19,6 +20,7 @@ from bert_tf.finetuning.batches import (
     num_steps,
     prediction_batches,
     training_batches,
+    without_repeats,
 )
 from bert_tf.sharding import Shard
 from tests.finetuning.sentence_runs import texts, tokenizer
@@ -192,3 +194,39 @@ def test_batches_by_length(lengths, batch_size, multiple) -> None:
     if batches:
         padded = len(batches[-1]) * count[batches[-1]].max()
         assert padded <= batch_size * 128 or len(batches[-1]) <= multiple
+
+
+def texts_of(batch, values):
+    """The values of the rows of a batch, without repeats within a row."""
+    return [each for row in batch for each in {*values[row].tolist()}]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_batch_holds_a_value_twice(seed):
+    random = np.random.default_rng(seed)
+    values = random.integers(0, 150, (200, 2))
+    values[:3, 1] = values[:3, 0]
+    for epoch in range(3):
+        plain = epoch_batches(200, 16, seed, epoch)
+        found = without_repeats(plain, values)
+        assert found.shape == plain.shape
+        for batch in found:
+            texts = texts_of(batch, values)
+            assert len({*texts}) == len(texts)
+        # Few rows are repeated, in place of those that fit nowhere.
+        assert len(np.unique(found)) >= 0.9 * plain.size
+
+
+def test_a_row_waits_for_the_next_batch():
+    values = np.array([[0, 1], [0, 2], [3, 4], [5, 6], [7, 3], [8, 9]])
+    found = without_repeats(np.arange(6).reshape(3, 2), values)
+    np.testing.assert_array_equal(found, [[0, 2], [1, 3], [4, 5]])
+    values = np.arange(12).reshape(6, 2)
+    plain = np.arange(6).reshape(3, 2)
+    np.testing.assert_array_equal(without_repeats(plain, values), plain)
+
+
+def test_too_few_different_values_for_a_batch():
+    values = np.array([[0], [1], [0], [1]])
+    with pytest.raises(UserError, match="only 2 rows have different ones"):
+        without_repeats(np.arange(4)[np.newaxis], values)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bert_tf.checkpoints.sentence_modules import first_prompt
 from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.inference import encode as module
 from bert_tf.inference.load import load
@@ -45,7 +46,7 @@ def test_each_method_takes_its_prompt(model):
 
 def test_documents_take_the_first_prompt_that_is_there(model):
     names = ("nothing", "passage", "query")
-    assert module.first_prompt(model, names) == "passage"
+    assert first_prompt(model.served.modules, names) == "passage"
 
 
 def test_a_model_without_modules(tmp_path):

@@ -270,6 +270,13 @@ def test_a_model_folder_answers_the_same(folder, tmp_path, capfd, eager_steps):
     assert line in capfd.readouterr().err
 
 
+def test_one_text_is_one_row(model):
+    (expected,) = model.predict(TEXTS[:1], verbose=0)
+    found = model.predict(TEXTS[0], verbose=0)
+    assert_array_equal(found, expected)
+    assert_allclose(model(TEXTS[0]), expected, atol=1e-5)
+
+
 BAD = [
     ({"x": "a film"}, "`x` is one string, 'a film'; give a list of them."),
     ({"x": []}, "`x`: is empty; give at least one text."),

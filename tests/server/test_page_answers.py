@@ -247,7 +247,39 @@ def test_two_texts_are_compared(own):
         "[...document.querySelectorAll('#inputs textarea')]"
         ".map(a => a.getBoundingClientRect().top)"
     )
-    assert beside[0] == beside[1]
+    assert beside[0] == beside[1] < beside[2]
+
+
+def test_lines_are_searched(own):
+    # The text is (3, 1); the lines (4, 0), (7, 3), (1, 0) and markup (8, 2).
+    lines = "abcd\n\na b c d\nx\n<b>a b c"
+    fill(own, text="a b", lines=lines)
+    text = answer(own)
+    assert text.startswith("Lines by their cosine similarity to the text")
+    found = [["<b>a b c", "0.997"], ["a b c d", "0.997"]]
+    assert sorted(rows(own)[1:3]) == found
+    assert rows(own)[3:] == [["abcd", "0.949"], ["x", "0.949"]]
+    # Equal ones keep the order of the lines.
+    raw = json.loads(own.value("document.querySelector('#json').textContent"))
+    assert [row["mean"] for row in raw] == [
+        [3, 1],
+        [4, 0],
+        [7, 3],
+        [1, 0],
+        [8, 2],
+    ]
+    # A second text is compared besides.
+    fill(own, second="a b")
+    text = answer(own)
+    assert text.startswith("Similarity 1\n")
+    assert len(rows(own)) == 3 + 5
+    own.value(
+        "[...document.querySelectorAll('#examples button')]"
+        ".find(b => b.textContent === 'Search').click()"
+    )
+    assert own.value("document.querySelector('#input-second').value") == ""
+    curl = own.value("document.querySelector('#curl').textContent")
+    assert curl.count("password") == 2
 
 
 def test_numbers_and_places(page):

@@ -106,3 +106,52 @@ def test_what_a_user_wrote_stays(tmp_path) -> None:
     path.write_bytes(b"\xff not UTF-8")
     assert CARD.write(pathlib.Path(tmp_path)) == path
     assert path.read_bytes() == b"\xff not UTF-8"
+
+
+@pytest.mark.parametrize(
+    ("kind", "tag", "tags"),
+    [
+        (
+            "SentenceTransformer",
+            "sentence-similarity",
+            ["sentence-similarity", "feature-extraction", "dense"],
+        ),
+        ("CrossEncoder", "text-ranking", ["cross-encoder", "reranker"]),
+        (
+            "SparseEncoder",
+            "feature-extraction",
+            ["sparse-encoder", "sparse", "splade"],
+        ),
+        (
+            "MultiVectorEncoder",
+            "feature-extraction",
+            ["multi-vector", "colbert", "late-interaction"],
+        ),
+    ],
+)
+def test_models_of_sentence_transformers(tmp_path, kind, tag, tags) -> None:
+    losses = ("MatryoshkaLoss", "CoSENTLoss")
+    card = dataclasses.replace(CARD, sentence_kind=kind, losses=losses)
+    card.write(tmp_path)
+    data = read_card(tmp_path).data
+    assert data.pipeline_tag == tag
+    assert data.tags == [
+        *("bert", "keras", "tensorflow", "sentence-transformers", *tags),
+        *("dataset_size:12345", "loss:MatryoshkaLoss", "loss:CoSENTLoss"),
+    ]
+    result, *_ = data.eval_results
+    assert result.task_type == tag
+    assert result.metric_name == "matthews"
+
+
+def test_a_model_that_was_not_trained_here(tmp_path) -> None:
+    card = dataclasses.replace(
+        CARD, sentence_kind="SparseEncoder", num_rows={}, scores=()
+    )
+    card.write(tmp_path, "named")
+    read = read_card(tmp_path)
+    assert "# named" in read.text
+    assert "## Use" in read.text
+    assert "## Data" not in read.text
+    assert "## Training" not in read.text
+    assert not any("dataset_size" in tag for tag in read.data.tags)

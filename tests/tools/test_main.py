@@ -100,10 +100,7 @@ def test_the_program_runs_the_code_of_this_folder_from_any_other(tmp_path):
     [
         (["serv"], "error: serv: no such command. Did you mean serve? "),
         (["finetuning"], "error: finetuning: no such command. Did you mean"),
-        (
-            ["embed"],
-            "error: embed: no such command. Did you mean extract-features?",
-        ),
+        (["encode"], "error: encode: no such command. Did you mean embed?"),
         (["features"], "error: features: no such command. Did you mean extra"),
         (["convert"], "error: --model is needed"),
         (["completion", "csh"], "error: name one shell: bash, zsh, fish."),

@@ -77,11 +77,12 @@ def choice_rows(
     return ChoiceRows(first, second, indices)
 
 
-def choice_answers(logits: tf.Tensor) -> Tensors:
+def choice_answers(logits: tf.Tensor, temperature: float = 1.0) -> Tensors:
     """Computes the best choice and the softmax over the choices.
 
     Args:
       logits: float32 [B, C], -inf for padding.
+      temperature: divides the logits for the probabilities.
 
     Returns:
       best: int64 [B], the number of the choice.
@@ -89,7 +90,7 @@ def choice_answers(logits: tf.Tensor) -> Tensors:
     """
     return {
         "best": tf.argmax(logits, -1),
-        "probabilities": tf.nn.softmax(logits),
+        "probabilities": tf.nn.softmax(logits / temperature),
     }
 
 
@@ -127,6 +128,7 @@ class ChoiceModel(TextModel):
             tokenizer.packing.num_special(2) + 2,
             why="special tokens and one of each text",
         )
+        self.calibration_temperature = config.calibration_temperature
         # Without "start" if the choices have no common start.
         self.columns = ("text", "choices", "start")[: 2 + config.has_start]
 
@@ -202,7 +204,8 @@ class ChoiceModel(TextModel):
                     tf.fill(tf.shape(choices), -float("inf")),
                     rows.indices,
                     outputs["logits"],
-                )
+                ),
+                self.calibration_temperature,
             )
             best = answers.pop("best")
             choice = tf.gather(choices, best, batch_dims=1)

@@ -4,12 +4,12 @@ import dataclasses
 from typing import Any, ClassVar, Self
 
 from bert_tf.checkpoints import MULTIPLE_CHOICE
-from bert_tf.families.config import HeadInFolder, TaskConfig
+from bert_tf.families.config import CalibratedConfig, HeadInFolder
 from bert_tf.families.usage_options import CHOICE_TASK
 
 
 @dataclasses.dataclass(frozen=True)
-class MultipleChoiceConfig(TaskConfig):
+class MultipleChoiceConfig(CalibratedConfig):
     """Configuration of a multiple-choice model.
 
     Attributes:

@@ -2,7 +2,11 @@
 
 import dataclasses
 
-from bert_tf.families.recipe import FinetuningRecipe, UserFilesRecipe
+from bert_tf.families.recipe import (
+    CalibrationRecipe,
+    FinetuningRecipe,
+    UserFilesRecipe,
+)
 from bert_tf.recipe import like, setting
 
 LABEL_FORMS = ("number", "number_from_1", "letter", "text")
@@ -11,7 +15,7 @@ SHORTEST_CHOICE = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceRecipe(UserFilesRecipe):
+class ChoiceRecipe(UserFilesRecipe, CalibrationRecipe):
     """Settings of multiple choice."""
 
     max_seq_length: int = like(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.families.calibration import calibrations
 from bert_tf.report.answer_sections import ReportWords, Row, class_sections
 from bert_tf.report.formats import bar, percent
 from bert_tf.report.sections import ReportTable, Section
@@ -23,7 +24,6 @@ def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
         "choices", counted from 0; "probabilities" has one value per choice.
       results: the contents of results.json.
     """
-    del results
     sizes = np.array([len(row["choices"]) for row in rows])
     truth, predicted = (
         np.array([row[name] for row in rows])
@@ -54,8 +54,9 @@ def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
     return [
         Section("choices", "Number of choices", [table], numbers),
         *class_sections(
-            *(truth, predicted, probabilities, positions, rows),
-            *(_texts, "position"),
+            *(truth, predicted, probabilities, positions, rows, _texts),
+            calibrations(rows, results, probabilities, truth),
+            "position",
         ),
     ]
 

@@ -112,7 +112,7 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig]):
         """Returns `choice_answers`; predictions are numbers of choices."""
         from bert_tf.families.multiple_choice.answers import choice_answers
 
-        answers = choice_answers(logits)
+        answers = choice_answers(logits, config.calibration_temperature)
         return answers | {PREDICTION: np.asarray(answers["best"]).tolist()}
 
     def metrics(

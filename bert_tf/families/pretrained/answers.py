@@ -25,8 +25,13 @@ from bert_tf.families.requests import (
     text_spec,
     unless,
 )
-from bert_tf.families.sentence_vectors import SentenceVectors, pool
+from bert_tf.families.sentence_vectors import (
+    SentenceVectors,
+    pool,
+    prompt_length,
+)
 from bert_tf.families.text_model import (
+    COUNT_TOKENS,
     EMBED_WITH_PROMPT,
     PROMPT_NAME,
     SERVING_DEFAULT,
@@ -63,6 +68,8 @@ class PretrainedModel(TextModel):
         Long texts are truncated.
       embed_with_prompt, of modules with prompts: text and prompt_name, string
         [B] -> embedding, float32 [B, D].
+      count_tokens, with `modules`: text, string [B] -> num_tokens, int32 [B],
+        as embed reads them, special ones included.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
         sequence_output, float32 [B, S, H]; with `has_pooler` pooled_output
         [B, H]; with `modules` that pool the prompt, embedding [B, D].
@@ -139,7 +146,9 @@ class PretrainedModel(TextModel):
         if modules is not None:
             self._sentence_vectors = self._build_vectors(modules)
             self.width = modules.width(self.width)
-            self.weights += self._sentence_vectors.weights
+            self.weights += [
+                variable.value for variable in self._sentence_vectors.weights
+            ]
             self.prompts = {k: v for k, v in modules.prompts.items() if v}
             self.default_prompt_name = modules.default_prompt_name
         # Tokenized eagerly, before a graph is traced.
@@ -162,12 +171,7 @@ class PretrainedModel(TextModel):
     def _prompt(self, name: str | None) -> tuple[str, int]:
         """Returns a prompt, None for the default one, and its length."""
         text = self.modules.prompt(name) if self.modules else ""
-        if not text:
-            return "", 0
-        # sentence-transformers counts the prompt as a row without [SEP].
-        tokens = self.tokenizer.tokenize(text)
-        length = len(self.tokenizer.packing.begin) + len(tokens)
-        return text, min(length, self.max_seq_length - 1)
+        return text, prompt_length(text, self.tokenizer, self.max_seq_length)
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -182,6 +186,9 @@ class PretrainedModel(TextModel):
                 text_spec("text"),
                 text_spec(PROMPT_NAME),
             )
+        if self.modules is not None:
+            count = signature(self._count_tokens, text_spec("text"))
+            found[COUNT_TOKENS] = count
         found[SERVING_DEFAULT] = found[self._default]
         found[TOKENS] = self.tokens_signature()
         return found
@@ -195,6 +202,8 @@ class PretrainedModel(TextModel):
         for batch in batches:
             inputs = {"text": string_array(batch)}
             found.append(Request(EMBED, inputs))
+            if self.modules is not None:
+                found.append(Request(COUNT_TOKENS, inputs))
             if self.prompts:
                 names = [*self.prompts] * len(batch)
                 named = {PROMPT_NAME: string_array(names[: len(batch)])}
@@ -382,7 +391,9 @@ class PretrainedModel(TextModel):
         mask = inputs["input_mask"]
         if self._sentence_vectors is not None and pooling == AUTO:
             last = outputs[f"layer_{self._last}"]
-            found = self._sentence_vectors(last, mask, prompt_length)
+            found = self._sentence_vectors(
+                last, mask, prompt_length=prompt_length
+            )
             return found[:, tf.newaxis]
         is_token = tf.not_equal(mask, 0)
         found = []
@@ -403,6 +414,13 @@ class PretrainedModel(TextModel):
             text = tf.strings.join([self.prompt, text])
             lengths = tf.fill([tf.size(text)], self.prompt_length)
         return self._embedded(text, lengths)
+
+    def _count_tokens(self, text: tf.Tensor) -> Tensors:
+        with tf.device(HOST):
+            text = tf.strings.join([self.prompt, text])
+            count = tokenize(self.tokenizer, text).count
+            special = self.tokenizer.packing.num_special(1)
+            return {"num_tokens": tf.minimum(count, self._room) + special}
 
     def _embed_with_prompt(
         self,
@@ -481,7 +499,8 @@ class PretrainedModel(TextModel):
             return self._encoded(inputs, *names)
         found = self._encoded(inputs, *names, last)
         hidden = found.pop(last)
-        found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
+        mask = inputs["input_mask"]
+        found["embedding"] = vectors(hidden, mask, prompt_length=0)
         return found
 
     def row_outputs(self, inputs: Tensors) -> Tensors:

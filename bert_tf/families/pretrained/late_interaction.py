@@ -88,7 +88,7 @@ class LateInteractionModel(TextModel):
         self.width = modules.width(model.config.hidden_size)
         self.prompts = {k: v for k, v in modules.prompts.items() if v}
         self._steps, weights = build_steps(modules.steps)
-        self.weights += weights
+        self.weights += [variable.value for variable in weights]
         self.forward = tf.function(
             self.row_outputs, reduce_retracing=True, autograph=False
         )

@@ -113,7 +113,7 @@ class SparseVectors:
         del prompt_length
         logits = self._model.masked_lm(
             hidden,
-            tf.zeros_like(input_mask) + tf.range(tf.shape(input_mask)[1]),
+            0 * input_mask + tf.range(tf.shape(input_mask)[1]),
             self._model.encoder.embeddings.word_table,
         )
         is_token = tf.not_equal(input_mask, 0)[:, :, tf.newaxis]

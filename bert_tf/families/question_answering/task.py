@@ -74,8 +74,13 @@ class QuestionAnsweringTask(Task[list[Question], QuestionAnsweringConfig]):
     scale: ClassVar[float] = 100.0
 
     @property
-    def tune(self) -> Any:
+    def takes_null_odds(self) -> bool:
+        """Whether there may be no answer."""
+        return self.with_null
+
+    def tuner(self, recipe: Any, examples: list[Question]) -> Any:
         """Tunes the threshold of no answer if there may be none."""
+        del recipe, examples
         return self._with_threshold if self.with_null else None
 
     @functools.cached_property

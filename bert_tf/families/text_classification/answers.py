@@ -29,6 +29,7 @@ from bert_tf.families.text_classification.config import (
     TextClassificationConfig,
 )
 from bert_tf.families.text_model import (
+    RANK,
     SERVING_DEFAULT,
     Answer,
     Arrays,
@@ -107,10 +108,11 @@ def text_answers(
         from bert_tf.families.sentence_vectors import ACTIVATIONS
 
         return {"score": ACTIVATIONS[activation](logits[:, 0])}
+    temperature = config.calibration_temperature
     with tf.device(HOST):
         if config.label_kind != MULTI_LABEL:
-            return class_answers(logits, config.labels)
-        scores = tf.sigmoid(logits)
+            return class_answers(logits, config.labels, temperature)
+        scores = tf.sigmoid(logits / temperature)
         holds = scores > config.threshold
         row, number = tf.unstack(tf.where(holds), axis=1)
         names = tf.RaggedTensor.from_value_rowids(
@@ -129,8 +131,15 @@ def text_answers(
         }
 
 
-def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
+def class_answers(
+    logits: tf.Tensor, labels: Sequence[str], temperature: float = 1.0
+) -> Tensors:
     """Decodes the logits of a classifier, float32 [N, C].
+
+    Args:
+      logits: the logits.
+      labels: the names of the classes.
+      temperature: divides the logits for the probabilities.
 
     Returns:
       label, string [N]; probabilities and logits, float32 [N, C].
@@ -138,7 +147,7 @@ def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
     with tf.device(HOST):
         return {
             "label": tf.gather(tf.constant(labels), tf.argmax(logits, -1)),
-            "probabilities": tf.nn.softmax(logits),
+            "probabilities": tf.nn.softmax(logits / temperature),
             "logits": logits,
         }
 
@@ -192,6 +201,8 @@ class SentenceModel(TextModel):
         in one string; for a regression score, float32 [B].
       classify or, for a regression, regress: the same for serialized
         tf.Examples with the features text and text_b.
+      rank, for a regression of pairs: text and text_b, string [B] -> logits,
+        float32 [B], the scores without an activation.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] -> the outputs of
         serving_default.
       zero_shot, of models of natural language inference: text, string [B],
@@ -234,11 +245,13 @@ class SentenceModel(TextModel):
         )
         self.usage = config
         self.activation = config.activation
+        self.calibration_temperature = config.calibration_temperature
         self._max_windows = max_windows
         self.columns = ("text", "text_b") if pairs else ("text",)
         if config.label_kind == MULTI_LABEL:
             self.threshold = config.threshold
         self.method = "regress" if is_regression else "classify"
+        self._ranks = pairs and is_regression
         self.task = f"text {'pair ' * pairs}" + {
             REGRESSION: "regression",
             MULTI_LABEL: "multi-label classification",
@@ -265,6 +278,9 @@ class SentenceModel(TextModel):
                 tf.TensorSpec([None, None], tf.string, "labels"),
                 text_spec("template"),
             )
+        if self._ranks:
+            specs = map(text_spec, self.columns)
+            found[RANK] = signature(self._rank, *specs)
         return found
 
     @functools.cached_property
@@ -293,6 +309,7 @@ class SentenceModel(TextModel):
             for request in (
                 plain,
                 Request(self.method, {"inputs": example_bytes(plain.inputs)}),
+                *([Request(RANK, plain.inputs)] if self._ranks else []),
             )
         ]
         if self.usage.is_nli:
@@ -313,6 +330,9 @@ class SentenceModel(TextModel):
         """The outputs of serving_default; see the class."""
         texts = [text] if text_b is None else [text, text_b]
         return self._answers(self._logits(texts))
+
+    def _rank(self, text: tf.Tensor, text_b: tf.Tensor) -> Tensors:
+        return {"logits": self._logits([text, text_b])[:, 0]}
 
     def _from_examples(self, inputs: tf.Tensor) -> Tensors:
         logits = self._logits(parsed_texts(inputs, self.columns))

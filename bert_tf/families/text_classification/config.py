@@ -9,7 +9,11 @@ from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.checkpoints.sentence_modules import TORCH_ACTIVATIONS
 from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
 from bert_tf.errors import UserError, check_choice
-from bert_tf.families.config import HeadInFolder, TaskConfig, added_later
+from bert_tf.families.config import (
+    CalibratedConfig,
+    HeadInFolder,
+    added_later,
+)
 from bert_tf.families.usage_options import CLASSIFIER_TASKS, OF_CLASSIFIERS
 
 # Kinds of labels, and the handling of long inputs.
@@ -19,7 +23,7 @@ _KINDS = {theirs: ours for ours, theirs in PROBLEM_TYPE_OF.items()}
 
 
 @dataclasses.dataclass(frozen=True)
-class TextClassificationConfig(TaskConfig):
+class TextClassificationConfig(CalibratedConfig):
     """The content of task.json of a text classifier.
 
     Attributes:
@@ -115,10 +119,10 @@ class TextClassificationConfig(TaskConfig):
         return is_of_pairs and any(map(_is_entailment, self.labels))
 
     def summary(self) -> dict[str, Any]:
-        """The threshold of several labels."""
+        """The threshold of several labels, and the temperature."""
         if self.label_kind != MULTI_LABEL:
-            return {}
-        return {"threshold": self.threshold}
+            return super().summary()
+        return {"threshold": self.threshold, **super().summary()}
 
     def stated(self) -> dict[str, Any]:
         """See `TaskConfig`; a classifier's head has several uses."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bert_tf.checkpoints import CLASSIFIER, Checkpoint
+from bert_tf.checkpoints.sentence_modules import CROSS_ENCODER
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.checks import Examination, examine_rows
 from bert_tf.families.data.examples import Example
@@ -36,7 +37,11 @@ from bert_tf.families.text_classification.ranking_files import (
     check_labels,
     loss_of,
 )
-from bert_tf.families.text_classification.recipe import BCE, RankingRecipe
+from bert_tf.families.text_classification.recipe import (
+    BCE,
+    RANKING_LOSSES,
+    RankingRecipe,
+)
 from bert_tf.families.token_estimates import tokens_of_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -69,6 +74,8 @@ class RankingTask(RowTask[RankingExample, TextClassificationConfig]):
     config_type: ClassVar[type[TextClassificationConfig]] = (
         TextClassificationConfig
     )
+    sentence_kind: ClassVar[str] = CROSS_ENCODER
+    loss_classes: ClassVar[Mapping[str, str]] = RANKING_LOSSES
 
     @property
     def fixed_config(self) -> dict[str, Any]:

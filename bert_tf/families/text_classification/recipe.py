@@ -4,6 +4,7 @@ import dataclasses
 
 from bert_tf.config import CLASSIFIER_POOLINGS
 from bert_tf.families.recipe import (
+    CalibrationRecipe,
     FinetuningRecipe,
     TableRecipe,
     UserFilesRecipe,
@@ -12,14 +13,19 @@ from bert_tf.recipe import like, setting
 
 LONG_INPUTS = ("cut", "windows")
 LABEL_KINDS = ("classes", "regression", "multi_label")
-# The losses of --task=ranking.
-BCE, LISTNET, MARGIN_MSE = RANKING_LOSSES = ("bce", "listnet", "margin_mse")
+# The losses of --task=ranking, with the classes of sentence-transformers.
+BCE, LISTNET, MARGIN_MSE = "bce", "listnet", "margin_mse"
+RANKING_LOSSES = {
+    BCE: "BinaryCrossEntropyLoss",
+    LISTNET: "ListNetLoss",
+    MARGIN_MSE: "MarginMSELoss",
+}
 # What a head starts from.
 GIVEN, FITTED = HEAD_STARTS = ("given", "fitted")
 
 
 @dataclasses.dataclass(frozen=True)
-class SentenceRecipe(TableRecipe):
+class SentenceRecipe(TableRecipe, CalibrationRecipe):
     """Settings of tasks on texts or pairs."""
 
     data_dir: str = like(

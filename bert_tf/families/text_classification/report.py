@@ -1,10 +1,12 @@
 """The report of texts with a class, a value or a set of labels."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from bert_tf.families.calibration import calibrations
 from bert_tf.report.answer_sections import (
     ReportWords,
     Row,
@@ -16,7 +18,7 @@ from bert_tf.report.answer_sections import (
 )
 from bert_tf.report.figures import Curve, Curves, Panel, histogram
 from bert_tf.report.sections import Figure, Section, fact_table
-from bert_tf.report.statistics import label_calibration, per_label
+from bert_tf.report.statistics import per_label
 from bert_tf.report.texts import MarkedText
 
 WORDS = ReportWords(
@@ -50,14 +52,16 @@ def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
     if not labels:
         return _regression_sections(shown)
     probabilities = np.array([row["probabilities"] for row in rows])
+    measured = functools.partial(calibrations, rows, results, probabilities)
     if isinstance(rows[0]["label"], str):
         index = {label: i for i, label in enumerate(labels)}
         truth = np.array([index[row["label"]] for row in rows])
         predicted = np.array([index[row["prediction"]] for row in rows])
         return class_sections(
-            truth, predicted, probabilities, labels, shown, _texts
+            *(truth, predicted, probabilities, labels, shown, _texts),
+            measured(truth),
         )
-    return _multi_label_sections(shown, labels, probabilities)
+    return _multi_label_sections(shown, labels, probabilities, measured)
 
 
 def _texts(row: Row) -> list[MarkedText]:
@@ -66,7 +70,10 @@ def _texts(row: Row) -> list[MarkedText]:
 
 
 def _multi_label_sections(
-    rows: Sequence[Row], labels: Sequence[str], probabilities: np.ndarray
+    rows: Sequence[Row],
+    labels: Sequence[str],
+    probabilities: np.ndarray,
+    measured: Callable[[np.ndarray], tuple[Sequence[Row], bool]],
 ) -> list[Section]:
     """Scores of each label, calibration, and the rows with wrong labels.
 
@@ -110,7 +117,7 @@ def _multi_label_sections(
             {"exact_matches": exact, "per_label": table},
         ),
         calibration_section(
-            label_calibration(probabilities, truth),
+            *measured(truth),
             "The probabilities of all labels of all rows are pooled.",
             ": 0 is perfect, 1 the worst.",
         ),

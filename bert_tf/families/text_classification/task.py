@@ -207,6 +207,15 @@ class TextClassificationTask(RowTask[Example, TextClassificationConfig]):
         targets = self.targets(examples, config.labels)
         return self.objective(class_weights_of(setting, targets, config.labels))
 
+    def tuner(self, recipe: SentenceRecipe, examples: Sequence[Example]) -> Any:
+        """See `Task`; raises `UserError` for numbers."""
+        if recipe.calibrate and self.label_kind == REGRESSION:
+            raise UserError(
+                f"`calibrate`=true: {self.name} predicts numbers, which have "
+                "no probabilities; leave it out."
+            )
+        return super().tuner(recipe, examples)
+
     def answers(
         self, logits: np.ndarray, config: TextClassificationConfig
     ) -> Mapping[str, Any]:

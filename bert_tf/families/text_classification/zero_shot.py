@@ -85,8 +85,9 @@ def label_shares(
         {"logits": (len(model.labels),)},
     )["logits"]
     with tf.device(HOST):
+        logits = logits / model.calibration_temperature
         entailment, contradiction = (
-            logits[:, number] for number in entailment_of(model.labels)
+            logits[:, label] for label in entailment_of(model.labels)
         )
 
         def by_text(values: tf.Tensor, fill: float) -> tf.Tensor:

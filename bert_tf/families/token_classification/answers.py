@@ -144,7 +144,10 @@ def sentence_windows(
 
 
 def tagged_entities(
-    logits: tf.Tensor, sentence: tf.Tensor, labels: Sequence[str]
+    logits: tf.Tensor,
+    sentence: tf.Tensor,
+    labels: Sequence[str],
+    temperature: float = 1.0,
 ) -> tuple[tf.Tensor, ...]:
     """Decodes the entities of the most probable tags.
 
@@ -152,13 +155,14 @@ def tagged_entities(
       logits: float32 [K, C].
       sentence: int [K], the sentence of each word, ascending.
       labels: the C tags.
+      temperature: divides the logits for the probabilities.
 
     Returns:
       The type of each entity by its index in `tag_table`, its first and its
       last word, int32 [E], and the mean probability of its tags, float32 [E].
     """
     tags = tf.argmax(logits, -1, output_type=tf.int32)
-    probability = tf.reduce_max(tf.nn.softmax(logits), -1)
+    probability = tf.reduce_max(tf.nn.softmax(logits / temperature), -1)
     table = tag_table(labels)
     kind = tf.gather(table.kind, tags)
     begins, ends = tf.gather(table.begins, tags), tf.gather(table.ends, tags)
@@ -210,6 +214,7 @@ class TagModel(TextModel):
         super().__init__(model, tokenizer, length, config.labels)
         check_outputs(model.output_shape[-1], self.labels)
         whole_number("doc_stride", config.doc_stride, 0)
+        self.calibration_temperature = config.calibration_temperature
         self._doc_stride, self._max_windows = config.doc_stride, max_windows
         self._find_words = WordFinder(tokenizer)
 
@@ -290,7 +295,7 @@ class TagModel(TextModel):
     ) -> Tensors:
         """Returns the entities of B texts from the logits of K words [K, C]."""
         kind, first, last, scores = tagged_entities(
-            logits, words.row, self.labels
+            logits, words.row, self.labels, self.calibration_temperature
         )
         row = tf.gather(words.row, first)
         begin, end = tf.gather(words.begin, first), tf.gather(words.end, last)

@@ -4,12 +4,12 @@ import dataclasses
 from typing import Any, ClassVar, Self
 
 from bert_tf.checkpoints import TOKEN_CLASSIFIER
-from bert_tf.families.config import HeadInFolder, TaskConfig
+from bert_tf.families.config import CalibratedConfig, HeadInFolder
 from bert_tf.families.usage_options import TOKEN_CLASSIFICATION
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenClassificationConfig(TaskConfig):
+class TokenClassificationConfig(CalibratedConfig):
     """Configuration of a tagger, whose labels are IOB2 or without prefixes.
 
     Attributes:

@@ -219,6 +219,11 @@ def in_scheme(
     return tags_of(entities(tags, sentence_starts), sentence_starts, scheme)
 
 
+def learned_scheme(labels: Collection[str]) -> str:
+    """Returns the scheme of a model's labels: IOB2, or IO without prefixes."""
+    return IOB2 if has_scheme(labels) else IO
+
+
 def tags_of(
     found: Iterable[Entity], sentence_starts: Starts, scheme: str
 ) -> list[str]:

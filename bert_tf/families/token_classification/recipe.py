@@ -3,9 +3,9 @@
 import dataclasses
 
 from bert_tf.families.recipe import (
+    CalibrationRecipe,
     DevSplitRecipe,
     FilesRecipe,
-    FinetuningRecipe,
 )
 from bert_tf.recipe import like, setting
 from bert_tf.tables.table import FORMATS
@@ -31,7 +31,7 @@ FEATURES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class TagRecipe(FinetuningRecipe):
+class TagRecipe(CalibrationRecipe):
     """Settings of token classification."""
 
     context: str = setting(
@@ -121,6 +121,7 @@ class FeatureRecipe(
         "teacher",
         "bilstm",
         "lora_rank",
+        "calibrate",
     ),
 ):
     """Settings of taggers on features of a frozen encoder.

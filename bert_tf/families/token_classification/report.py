@@ -5,15 +5,20 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.families.calibration import before_and_after, is_offered
 from bert_tf.families.token_classification.entities import (
     Entity,
     entities,
     entity_confusion,
     has_scheme,
+    in_scheme,
+    learned_scheme,
+    tag_numbers,
 )
 from bert_tf.report.answer_sections import (
     ReportWords,
     Row,
+    calibration_section,
     confusion_section,
     mistakes_section,
 )
@@ -40,7 +45,6 @@ def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
         "tags" and "predictions".
       results: the contents of results.json.
     """
-    del results
     starts = np.cumsum([0, *(len(row["words"]) for row in rows)])
     tags, predicted = (
         [tag for row in rows for tag in row[name]]
@@ -63,6 +67,16 @@ def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
         "entity. Without prefixes such as B- and I-, consecutive words with "
         "the same tag are one entity.",
     )
+    measured = []
+    if "calibration_temperature" in results:
+        labels = results["labels"]
+        gold_tags = in_scheme(tags, starts, learned_scheme(labels))
+        targets = tag_numbers(gold_tags, labels)
+        logits = np.concatenate([row["logits"] for row in rows])
+        is_known = targets >= 0
+        measured = before_and_after(
+            logits[is_known], targets[is_known], results
+        )
     numbers = {
         "has_scheme": has_scheme(set(tags)),
         "num_words": len(tags),
@@ -72,6 +86,12 @@ def sections(rows: Sequence[Row], results: Mapping[str, Any]) -> list[Section]:
         answers._replace(
             parts=[*answers.parts, table],
             numbers={**answers.numbers, **numbers},
+        ),
+        calibration_section(
+            measured,
+            is_offered(results, len(rows)),
+            "Confidence is the probability of the tag of a word.",
+            ", summed over each tag: 0 is perfect, 2 the worst.",
         ),
         mistakes_section(
             _mistakes(rows),

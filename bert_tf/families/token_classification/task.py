@@ -29,13 +29,12 @@ from bert_tf.families.token_classification.conll_files import (
 )
 from bert_tf.families.token_classification.entities import (
     IO,
-    IOB2,
     OUTSIDE,
     Entity,
     entities,
-    has_scheme,
     in_scheme,
     labels_of,
+    learned_scheme,
     score_entities,
     sentence_of_words,
     tag_numbers,
@@ -231,7 +230,7 @@ class TokenClassificationTask(Task[TaggedWords, TokenClassificationConfig]):
             Entity(kinds[kind], first, last)
             for kind, first, last in zip(*columns, strict=True)
         )
-        scheme = words.scheme if words.tags else _scheme_of(config)
+        scheme = words.scheme if words.tags else learned_scheme(labels)
         return outputs | {PREDICTION: tags_of(predicted, starts, scheme)}
 
     def metrics(
@@ -279,6 +278,14 @@ class TokenClassificationTask(Task[TaggedWords, TokenClassificationConfig]):
         means = objective.normalise(losses, objective.loss_weights(batch))
         return float(means["loss"])
 
+    def gold_logits(
+        self, answered: WordsAnswered
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns logits and tags of the words whose tags the model knows."""
+        examples, predictions, config = answered
+        tags = tag_numbers(_gold_tags(examples, config), config.labels)
+        return predictions["logits"][tags >= 0], tags[tags >= 0]
+
     def guess(self, train: TaggedWords, examples: TaggedWords) -> list[str]:
         """Returns the most frequent tag of the training words."""
         ((tag, _),) = collections.Counter(train.learned_tags).most_common(1)
@@ -302,13 +309,16 @@ class TokenClassificationTask(Task[TaggedWords, TokenClassificationConfig]):
         self, answered: WordsAnswered
     ) -> Iterator[dict[str, Any]]:
         """Yields words, tags and predictions of each sentence."""
-        examples, predictions, _ = answered
+        examples, predictions, config = answered
+        is_calibrated = config.calibration_temperature != 1
         for part in examples.sentences():
+            logits = predictions["logits"][part]
             yield {
                 "row": int(examples.rows[part.start]),
                 "words": examples.words[part],
                 "tags": examples.tags[part],
                 "predictions": predictions[PREDICTION][part],
+                **({"logits": logits.tolist()} if is_calibrated else {}),
             }
 
     def read_predictions(
@@ -323,11 +333,8 @@ def _gold_tags(
     words: TaggedWords, config: TokenClassificationConfig
 ) -> list[str]:
     """Returns the tags of words in the scheme of a model's labels."""
-    return in_scheme(words.tags, words.sentence_starts, _scheme_of(config))
-
-
-def _scheme_of(config: TokenClassificationConfig) -> str:
-    return IOB2 if has_scheme(config.labels) else IO
+    scheme = learned_scheme(config.labels)
+    return in_scheme(words.tags, words.sentence_starts, scheme)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

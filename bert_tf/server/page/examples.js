@@ -37,6 +37,12 @@ const TOPICS = {
   },
 };
 
+const HELP = [
+  "The office is open from nine to five.", "I forgot my password and cannot log in.",
+  "An invoice is sent by e-mail at the end of the month.", "Change the e-mail address of your account.",
+  "Parcels arrive within three working days.", "Choose a new secret word for your account here.",
+].join("\n");
+
 const EXAMPLES = {
   labels: [...ONE_TEXT, ...PAIRS, TOPICS],
   score: [...ONE_TEXT, ...PAIRS],
@@ -58,6 +64,7 @@ const EXAMPLES = {
   vectors: [
     { name: "Alike", inputs: { text: "How do I reset my password?" }, second: "I forgot my password and cannot log in." },
     { name: "Unlike", inputs: { text: "How do I reset my password?" }, second: "The cat sleeps in the sun." },
+    { name: "Search", inputs: { text: "How do I reset my password?" }, lines: HELP },
   ],
 };
 

@@ -13,10 +13,12 @@ const TITLES = {
   labels: "Labels, one per line", template: "Template with {} for the label (optional)",
 };
 const ORDER = ["text", "text_a", "text_b", "question", "context", "start", "choices", "labels", "template"];
-const OPTIONAL = ["start", "template"];
-// Name of the field of a second row, which is compared with the first.
+// Names of the fields of a second row, which is compared with the first, and of
+// further rows, which are sorted by their similarity to it.
 const SECOND = "second";
-const ROWS = { question: 1, start: 1, template: 1, choices: 5, labels: 5, context: 6 };
+const LINES = "lines";
+const OPTIONAL = ["start", "template", SECOND];
+const ROWS = { question: 1, start: 1, template: 1, choices: 5, labels: 5, [LINES]: 5, context: 6 };
 const NO_MODEL_WAIT = 2000;
 
 const page = Object.fromEntries(
@@ -136,7 +138,10 @@ function showFields() {
     .sort(([a], [b]) => position(a) - position(b) || a.localeCompare(b));
   const fields = inputs.map(([name, info]) => field(name, titleOf(name), before[name], rank(info) === 2));
   const pairs = kind() === "vectors" && inputs.length === 1 && rank(inputs[0][1]) === 1;
-  if (pairs) fields.push(field(SECOND, "Second text (optional)", before[SECOND], false));
+  if (pairs) {
+    fields.push(field(SECOND, "Second text (optional)", before[SECOND], false));
+    fields.push(field(LINES, "Lines to search (optional)", before[LINES], true));
+  }
   page.inputs.className = pairs ? "beside" : "";
   page.inputs.replaceChildren(...fields);
   showExamples(inputs.map(([name]) => name));
@@ -159,11 +164,11 @@ function field(name, title, value, lines) {
 
 function showExamples(names) {
   const found = examplesFor(kind() === "several" ? "labels" : kind(), names, maskOf(model));
-  const buttons = found.map(({ name, inputs, second }) => {
+  const buttons = found.map(({ name, inputs, second = "", lines = "" }) => {
     const button = element("button", name, "plain");
     button.type = "button";
     button.addEventListener("click", () => {
-      const values = second ? { ...inputs, [SECOND]: second } : inputs;
+      const values = fieldOf(SECOND) ? { ...inputs, [SECOND]: second, [LINES]: lines } : inputs;
       for (const [key, value] of Object.entries(values)) fieldOf(key).value = value;
       clear();
       showPrograms();
@@ -186,20 +191,20 @@ function readFields() {
   ]));
 }
 
-// The body of a request: one row, or two rows to compare.
-function bodyOf({ [SECOND]: second, ...inputs }) {
-  const columns = Object.entries(inputs).map(([name, value]) =>
-    [name, second?.trim() ? [value, second] : [value]]);
+// The body of a request: one row, or further rows to compare with it.
+function bodyOf({ [SECOND]: second, [LINES]: lines = [], ...inputs }) {
+  const others = second?.trim() ? [second, ...lines] : lines;
+  const columns = Object.entries(inputs).map(([name, value]) => [name, [value, ...others]]);
   return { signature_name: page.signature.value, inputs: Object.fromEntries(columns) };
 }
 
 // Checks the fields before a request is sent.
 function check(inputs) {
   for (const [name, value] of Object.entries(inputs)) {
-    if (Array.isArray(value)) {
+    if (Array.isArray(value) && name !== LINES) {
       const [least, what] = name === "labels" ? [1, "one label"] : [2, "two choices"];
       if (value.length < least) throw new Failure(`Enter at least ${what}, one per line.`, { field: name });
-    } else if (value.trim() === "" && ![...OPTIONAL, SECOND].includes(name)) {
+    } else if (![...OPTIONAL, LINES].includes(name) && value.trim() === "") {
       throw new Failure(`Enter a text for \u201c${titleOf(name)}\u201d.`, { field: name });
     }
   }
@@ -291,12 +296,13 @@ async function send() {
   await answering(inputs, async (predict) => {
     const outputs = await predict(body);
     const row = rowOf(outputs, infos, 0);
-    const second = inputs[SECOND]?.trim() ? rowOf(outputs, infos, 1) : undefined;
+    const rows = Object.values(body.inputs)[0].map((_, index) => rowOf(outputs, infos, index));
+    const second = inputs[SECOND]?.trim() ? rows[1] : undefined;
     const chosen = view(row);
     page.answer.dataset.view = chosen.name;
-    page.answer.replaceChildren(...chosen.show(row, inputs, model, second));
+    page.answer.replaceChildren(...chosen.show(row, inputs, model, second, rows.slice(second ? 2 : 1)));
     if (isExplained(chosen.name, inputs)) offerToExplain(chosen.name, row, inputs);
-    page.json.textContent = JSON.stringify(second ? [row, second] : row, null, 2);
+    page.json.textContent = JSON.stringify(rows[1] ? rows : row, null, 2);
     page.raw.hidden = false;
     page.answer.scrollIntoView({ block: "nearest" });
   });

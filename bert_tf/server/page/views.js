@@ -197,10 +197,25 @@ function showSeveral(outputs, inputs, model) {
   return parts;
 }
 
-// The vectors of a text, or their similarity to those of a second text.
-function showVectors(outputs, inputs, model, others) {
+// The lines of a search, sorted by their similarity to the text.
+function showLines(vector, lines, vectors) {
+  const similarity = vectors.map((other) => cosine(vector, other));
+  const order = lines.map((line, index) => index).sort((a, b) => similarity[b] - similarity[a]);
+  const columns = [{ title: "Line", kind: "name" }, { title: "Similarity", kind: "number" }, { kind: "bar" }];
+  const rounded = (value) => number(Math.round(1000 * value) / 1000);
+  const cells = order.map((index) => [lines[index], rounded(similarity[index]), similarity[index]]);
+  return table("Lines by their cosine similarity to the text", columns, cells, 0);
+}
+
+// The vectors of a text, or their similarity to those of a second text and of lines.
+function showVectors(outputs, inputs, model, others, lines) {
   const names = VECTORS.filter((name) => Array.isArray(outputs[name]));
+  const main = names.includes("mean") ? "mean" : names[0];
   const size = (vector) => number(Math.hypot(...vector));
+  const found = lines.length
+    ? [showLines(outputs[main], inputs.lines, lines.map((line) => line[main]))]
+    : [];
+  if (!others && found.length) return found;
   if (!others) {
     const columns = [
       { title: "Vector", kind: "name" }, { title: "Dimensions", kind: "number" },
@@ -209,10 +224,9 @@ function showVectors(outputs, inputs, model, others) {
     const rows = names.map((name) => [
       name, outputs[name].length, size(outputs[name]), `${outputs[name].slice(0, 3).map(number).join(", ")}, \u2026`,
     ]);
-    return [table("", columns, rows), element("p", "Enter a second text to compare both.", "hint")];
+    return [table("", columns, rows), element("p", "Enter a second text to compare both, or lines to search.", "hint")];
   }
   const similarity = Object.fromEntries(names.map((name) => [name, cosine(outputs[name], others[name])]));
-  const main = names.includes("mean") ? "mean" : names[0];
   const columns = [
     { title: "Vector", kind: "name" }, { title: "Lengths", kind: "number" },
     { title: "Similarity", kind: "number" },
@@ -224,6 +238,7 @@ function showVectors(outputs, inputs, model, others) {
     element("p", `Similarity ${number(similarity[main])}`, "big"),
     element("p", `Cosine similarity of the ${main} vectors of ${outputs[main].length} dimensions: 1 for equal directions, 0 for orthogonal ones.`, "hint"),
     table("", columns, rows, names.indexOf(main)),
+    ...found,
   ];
 }
 

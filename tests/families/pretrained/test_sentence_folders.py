@@ -94,7 +94,9 @@ def test_half_precision_sums_in_float32(tmp_path):
     hidden = np.zeros((1, 4096, 16), np.float32)
     hidden[:, :, 0] = 1.0
     mask = np.ones((1, 4096), np.int32)
-    vectors = SentenceVectors(modules)(tf.cast(hidden, tf.bfloat16), mask, 0)
+    vectors = SentenceVectors(modules)(
+        tf.cast(hidden, tf.bfloat16), mask, prompt_length=0
+    )
     np.testing.assert_allclose(vectors[0, 0], 1.0, atol=1e-6)
 
 
@@ -169,7 +171,7 @@ def with_module(kind, path="1_Pooling"):
         ),
         (
             {MODEL_FILE: {"model_type": "Other"}},
-            "model_type='Other': takes SentenceTransformer, Sparse",
+            "model_type='Other': takes one of SentenceTransformer, Sp",
         ),
     ],
 )

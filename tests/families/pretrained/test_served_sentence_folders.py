@@ -12,7 +12,7 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.inference.export_file import export_file
-from bert_tf.runtimes.onnx_file import Runner
+from bert_tf.runtimes.runtime import file_module
 from tests.families.pretrained.sentence_folders import (
     CROSS_ENCODERS,
     PAIRS,
@@ -53,7 +53,8 @@ def test_a_loaded_model_answers_with_the_vectors_of_encode(prompted, eagerly):
 def test_signatures_take_a_prompt_for_each_row(prompted):
     signatures = prompted.served.signatures()
     assert set(signatures) == {
-        *("embed", "embed_with_prompt", "serving_default", "tokens")
+        *("embed", "embed_with_prompt", "serving_default", "tokens"),
+        "count_tokens",
     }
     expected = vectors_of("prompt_left_out_joined")
     names = ["query", "passage"]
@@ -72,10 +73,36 @@ def test_signatures_take_a_prompt_for_each_row(prompted):
         )
 
 
-@pytest.mark.parametrize("name", ["default_prompt", "dense_residual", "max"])
-def test_an_onnx_file_gives_them(name, eagerly, tmp_path):
+def test_tokens_are_counted_as_they_are_read(prompted):
+    count = prompted.served.signatures()["count_tokens"]
+    found = models.ask(count, text=TEXTS)["num_tokens"]
+    assert prompted.served.prompt == "passage: the "
+    tokenizer, longest = prompted.tokenizer, prompted.served.max_seq_length
+    ids = tokenizer.tokenize(["passage: the " + text for text in TEXTS])
+    expected = [min(len(row) + 2, longest) for row in ids.to_list()]
+    assert found.tolist() == expected
+    assert len(set(expected)) > 2
+    assert longest in expected
+
+
+@pytest.mark.parametrize(
+    ("name", "file_format"),
+    [
+        ("default_prompt", "onnx"),
+        ("dense_residual", "onnx"),
+        ("max", "onnx"),
+        # Normalised, then the first of its numbers.
+        ("truncated", "onnx"),
+        ("truncated", "openvino"),
+        ("truncated", "litert"),
+        # Pooled, dense and normalised.
+        ("dense", "openvino"),
+        ("dense", "litert"),
+    ],
+)
+def test_a_file_gives_them(name, file_format, eagerly, tmp_path):
     folder = write_folder(name, tmp_path / "model")
-    path = export_file(folder, tmp_path / "onnx", "onnx")
+    path = export_file(folder, tmp_path / "file", file_format)
     description = json.loads((path.parent / "model.json").read_text("utf-8"))
     prompt = description.get("prompts", {}).get(
         description.get("default_prompt_name"), ""
@@ -83,7 +110,7 @@ def test_an_onnx_file_gives_them(name, eagerly, tmp_path):
     tokenizer = tokenizers.Tokenizer.from_file(
         str(path.parent / "tokenizer.json")
     )
-    run = Runner(path)
+    run = file_module(file_format, "").Runner(path)
     for text, expected in zip(TEXTS, vectors_of(name)[None], strict=True):
         row = tokenizer.encode(prompt + text)
         inputs = {

@@ -1,0 +1,1 @@
+"""Vectors of texts, trained so that their similarities have a meaning."""
