@@ -36,6 +36,7 @@ from bert_tf.inference.load import load
 from bert_tf.inference.vectors import open_model
 from bert_tf.progress import Progress
 from bert_tf.recipe import Settings, setting
+from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.tables.faults import Faults
 from bert_tf.tables.table import (
     Row,
@@ -150,6 +151,25 @@ def distill_static(
             models[name] = Measured(scores, speed, parameters, 4 * parameters)
         done = Distillation("similarity of texts", "agreement", models)
         write_numbers(beside / "distillation.json", dataclasses.asdict(done))
+    defaults = StaticSettings().to_dict()
+    ModelCard(
+        summary="Static vectors of tokens, distilled by model2vec's recipe",
+        pipeline_tag="sentence-similarity",
+        question={"text": "A ship sails."},
+        init_from=settings.teacher,
+        num_rows={"dev": len(first)},
+        scores=[
+            CardScore("dev", metric, value, None, scale=100)
+            for metric, value in models["static"].scores.items()
+        ],
+        settings={
+            name: value
+            for name, value in settings.to_dict().items()
+            if value != defaults[name]
+        },
+        architecture=StaticConfig.model_type,
+        tokenizer=model.tokenizer.vocabulary.description,
+    ).write(pathlib.Path(output_dir))
     return done
 
 

@@ -92,6 +92,9 @@ def test_the_table_is_that_of_model2vecs_recipe(teacher, tmp_path):
     stored = json.loads((tmp_path / "a" / "distillation.json").read_text())
     assert stored["models"]["static"]["scores"]["agreement"] == agreement
     assert "static" in done.table()
+    card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+    assert "\n# a\n" in card
+    assert "| dimension | 4 |" in card
 
 
 def test_tokens_are_counted(teacher, tmp_path):
