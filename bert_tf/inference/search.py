@@ -152,7 +152,8 @@ def as_vectors(
             "for each text."
         )
     # The squares first, without an array of as many answers.
-    squares = np.vecdot(found, found)
+    with np.errstate(over="ignore"):
+        squares = np.vecdot(found, found)
     if not (np.isfinite(squares).all() or np.isfinite(found).all()):
         row = int(np.argmin(np.isfinite(np.atleast_2d(found)).all(1)))
         raise UserError(f"`{name}`[{row}] holds NaN or infinite numbers.")
