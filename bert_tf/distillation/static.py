@@ -179,6 +179,10 @@ def _pairs(
     """Returns the texts of pairs, and their similarity if it is known."""
     if not settings.dev_file:
         few = list(dict.fromkeys(texts))[:_MOST_TEXTS]
+        if len(few) < 2:
+            raise UserError(
+                "`dev_file`: name a table of pairs to compare the models on."
+            )
         first, second = zip(*itertools.combinations(few, 2), strict=True)
         return [*first], [*second], None
     label = settings.label_column
@@ -238,6 +242,11 @@ def _distilled(
         if settings.count_files:
             paths = expand_inputs(settings.count_files, "count_files")
             counts = _token_counts(data.tokenizer(), paths)[known]
+            if not counts.any():
+                raise UserError(
+                    f"`count_files`={settings.count_files}: hold no tokens of "
+                    "the teacher; give texts of its language."
+                )
         else:
             # As in model2vec: the first has the rank 2.
             counts = 1 / np.arange(2, len(known) + 2)
@@ -297,6 +306,4 @@ def _token_counts(
     ):
         ids = tokenize(tokenizer, batch).ids.numpy()
         counts += np.bincount(ids, minlength=len(counts))
-    if not counts.any():
-        raise UserError("`count_files`: hold no tokens of the vocabulary.")
     return counts
