@@ -135,9 +135,10 @@ def evaluate_retrieval(
         )
     read = read_retrieval(data, split).sampled(num_queries)
     search = _Search(opened, read, ignore_identical_ids)
-    rankings = {BM25: search.by_words(), opened.folder.name: search.best}
+    name, second = map(_name, (model, reranker))
+    rankings = {BM25: search.by_words(), name: search.best}
     if cross_encoder is not None:
-        name = f"{opened.folder.name} + {cross_encoder.folder.name}"
+        name = f"{name} + {second}"
         rankings[name] = _reranked(
             cross_encoder, read, search.best, num_reranked
         )
@@ -153,6 +154,12 @@ def evaluate_retrieval(
             *(rankings[last], rows[last]),
         )
     return retrieval
+
+
+def _name(model: str | os.PathLike | LoadedModel | None) -> str:
+    """Returns what a model is called in tables."""
+    place = model.folder if isinstance(model, LoadedModel) else model
+    return pathlib.PurePath(place or "").name
 
 
 class _Search:

@@ -13,9 +13,10 @@ from bert_tf.report.answer_sections import (
     mistakes_section,
     similarity_section,
 )
-from bert_tf.report.formats import score
+from bert_tf.report.formats import score, words
 from bert_tf.report.render import REPORT_FILE, write_page
 from bert_tf.report.sections import (
+    Column,
     Page,
     ReportTable,
     Section,
@@ -59,19 +60,25 @@ def write_report(
     rows = [
         each | {key: texts.get(each[key]) for key in keys} for each in shown
     ]
-    names = [*next(iter(retrieval.scores.values()))]
+    names = next(iter(retrieval.scores.values()))
     table = ReportTable(
         "Scores x 100",
         [
-            {"ranking": name, **found}
-            for name, found in retrieval.scores.items()
+            {"score": words(name)}
+            | {key: each[name] for key, each in retrieval.scores.items()}
+            for name in names
         ],
-        dict.fromkeys(names, lambda value: score(value, 100)),
+        columns=[
+            Column("score", "Score"),
+            *(
+                Column(ranking, ranking, lambda value: score(value, 100))
+                for ranking in retrieval.scores
+            ),
+        ],
         note="Means over the queries. nDCG has linear gains, as in BEIR; all "
         "other scores take every document with a gain as relevant. BM25 "
         "compares words in lower case, without stemming, with k1 = 0.9 and "
         "b = 0.4, as BEIR's baseline.",
-        is_wide=True,
     )
     sections = [
         Section(

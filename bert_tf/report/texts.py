@@ -24,7 +24,10 @@ _ISOLATES, _END_OF_ISOLATE = "\u2066\u2067\u2068", "\u2069"
 
 def in_words(name: str) -> str:
     """The name of a number as prose: masked LM loss for masked_lm_loss."""
-    return name.replace("_lm_", " LM ").replace("_", " ").replace("f1", "F1")
+    name = name.replace("_lm_", " LM ").replace("_", " ")
+    for score in ("f1", "ndcg@", "mrr@", "map@"):
+        name = name.replace(score, score.upper())
+    return name
 
 
 def showable(text: str) -> str:

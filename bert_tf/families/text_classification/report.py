@@ -23,7 +23,8 @@ from bert_tf.report.texts import MarkedText
 
 WORDS = ReportWords(
     "rows",
-    "the most frequent answer, or the mean, of the training rows",
+    "the most frequent answer or the mean of the training rows, or of rankings "
+    "a random order",
     "BERT base and BERT large are the published numbers of Devlin et al. 2019, "
     "which were scored on the hidden test set.",
     "Probability from which a label is predicted",
