@@ -109,8 +109,9 @@ def finetune(
         `bad_rows`.
       dev: evaluation data, in the same forms; None splits the share `dev_share`
         of `train` off, by default a tenth.
-      task: sentence, choice, questions or tagging, or a task object: TASK of a
-        task file, or `UserFileTask(...)` with custom scores.
+      task: sentence, choice, questions, tagging, ranking or embedding, or a
+        task object: TASK of a task file, or `UserFileTask(...)` with custom
+        scores.
       output_dir: becomes the model folder; a folder of a run with other
         settings or data is refused. None is the first of finetuned,
         finetuned_2 and so on that has no finished run of others.

@@ -38,7 +38,12 @@ from bert_tf.families.sentence_embedding.recipe import (
     COSENT,
     IN_BATCH_NEGATIVES,
     LOSSES,
+    MARGIN_MSE,
+    MULTIPLE_NEGATIVES,
     SIMCSE,
+    SYMMETRIC,
+    TEACHER_COSINE,
+    TEACHER_MSE,
     EmbeddingRecipe,
 )
 from bert_tf.families.task import (
@@ -238,6 +243,7 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
         if _has_targets(examples[0]):
             chosen = [examples[number] for number in kept.tolist()]
             labels[TARGETS] = np.array([_target(each) for each in chosen])
+            _check_teacher(chosen[0], config.loss, labels[TARGETS], width)
         return LabelledRows(rows, np.ones(len(rows), np.float32), labels)
 
     def _mine(
@@ -255,11 +261,13 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
             vectors_of,
         )
 
-        if self.losses[0] not in IN_BATCH_NEGATIVES or len(columns) != 2:
+        if config.loss not in (MULTIPLE_NEGATIVES, SYMMETRIC) or columns[2:]:
             raise UserError(
                 f"`num_hard_negatives`={run.recipe.num_hard_negatives}: is for "
                 "rows of an anchor and a positive alone; leave it out."
             )
+        # Vectors of a new dense layer say nothing before it is trained.
+        config = dataclasses.replace(config, dense_size=0)
         rows = encode_texts(columns, tokenizer, config.modules(run.source))
         settings = {
             name: value
@@ -298,7 +306,7 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
         from bert_tf.families.sentence_embedding.objective import VECTORS
 
         vectors, rows = outputs[VECTORS], split.rows
-        if self.target == TEACHER:
+        if vectors.shape[1] == 1:
             others = np.array([_target(e) for e in split.examples])
             found = _similarities(vectors[:, 0], others)
         elif self.target == NOTHING:
@@ -306,9 +314,6 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
         else:
             found = _similarities(vectors[:, 0], vectors[:, 1])
         return {PREDICTION: found.tolist()}
-
-    def check(self, examples: Examples, config: EmbeddingConfig) -> None:
-        """Raises `UserError` if rows are texts alone, which have no score."""
 
     def metrics(
         self,
@@ -393,6 +398,26 @@ def _target(example: EmbeddingExample) -> Any:
     if example.teacher:
         return np.frombuffer(example.teacher, np.float32)
     return np.float32(example.label)
+
+
+def _check_teacher(
+    example: EmbeddingExample, loss: str, targets: np.ndarray, width: int
+) -> None:
+    """Raises `UserError` if a teacher's numbers do not fit model and texts."""
+    if not example.teacher:
+        return
+    others, size = len(example.texts) - 1, targets.shape[1]
+    if loss in (TEACHER_COSINE, TEACHER_MSE):
+        sizes, why = [width], "the vectors of this model; see `dense_size`"
+    else:
+        sizes, why = [others], "the texts besides the anchor"
+        if loss == MARGIN_MSE:
+            sizes.append(others - 1)
+    if size not in sizes:
+        raise UserError(
+            f"{example.path}, row {example.row}: the teacher has {size} "
+            f"numbers; {loss} takes {' or '.join(map(str, sizes))}, by {why}."
+        )
 
 
 def _similarities(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -167,6 +167,16 @@ def test_the_columns_decide_loss_and_scores(form, start, tmp_path, eagerly):
             with_all(ALONE, teacher=[[1.0], ["x"]] * 6),
             "a list of finite numbers",
         ),
+        (
+            {"dev_share": 0.4},
+            with_all(ALONE, teacher=[[1.0, 2.0]] * 12),
+            "row 1: the teacher has 2 numbers; teacher_cosine takes 16",
+        ),
+        (
+            {"dev_share": 0.4},
+            with_all(PAIRS, negative=["a"] * 12, teacher=[[1.0] * 3] * 12),
+            "has 3 numbers; margin_mse takes 2 or 1",
+        ),
         ({"anchor_column": "query"}, PAIRS, "has no column 'query'"),
         ({"matryoshka_dims": "32,8"}, PAIRS, "vectors have 16 numbers"),
         ({"pooling": "average"}, PAIRS, "`pooling`='average'"),
