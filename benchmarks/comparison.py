@@ -104,7 +104,7 @@ class Settings(NamedTuple):
       int8: exports of the classifier in int8, by format.
       sentences: SST-2's texts, each once.
       corpus: text files, of which lines are embedded.
-      texts: how many texts a file to answer has.
+      texts: how many texts a file to answer has, and how many are embedded.
       seconds: the time of a round of a server.
     """
 

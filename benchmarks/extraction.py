@@ -2,7 +2,8 @@
 
 A section of benchmarks/cpu_table.py. The same texts go through the same weights
 in bfloat16: `bert_tf.embed` by Keras and by OpenVINO,
-sentence-transformers (both sort by length) and transformers (batches in the
+sentence-transformers (both sort by length), also by its OpenVINO and ONNX
+backends where the peers have them, and transformers (batches in the
 order of the texts, padded to their longest row, as its users write it). All are
 loaded and warm, and count from strings to vectors in NumPy. Equality is the
 least cosine to the vectors of sentence-transformers in float32.
@@ -20,7 +21,6 @@ from bert_tf.files import expand_inputs, write_text
 
 _PEER = "benchmarks/extraction_transformers.py"
 _REFERENCE = "sentence-transformers"
-_TEXTS = 1000
 _OURS = {
     "bert_tf, Keras": {},
     "bert_tf, OpenVINO": {"runtime": "openvino"},
@@ -35,7 +35,7 @@ def _mixed_texts(settings: Settings) -> list[str]:
         for line in file.read_text(encoding="utf-8").split("\n")
         if line.strip()
     ]
-    half = _TEXTS // 2
+    half = settings.texts // 2
     return [
         text
         for texts in (lines, settings.sentences)
@@ -80,6 +80,7 @@ def embeddings(settings: Settings) -> list[dict]:
         if peer is None:
             section.missing["the peers"] = "no environment of peers"
         else:
+            section.missing |= peer.said["missing"]
             for name in peer.said["names"]:
 
                 def ask(name: str = name) -> float:

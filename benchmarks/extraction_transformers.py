@@ -3,13 +3,15 @@
 The peer of benchmarks/extraction.py, which starts it with the Python of an
 environment made from requirements-peers.txt; nothing of bert_tf is imported.
 It writes the vectors of all texts by sentence-transformers in float32 as
-FOLDER/exact.npy, and for each line on standard input ("transformers" or
-"sentence-transformers") computes those in bfloat16, writes them as
-FOLDER/NAME.npy and answers with the seconds that took.
+FOLDER/exact.npy, and for each line on standard input, a name, computes those
+in bfloat16, writes them as FOLDER/NAME.npy and answers with the seconds that
+took.
 
 transformers: batches in the order of the texts, each padded to its longest,
 mean over the tokens of the mask, as the models' own pages say.
-sentence-transformers: `SentenceTransformer.encode`, which sorts by length.
+sentence-transformers: `SentenceTransformer.encode`, which sorts by length;
+also by its backends openvino and onnx, in the precision that these choose,
+where optimum is installed.
 
     python benchmarks/extraction_transformers.py MODEL TEXTS FOLDER THREADS
 """
@@ -49,8 +51,10 @@ def by_transformers(folder):
     return run
 
 
-def by_sentence_transformers(folder, dtype):
-    model = SentenceTransformer(folder, device="cpu").to(dtype)
+def by_sentence_transformers(folder, dtype, backend="torch"):
+    model = SentenceTransformer(folder, device="cpu", backend=backend)
+    if backend == "torch":
+        model = model.to(dtype)
 
     def run(texts):
         vectors = model.encode(
@@ -75,9 +79,17 @@ def main():
         ),
         "transformers": by_transformers(model),
     }
+    missing = {}
+    for backend in ("openvino", "onnx"):
+        name = f"sentence-transformers, {backend}"
+        try:
+            peers[name] = by_sentence_transformers(model, None, backend)
+        except Exception as error:  # noqa: BLE001
+            # The two need other releases of optimum.
+            missing[name] = str(error).strip().splitlines()[0]
     exact = by_sentence_transformers(model, torch.float32)
     np.save(f"{folder}/exact.npy", exact(texts))
-    print(json.dumps({"names": list(peers)}), flush=True)
+    print(json.dumps({"names": list(peers), "missing": missing}), flush=True)
     for line in sys.stdin:
         name = line.strip()
         begun = time.perf_counter()

@@ -11,6 +11,7 @@ from bert_tf.families.recipe import PruningSettings
 from bert_tf.families.sentence_embedding.recipe import LOSSES
 from bert_tf.families.text_classification.kinds import MultiLabelTask
 from bert_tf.inference.rows import PredictSettings
+from bert_tf.inference.text_rows import EmbedSettings
 from bert_tf.memory.plan import PlanSettings
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.recipe import Limits
@@ -29,6 +30,7 @@ RECIPES = list(
             StudentSettings,
             PruningSettings,
             PredictSettings,
+            EmbedSettings,
             PlanSettings,
         ]
     )
@@ -37,6 +39,7 @@ RECIPES = list(
 # recipes has several.
 LIMITS = {
     "0 or more": {
+        **dict.fromkeys(("truncate_dim", "max_seq_length"), -1),
         **dict.fromkeys(("weight_decay_rate", "max_grad_norm"), -0.1),
         **dict.fromkeys(("label_weight", "soft_target_weight"), -0.1),
         **dict.fromkeys(("cosine_weight", "hidden_state_weight"), -0.1),
@@ -57,7 +60,7 @@ LIMITS = {
             *("keep_checkpoint_max", "seeds", "doc_stride", "lstm_units"),
             *("max_query_length", "max_answer_length", "n_best_size"),
             *("eval_steps", "max_predictions_per_seq", "num_rows", "devices"),
-            "batch_size",
+            *("batch_size", "rows_per_file"),
         ),
         0,
     ),
@@ -105,7 +108,13 @@ LIMITS = {
     "0 to 2147483647": {"seed": -1},
     "1 to 10000": {"dupe_factor": 0},
     "1 to 10": {"masked_ngram_length": 11},
-    "at least one character": {"label_separator": "", "text_field": ""},
+    "at least one character": {
+        **{"label_separator": "", "text_field": "", "text_column": ""},
+    },
+    "one of float32, int8, uint8, binary, ubinary": {
+        "vector_precision": "int4"
+    },
+    "one of npy, parquet": {"file_format": "csv"},
     "one of float32, mixed_bfloat16, mixed_float16": {"precision": "int8"},
     "one of auto, float32, mixed_bfloat16, mixed_float16": {
         "precision": "int8",

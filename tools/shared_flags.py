@@ -52,8 +52,8 @@ _GROUPS = {
     "classifier_pooling freeze_layers layer_decay bilstm features lstm_units "
     "tagger_dropout ensemble",
     "LoRA": "lora_rank lora_alpha lora_on",
-    "Distillation": "teacher layers temperature *_weight teacher_layers "
-    "undistilled",
+    "Distillation": "teacher to layers temperature *_weight teacher_layers "
+    "undistilled dimension sif_coefficient count_files",
     "Devices and memory": "strategy precision gradient_accumulation_steps "
     "rematerialize eval_batch_size loss_normalisation logical_cpus tpu "
     "worker_timeout",

@@ -430,8 +430,11 @@ def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
         return None
     folder = local_folder(checkpoint.source)
     if task := read_task_file(folder):
-        # Of a ranking.
         given = value_of_key(task, "activation", str, str(folder / TASK_FILE))
+        # A number for a pair, of a ranking or a regression; the default of a
+        # CrossEncoder is another.
+        if given is None and task.get("num_texts") == 2:
+            given = {"regression": "linear"}.get(task.get("label_kind", ""))
         if given is not None:
             return given
     path = folder / SETTINGS_FILE

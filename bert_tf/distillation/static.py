@@ -36,6 +36,7 @@ from bert_tf.inference.load import load
 from bert_tf.inference.vectors import open_model
 from bert_tf.progress import Progress
 from bert_tf.recipe import Settings, setting
+from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.tables.faults import Faults
 from bert_tf.tables.table import (
     Row,
@@ -150,6 +151,25 @@ def distill_static(
             models[name] = Measured(scores, speed, parameters, 4 * parameters)
         done = Distillation("similarity of texts", "agreement", models)
         write_numbers(beside / "distillation.json", dataclasses.asdict(done))
+    defaults = StaticSettings().to_dict()
+    ModelCard(
+        summary="Static vectors of tokens, distilled by model2vec's recipe",
+        pipeline_tag="sentence-similarity",
+        question={"text": "A ship sails."},
+        init_from=settings.teacher,
+        num_rows={"dev": len(first)},
+        scores=[
+            CardScore("dev", metric, value, None, scale=100)
+            for metric, value in models["static"].scores.items()
+        ],
+        settings={
+            name: value
+            for name, value in settings.to_dict().items()
+            if value != defaults[name]
+        },
+        architecture=StaticConfig.model_type,
+        tokenizer=model.tokenizer.vocabulary.description,
+    ).write(pathlib.Path(output_dir))
     return done
 
 
@@ -159,6 +179,10 @@ def _pairs(
     """Returns the texts of pairs, and their similarity if it is known."""
     if not settings.dev_file:
         few = list(dict.fromkeys(texts))[:_MOST_TEXTS]
+        if len(few) < 2:
+            raise UserError(
+                "`dev_file`: name a table of pairs to compare the models on."
+            )
         first, second = zip(*itertools.combinations(few, 2), strict=True)
         return [*first], [*second], None
     label = settings.label_column
@@ -218,6 +242,11 @@ def _distilled(
         if settings.count_files:
             paths = expand_inputs(settings.count_files, "count_files")
             counts = _token_counts(data.tokenizer(), paths)[known]
+            if not counts.any():
+                raise UserError(
+                    f"`count_files`={settings.count_files}: hold no tokens of "
+                    "the teacher; give texts of its language."
+                )
         else:
             # As in model2vec: the first has the rank 2.
             counts = 1 / np.arange(2, len(known) + 2)
@@ -277,6 +306,4 @@ def _token_counts(
     ):
         ids = tokenize(tokenizer, batch).ids.numpy()
         counts += np.bincount(ids, minlength=len(counts))
-    if not counts.any():
-        raise UserError("`count_files`: hold no tokens of the vocabulary.")
     return counts

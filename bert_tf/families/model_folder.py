@@ -19,7 +19,8 @@ from bert_tf.checkpoints.recognition import is_stanford_colbert
 from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
-from bert_tf.families.config import TaskConfig
+from bert_tf.families.config import HeadInFolder, TaskConfig
+from bert_tf.families.usage_options import UsageOptions
 from bert_tf.files import write_text
 from bert_tf.layers.initialization import assigned_later
 from bert_tf.models import restore
@@ -53,7 +54,7 @@ def save_model(
       config: its config.
       base: the checkpoint that the training of low-rank updates (LoRA) started
         from, to write them and the head as an adapter; None writes the whole
-        model.
+        model, as is done in other layouts than bert_tf.
     """
     checkpoint = Checkpoint(
         model.encoder.config,
@@ -61,7 +62,7 @@ def save_model(
         # Some tasks have outputs and no labels.
         labels=(config.labels or None) if model.in_checkpoint else None,
     ).with_tokenizer(tokenizer.data)
-    if base is None:
+    if base is None or model.layout != "bert_tf":
         save_checkpoint(folder, checkpoint, model.layout, replace=True)
     else:
         save_adapter(folder, checkpoint, base)
@@ -87,11 +88,17 @@ def read_config(folder: str | os.PathLike, task: "Task") -> Any:
     """Reads the task.json of a model as the task's `config_type`.
 
     Raises:
-      UserError: it is missing, malformed or of another task, or holds a value
-        that a recipe would refuse.
+      UserError: it is missing, malformed or of another task, unless the task
+        scores any model; or it holds a value that a recipe would refuse.
     """
     name = task_of(folder)
-    if name is not None and name != task.name:
+    if name is None and task.scores_any_model:
+        checkpoint = load_checkpoint(folder)
+        tokenizer = text_tokenizer(checkpoint)
+        options = UsageOptions()
+        head = HeadInFolder(f"{folder}", checkpoint, options, tokenizer)
+        return task.config_type.of_head(head)
+    if name not in (None, task.name) and not task.scores_any_model:
         raise UserError(
             f"{folder}: was fine-tuned for {name}, not {task.name}; give that "
             "task as `task`."

@@ -180,6 +180,8 @@ class Task(TaskTemplate, Generic[Examples, Config]):
     sentence_kind: ClassVar[str] = ""
     # The classes of sentence-transformers that compute its losses, by name.
     loss_classes: ClassVar[Mapping[str, str]] = {}
+    # Whether it scores models that were trained for another task, or for none.
+    scores_any_model: ClassVar[bool] = False
     # Whether training batches have rows of similar length.
     bucket_by_length: ClassVar[bool] = False
 

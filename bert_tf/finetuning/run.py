@@ -38,6 +38,7 @@ from bert_tf.finetuning.setup import (
     prepare_training,
 )
 from bert_tf.finetuning.training import LAST, train_once
+from bert_tf.sources import local_folder
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.history import LEARNING_CURVE, write_numbers
 from bert_tf.training.recipe import MODES
@@ -179,6 +180,8 @@ def _use_finished(
     if recipe.init_from:
         candidates.append(pathlib.Path(recipe.init_from))
     folders = [each for each in candidates if (each / TASK_FILE).is_file()]
+    if task.scores_any_model and recipe.init_from:
+        folders.append(local_folder(recipe.init_from))
     if not folders:
         raise UserError(
             f"`output_dir`={run_dirs.shared}: holds no fine-tuned model "

@@ -10,12 +10,11 @@ from bert_tf.checkpoints.sentence_modules import (
     MultiVectorModules,
     SparseModules,
 )
-from bert_tf.config import VECTOR_PRECISIONS
+from bert_tf.config import FLOAT32, VECTOR_PRECISIONS
 from bert_tf.errors import check_choice, whole_number
 from bert_tf.families.data.similarity import COSINE, SIMILARITIES, normalized
 from bert_tf.inference.embed import embed
 from bert_tf.inference.load import LoadedModel
-from bert_tf.inference.precision import FLOAT32
 from bert_tf.inference.quantized_vectors import (
     BYTES,
     number_ranges,

@@ -106,7 +106,10 @@ def dequantize(
     if precision in BYTES:
         assert ranges is not None
         steps = (ranges[1] - ranges[0]) / 255
-        return (levels + np.float32(0.5)) * steps + ranges[0]
+        vectors = levels.astype(np.float32)
+        vectors *= steps
+        vectors += ranges[0] + steps / 2
+        return vectors
     bits = np.unpackbits(levels, axis=-1, count=width)
     return bits * np.float32(2) - np.float32(1)
 

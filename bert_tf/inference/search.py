@@ -151,7 +151,10 @@ def as_vectors(
             f"`{name}` is {excerpt(given)}; give a matrix of numbers, a row "
             "for each text."
         )
-    if not np.isfinite(found).all():
+    # The squares first, without an array of as many answers.
+    with np.errstate(over="ignore"):
+        squares = np.vecdot(found, found)
+    if not (np.isfinite(squares).all() or np.isfinite(found).all()):
         row = int(np.argmin(np.isfinite(np.atleast_2d(found)).all(1)))
         raise UserError(f"`{name}`[{row}] holds NaN or infinite numbers.")
     return found
@@ -165,6 +168,6 @@ def _numbers(given: Any) -> np.ndarray:
         # NumPy converts the text "1" to a number.
         first = next(iter(found.ravel()), 0)
         is_text = found.dtype.kind in "US" or isinstance(first, str)
-        return none if is_text else found.astype(np.float32)
+        return none if is_text else found.astype(np.float32, copy=False)
     except (TypeError, ValueError):
         return none

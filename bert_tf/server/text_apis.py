@@ -101,7 +101,7 @@ class TextApis:
         self._predictor = predictor
 
     async def embeddings(self, request: dict) -> bytes:
-        """Answers a request to /v1/embeddings, as `parsed`."""
+        """Answers a request to /v1/embeddings; see `read_embeddings`."""
         texts, name = request["input"], request[_PROMPT_NAME]
         dimensions: int | None = request["dimensions"]
         with self._models.find(
@@ -130,7 +130,7 @@ class TextApis:
         )
 
     async def rerank(self, request: dict) -> bytes:
-        """Answers a request to /rerank, as `parsed`."""
+        """Answers a request to /rerank; see `read_rerank`."""
         texts = request["texts"]
         with self._models.find(self._spec(request, RANK)) as version:
             queries = [request["query"]] * len(texts)
@@ -143,14 +143,12 @@ class TextApis:
         Raises:
           RequestError: several models have the signatures, or none.
         """
-        able = [
-            name
-            for name in sorted(self._models.configs)
-            if any(
-                all(_has(version, signature) for signature in signatures)
-                for version in self._models.available(name).values()
-            )
-        ]
+        able = []
+        for name in sorted(self._models.configs):
+            versions = self._models.available(name)
+            latest = versions.get(max(versions, default=0))
+            if latest and all(_has(latest, each) for each in signatures):
+                able.append(name)
         name = request["model"]
         if name in able:
             return model_pb2.ModelSpec(name=name)

@@ -476,8 +476,9 @@ class TrainingStep:
         if self.accumulation == 1:
             with tf.GradientTape() as tape:
                 outputs = self._outputs(batch, counter(0))
-            by_outputs, *found = self._by_outputs(outputs, batch)
-            return self._by_variables(tape, outputs, by_outputs), *found
+            by_outputs, sums, weights = self._by_outputs(outputs, batch)
+            gradients = self._by_variables(tape, outputs, by_outputs)
+            return gradients, sums, weights
         slices = self._slices(batch)
 
         def outputs_of(part: int | tf.Tensor) -> dict:
@@ -500,7 +501,7 @@ class TrainingStep:
             first,
             others,
         )
-        by_outputs, *found = self._by_outputs(outputs, batch)
+        by_outputs, sums, weights = self._by_outputs(outputs, batch)
 
         def slice_gradients(rows: dict, part: int | tf.Tensor) -> list:
             own = {name: rows.pop(f"by_{name}") for name in by_outputs}
@@ -509,7 +510,8 @@ class TrainingStep:
             return self._by_variables(tape, outputs, own)
 
         named = {f"by_{name}": value for name, value in by_outputs.items()}
-        return self._accumulate({**batch, **named}, slice_gradients), *found
+        gradients = self._accumulate({**batch, **named}, slice_gradients)
+        return gradients, sums, weights
 
     def _by_outputs(
         self, outputs: dict, batch: Batch

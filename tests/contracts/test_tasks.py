@@ -311,7 +311,7 @@ def test_a_model_is_used_from_elsewhere(
     assert not written & {"bert_model.safetensors", "recipe.json", "task.json"}
 
 
-@each_family
+@some("classes", "choices", "rankings", "tags", "questions", "features")
 def test_models_of_other_tasks_are_refused(finished: Finished, start) -> None:
     task, recipe = finished.task, finished.recipe
     raw = dataclasses.replace(recipe, init_from=str(start))

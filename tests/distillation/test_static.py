@@ -92,6 +92,9 @@ def test_the_table_is_that_of_model2vecs_recipe(teacher, tmp_path):
     stored = json.loads((tmp_path / "a" / "distillation.json").read_text())
     assert stored["models"]["static"]["scores"]["agreement"] == agreement
     assert "static" in done.table()
+    card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+    assert "\n# a\n" in card
+    assert "| dimension | 4 |" in card
 
 
 def test_tokens_are_counted(teacher, tmp_path):
@@ -152,3 +155,18 @@ def test_command_on_pairs_with_scores(teacher, tmp_path):
 def test_it_needs_a_teacher(tmp_path):
     line = error_of(lambda: distill_static(StaticSettings(), tmp_path / "a"))
     assert line == "`teacher`: name the model to distil."
+
+
+def test_it_needs_texts(teacher, tmp_path):
+    given = settings(teacher=str(teacher))
+    line = error_of(lambda: distill_static(given, tmp_path / "a"))
+    assert line.startswith("`dev_file`: name a table of pairs")
+    (tmp_path / "lines.txt").write_text("東京\n", encoding="utf-8")
+    given = settings(
+        teacher=str(teacher), count_files=str(tmp_path / "lines.txt")
+    )
+    line = error_of(lambda: distill_static(given, tmp_path / "a", TEXTS))
+    assert line.endswith(
+        "hold no tokens of the teacher; give texts of its language."
+    )
+    assert not (tmp_path / "a").exists()

@@ -14,7 +14,13 @@ import pytest
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.families.recipe import FinetuningRecipe
-from bert_tf.families.text_classification.recipe import UserTableRecipe
+from bert_tf.families.sentence_embedding.recipe import EmbeddingRecipe
+from bert_tf.families.sentence_embedding.task import EmbeddingTask
+from bert_tf.families.text_classification.ranking import RankingTask
+from bert_tf.families.text_classification.recipe import (
+    RankingRecipe,
+    UserTableRecipe,
+)
 from bert_tf.families.token_classification.recipe import FeatureRecipe
 from bert_tf.finetuning import report_files
 from bert_tf.report.statistics import curve_points, setting_rows
@@ -274,25 +280,61 @@ def test_settings_that_differ_come_first():
     assert not any(row["changed"] for row in rows)
 
 
-def test_the_card_lists_only_changed_settings(tmp_path):
-    """Those that differ from the defaults of the run's own recipe."""
-    recipe = UserTableRecipe(task="sentence", text_columns="review")
+def card_of(folder: pathlib.Path, recipe: Any, **of_task: Any) -> Any:
+    """The card of a finished run with a recipe, of a task."""
     run = changed(RUNS["three"], recipe=recipe.to_dict())
-    initial = load_checkpoint(model_folder(tmp_path / "start"))
+    initial = load_checkpoint(model_folder(folder / "start"))
+    task = {
+        "defaults": {},
+        "hub_data_set": "",
+        "sentence_kind": "",
+        "loss_classes": {},
+    }
     data: Any = types.SimpleNamespace(
-        task=types.SimpleNamespace(
-            name="sentence", defaults={}, hub_data_set=""
-        ),
+        task=types.SimpleNamespace(**task | of_task),
         config=types.SimpleNamespace(
-            pipeline_tag="text-classification", head=""
+            pipeline_tag="text-classification",
+            head="",
+            sample=lambda: {"text": "A calm sea."},
         ),
         recipe=recipe,
         initial=initial,
         tokenizer=initial.make_tokenizer(),
     )
-    report_files.write_card(tmp_path, run.finished, data)
-    _, _, *rows = table(read_card(tmp_path), "Training")
+    report_files.write_card(folder, run.finished, data)
+    return read_card(folder)
+
+
+def test_the_card_lists_only_changed_settings(tmp_path):
+    """Those that differ from the defaults of the run's own recipe."""
+    recipe = UserTableRecipe(task="sentence", text_columns="review")
+    card = card_of(tmp_path, recipe, name="sentence")
+    _, _, *rows = table(card, "Training")
     assert sorted(rows) == [["task", "sentence"], ["text\\_columns", "review"]]
+    assert "## Use" not in card.text
+
+
+@pytest.mark.parametrize(
+    ("task", "recipe", "tags"),
+    [
+        (
+            EmbeddingTask,
+            EmbeddingRecipe(loss="cosent", matryoshka_dims="4,2"),
+            ["dense", "loss:MatryoshkaLoss", "loss:CoSENTLoss"],
+        ),
+        (
+            RankingTask,
+            RankingRecipe(loss="bce"),
+            ["reranker", "loss:BinaryCrossEntropyLoss"],
+        ),
+    ],
+)
+def test_the_card_of_embeddings_and_rankings(tmp_path, task, recipe, tags):
+    values = {n: getattr(task, n) for n in ("sentence_kind", "loss_classes")}
+    card = card_of(tmp_path, recipe, name="own", **values)
+    assert card.data.pipeline_tag in ("sentence-similarity", "text-ranking")
+    assert set(tags) <= set(card.data.tags)
+    assert "## Use" in card.text
 
 
 def test_numbers_that_are_not_finite_are_gaps(tmp_path):

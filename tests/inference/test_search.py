@@ -103,6 +103,12 @@ def test_candidates_by_bits_are_rescored_by_the_query(precision, monkeypatch):
     np.testing.assert_array_equal(one[0], indices[1])
 
 
+def test_large_numbers_are_finite():
+    corpus = np.float32([[1e30, 0], [0, 1e-30]])
+    indices, scores = search([0, 1], corpus, 1, similarity="dot")
+    assert (indices.tolist(), scores.tolist()) == ([1], [np.float32(1e-30)])
+
+
 def test_texts_with_a_model(tmp_path, eagerly):
     folder = save_model(tmp_path / "m")
     corpus = some_texts(12)

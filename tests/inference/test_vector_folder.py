@@ -198,6 +198,11 @@ def test_texts_that_are_refused(model, tmp_path):
     write(model, path, folder, bad_rows="skip", id_column="name")
     rows = VectorFolder(folder).rows(np.arange(2))
     assert [row["id"] for row in rows.values()] == ["a", "c"]
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"id": 7, "text": "the cat"}\n{"text": "a dog"}\n')
+    write(model, path, tmp_path / "some ids")
+    rows = VectorFolder(tmp_path / "some ids").rows(np.arange(2))
+    assert [row["id"] for row in rows.values()] == ["7", "1"]
 
 
 def test_what_cannot_be_searched_is_refused(model, lines, tmp_path):

@@ -55,6 +55,8 @@ TRAIN_VOCAB = "train_vocab --input={old}/none.txt --vocab_size=100"
         ),
         (f"{PRETRAIN} --batch=3", "error: --batch: no such fl"),
         ("fill_mask --model=/nowhere [MASK]", "error: /nowhere"),
+        ("embed --model=/nowhere --input=no --output_dir=o", "error: --input="),
+        ("search --model=m --vectors=/nowhere a", "error: --vectors=/nowhere:"),
         ("fill_mask --model=/nowhere", "error: give a text"),
         ("fill_mask a", "error: --model is needed; --help"),
         ("plan_memory --size=base --memory=lots", "--memory=lots: give a numb"),

@@ -16,6 +16,7 @@ from bert_tf.checkpoints.sentence_modules import (
 from bert_tf.config import MEAN, POOLINGS
 from bert_tf.errors import UserError, check_choice
 from bert_tf.families.config import HeadInFolder, TaskConfig
+from bert_tf.families.sentence_embedding.recipe import EmbeddingRecipe
 
 if TYPE_CHECKING:
     import keras
@@ -49,8 +50,11 @@ class EmbeddingConfig(TaskConfig):
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:
-        """Modules are no head, so no folder has one of this family."""
-        raise NotImplementedError
+        """Describes any model, whose modules are not changed."""
+        modules = read_sentence_modules(head.checkpoint)
+        length = modules.max_seq_length if modules else head.length(1, 1)
+        recipe = EmbeddingRecipe(max_seq_length=length)
+        return cls.of_recipe(recipe, task="embedding", labels=())
 
     def build(
         self, encoder: "BertEncoder", unpadded: bool = True

@@ -59,7 +59,8 @@ class EmbeddingModel(TaskModel):
     def restore(self, source: Checkpoint, fresh: Sequence[str] = ()) -> None:
         """Assigns the encoder's weights, and builds the modules."""
         # No vector depends on the pooler.
-        super().restore(source, {*fresh, POOLER} - {*source.heads})
+        unread = () if POOLER in source.heads else (POOLER,)
+        super().restore(source, (*fresh, *unread))
         self.sentence_vectors = SentenceVectors(self.config.modules(source))
 
     def save_beside(self, folder: pathlib.Path) -> None:

@@ -224,7 +224,7 @@ class EmbeddingObjective:
         for size in recipe.dims:
             own = targets
             if recipe.loss in (TEACHER_COSINE, TEACHER_MSE):
-                own = _unit(targets[:, :size])
+                own = _unit(batch[TARGETS][:, :size])
             losses.append(compute(_unit(vectors[..., :size]), own, recipe))
         return {LOSS: tf.add_n(losses)}, {}
 

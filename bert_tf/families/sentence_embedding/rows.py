@@ -14,10 +14,7 @@ from bert_tf.families.rows import (
     Outputs,
     batches_by_length,
 )
-from bert_tf.families.sentence_embedding.model import (
-    PROMPT_LENGTHS,
-    EmbeddingModel,
-)
+from bert_tf.families.sentence_embedding.model import PROMPT_LENGTHS
 from bert_tf.families.sentence_embedding.objective import VECTORS
 from bert_tf.families.sentence_vectors import prompt_length
 from bert_tf.progress import Progress
@@ -99,10 +96,8 @@ def encode_texts(
     )
 
 
-def vectors_of(
-    model: EmbeddingModel, rows: EmbeddingRows, batch_size: int
-) -> np.ndarray:
-    """Computes the vectors of rows, float32 [N, K, D]."""
+def vectors_of(model: Any, rows: EmbeddingRows, batch_size: int) -> np.ndarray:
+    """Computes the vectors of rows by an `EmbeddingModel`, [N, K, D]."""
     specs = {
         name: tf.TensorSpec([None, *v.shape[1:-1], None], v.dtype)
         if name != PROMPT_LENGTHS

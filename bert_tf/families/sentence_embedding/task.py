@@ -95,6 +95,7 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
 
     recipe_type: ClassVar[type[EmbeddingRecipe]] = EmbeddingRecipe
     config_type: ClassVar[type[EmbeddingConfig]] = EmbeddingConfig
+    scores_any_model: ClassVar[bool] = True
     sentence_kind: ClassVar[str] = SENTENCE_TRANSFORMER
     loss_classes: ClassVar[Mapping[str, str]] = LOSSES
 
@@ -235,7 +236,8 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
         rows = encode_texts(columns, tokenizer, modules)
         labels = {}
         if _has_targets(examples[0]):
-            labels[TARGETS] = np.array([_target(examples[n]) for n in kept])
+            chosen = [examples[number] for number in kept.tolist()]
+            labels[TARGETS] = np.array([_target(each) for each in chosen])
         return LabelledRows(rows, np.ones(len(rows), np.float32), labels)
 
     def _mine(

@@ -11,6 +11,7 @@ import bert_tf
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.errors import UserError
+from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.inference.export_file import export_file
 from bert_tf.runtimes.runtime import file_module
 from tests.families.pretrained.sentence_folders import (
@@ -169,3 +170,34 @@ def test_a_converted_cross_encoder_keeps_its_activation(eagerly, tmp_path):
         model = bert_tf.load(tmp_path / to)
         score = model(*PAIRS[0])["score"]
         close(score, scores_of("old")[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "activation"), [("plain", "sigmoid"), ("identity", "linear")]
+)
+def test_a_converted_ranking_is_a_cross_encoder(
+    name, activation, eagerly, tmp_path
+):
+    folder = write_cross_encoder(name, tmp_path / "model")
+    values = json.loads((folder / "config.json").read_text("utf-8"))
+    del values["sentence_transformers"]
+    (folder / "config.json").write_text(json.dumps(values), "utf-8")
+    config = TextClassificationConfig(
+        *("ranking", (), 24, "regression", 1, 2), activation=activation
+    )
+    (folder / "task.json").write_text(json.dumps(config.to_dict()))
+    written = tmp_path / "written"
+    convert_checkpoint(folder, "hugging_face", written)
+    for is_described in (True, False):
+        found = bert_tf.load(written)(*map(list, zip(*PAIRS, strict=True)))
+        close([each["score"] for each in found], scores_of(name))
+        if is_described:
+            # As other programs read it.
+            (written / "task.json").unlink()
+    stated = json.loads(
+        (written / "config_sentence_transformers.json").read_text()
+    )
+    (written / "config.json").write_text(json.dumps(values), "utf-8")
+    assert stated["model_type"] == "CrossEncoder"
+    found = bert_tf.load(written)(*PAIRS[0])["score"]
+    close(found, scores_of(name)[0])

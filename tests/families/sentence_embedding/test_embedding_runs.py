@@ -291,6 +291,22 @@ def test_a_table_in_memory(start, tmp_path):
     assert facts["loss"] == run.results["loss"] == "cosent"
 
 
+def test_any_model_is_scored(start, tmp_path):
+    """Without training."""
+    path = write_rows(tmp_path / "dev.jsonl", SCORED)
+    gold = np.array([row["score"] for row in SCORED])
+    for folder in (start, write_folder("prompt_left_out", tmp_path / "st")):
+        recipe = recipe_for(folder, dev_file=path)
+        with quickly():
+            done = run_finetuning(TASK, recipe, tmp_path / "out", ["eval"])
+        model = bert_tf.load(folder)
+        queries = model.encode_query([row["anchor"] for row in SCORED])
+        texts = model.encode_document([row["positive"] for row in SCORED])
+        similar = (normalized(queries) * normalized(texts)).sum(1)
+        expected = spearman(gold, similar)
+        assert done["eval"]["dev"]["spearman"] == pytest.approx(expected)
+
+
 def test_an_own_csv_of_labels(start, tmp_path):
     """Best accuracy and F1, and predictions of pairs without labels."""
     rows = with_all(PAIRS, duplicate=[n % 2 for n in range(12)])
