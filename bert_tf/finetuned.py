@@ -12,7 +12,7 @@ from bert_tf.errors import OtherRun, UserError, check_choice
 from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.families.task import TaskTemplate
 from bert_tf.files import write_text
-from bert_tf.finetuning.finished import DERIVED, USER_TASKS
+from bert_tf.finetuning.finished import DERIVED, USER_TASKS, user_task
 from bert_tf.finetuning.report_files import REPORT_FILE
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.inference.finished_model import FinishedModel
@@ -142,7 +142,7 @@ def finetune(
             *("`task`", task, USER_TASKS),
             ", or a task, such as TASK of a task file",
         )
-        task = USER_TASKS[task](name=task)
+        task = user_task(task)
     arguments = {
         "text_columns": text_columns,
         "label_column": label_column,

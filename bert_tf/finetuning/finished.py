@@ -7,19 +7,10 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from bert_tf import finetuning
 from bert_tf.errors import UserError
-from bert_tf.families.multiple_choice.task import UserChoiceTask
-from bert_tf.families.question_answering.user_questions import (
-    UserQuestionAnsweringTask,
-)
 from bert_tf.families.recipe import FinetuningRecipe
-from bert_tf.families.sentence_embedding.task import UserEmbeddingTask
 from bert_tf.families.task import RunSplit, TaskTemplate
-from bert_tf.families.text_classification.kinds import UserFileTask
-from bert_tf.families.text_classification.ranking import UserRankingTask
-from bert_tf.families.token_classification.task import (
-    UserTokenClassificationTask,
-)
 from bert_tf.files import write_text
 from bert_tf.finetuning.run import load_finished
 from bert_tf.recipe import read_json_object
@@ -27,17 +18,24 @@ from bert_tf.tables.table import existing_files
 from bert_tf.training.run_folder import RECIPE_FILE
 from bert_tf.training.strategies import make_strategy
 
-# Tasks on the user's data, by their names in --task.
-USER_TASKS: dict[str, type[TaskTemplate]] = {
-    "sentence": UserFileTask,
-    "choice": UserChoiceTask,
-    "embedding": UserEmbeddingTask,
-    "ranking": UserRankingTask,
-    "questions": UserQuestionAnsweringTask,
-    "tagging": UserTokenClassificationTask,
+# Tasks on the user's data: the name in --task, and the class in
+# bert_tf.finetuning, which imports only what is used.
+USER_TASKS = {
+    "sentence": "UserFileTask",
+    "choice": "UserChoiceTask",
+    "embedding": "UserEmbeddingTask",
+    "ranking": "UserRankingTask",
+    "questions": "UserQuestionAnsweringTask",
+    "tagging": "UserTokenClassificationTask",
 }
 # Settings that functions on data in memory derive from their arguments.
 DERIVED = ("task", "init_from", "train_file", "dev_file")
+
+
+def user_task(name: str) -> TaskTemplate:
+    """Returns the task of a name in `USER_TASKS`."""
+    template: type[TaskTemplate] = getattr(finetuning, USER_TASKS[name])
+    return template(name=name)
 
 
 def finished_task(
@@ -70,7 +68,7 @@ def finished_task(
                 f"`task`=None: {folder} was fine-tuned for {name}; give that "
                 "task, such as TASK of its task file."
             )
-        task = USER_TASKS[name](name=name)
+        task = user_task(name)
     values |= {"task": task.name, **settings}
     return task, task.recipe_type.from_dict(values, f"the settings of {path}")
 
