@@ -116,7 +116,7 @@ def pair_scores(
             with tf.device(HOST):
                 inputs = rows.batch(chosen, int(lengths[chosen[0]]))
             with tf.device(model.device):
-                return served.forward(inputs).numpy()
+                return served.compiled_logits(inputs).numpy()
 
         logits = np.empty((len(lengths), 1), np.float32)
         results = side_by_side(compute, batches)

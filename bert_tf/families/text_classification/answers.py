@@ -21,6 +21,7 @@ from bert_tf.families.requests import (
     sample_texts,
     signature,
     text_spec,
+    token_specs,
 )
 from bert_tf.families.text_classification.config import (
     MULTI_LABEL,
@@ -356,6 +357,15 @@ class SentenceModel(TextModel):
         """Makes the rows of texts or pairs; see `text_rows`."""
         packing, most = self.tokenizer.packing, self._max_windows
         return text_rows(texts, packing, self.usage, most)
+
+    @functools.cached_property
+    def compiled_logits(self) -> Callable[[Tensors], tf.Tensor]:
+        """Computes the logits of rows, float32 [R, C], in a graph."""
+        # One graph for all lengths, so that all round alike.
+        specs = {spec.name: spec for spec in token_specs()}
+        return signature(
+            lambda inputs: tf.cast(self.forward(inputs), tf.float32), specs
+        )
 
     def _logits(self, texts: Sequence[tf.Tensor]) -> tf.Tensor:
         """Computes the logits of a batch, float32 [B, C]."""

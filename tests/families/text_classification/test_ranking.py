@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
 from bert_tf.families.model_folder import build_model, text_tokenizer
+from bert_tf.families.text_classification import report
 from bert_tf.families.text_classification.ranking import UserRankingTask
 from bert_tf.families.text_classification.ranking_files import RankingExample
 from bert_tf.families.text_classification.recipe import RankingRecipe
@@ -275,3 +276,48 @@ def test_rows_of_a_query_stay_in_one_split(tmp_path):
     task, recipe = task_of(train_file=str(path))
     line = error_of(task.load, "train", recipe)
     assert "all rows have the same query" in line
+
+
+def test_lists_in_memory(tmp_path):
+    data = {
+        "query": ["p", "q"],
+        "document": [["a", "b"], ["c"]],
+        "label": [[1, 0], [0.5]],
+    }
+    file = UserRankingTask(name="ranking").stored(data, "`train`", {})
+    path = tmp_path / f"train.{file.ending}"
+    path.write_text(file.text)
+    task, recipe = task_of(**file.settings)
+    first, second = task.read_file(str(path), recipe)
+    assert first[:3] == ("p", ("a", "b"), (1.0, 0.0))
+    assert second[:3] == ("q", ("c",), (0.5,))
+
+
+def test_report():
+    rows = [
+        {
+            "query": query,
+            "documents": documents,
+            "relevance": relevance,
+            "prediction": scores,
+        }
+        for query, documents, relevance, scores in (
+            ("p", ["a", "b"], [0.0, 1.0], [0.9, 0.2]),
+            # Another row of the same query.
+            ("p", ["c"], [0.0], [0.5]),
+            ("q", ["a", "b"], [1.0, 0.0], [0.8, 0.1]),
+            # Nothing is relevant, or everything.
+            ("r", ["a"], [0.0], [0.3]),
+            ("s", ["a"], [1.0], [0.3]),
+        )
+    ]
+    similarity, mistakes = report.sections(rows, {})
+    found = similarity.numbers["similarity"]
+    assert found["mean of relevant"] == pytest.approx((0.2 + 0.8 + 0.3) / 3)
+    assert found["mean of other"] == pytest.approx((0.9 + 0.5 + 0.1 + 0.3) / 4)
+    assert (sum(found["relevant"]), sum(found["other"])) == (3, 4)
+    assert mistakes.numbers["num_examples"] == 2
+    (worst,) = mistakes.numbers["mistakes"]["worst"]
+    expected = {"query": "p", "rank": 3, "documents": 3, "score": 0.2}
+    expected |= {"top_score": 0.9, "relevant": "b", "top": "a"}
+    assert worst == expected
