@@ -1,12 +1,16 @@
 """STS-B by the similarity of two vectors. Correlations with the scores.
 
-bert-tf finetune --task=stsb_embedding --data_dir=glue/STS-B \\
+bert-tf finetune --task=stsb_embedding --data_dir=glue \\
     --mode=train,eval --model=MODEL --output_dir=out
 """
 
 from bert_tf.finetuning import UserEmbeddingTask
 
-FILES = {"train_file": "train.tsv", "dev_file": "dev.tsv", "format": "tsv"}
+FILES = {
+    "train_file": "STS-B/train.tsv",
+    "dev_file": "STS-B/dev.tsv",
+    "format": "tsv",
+}
 COLUMNS = {"anchor_column": "sentence1", "positive_column": "sentence2"}
 
 TASK = UserEmbeddingTask(

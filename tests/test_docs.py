@@ -263,6 +263,9 @@ def test_tasks_and_data_formats(reader):
     tasks = {re.search(r"--task=(\w+)", line)[1] for line in lines}
     for task in {*task_names()} - tasks - {"example_user_file"}:
         assert f"`{task}`" in text_of(page), task
+        if task == "sick_embedding":
+            # No other task reads these files.
+            continue
         kind = "squad" if "squad" in task else "glue"
         kind = task.partition("_")[0] if task[:4] in ("swag", "conl") else kind
         (line,) = [each for each in official if f"--data_dir={kind}" in each]
