@@ -9,3 +9,13 @@ FAMILIES = {
     "token_classifier": "token_classification.config.TokenClassificationConfig",
     "multiple_choice": "multiple_choice.config.MultipleChoiceConfig",
 }
+# Tasks on a user's data: the name in --task, and the class in
+# `bert_tf.families`.
+USER_TASKS = {
+    "sentence": "text_classification.kinds.UserFileTask",
+    "choice": "multiple_choice.task.UserChoiceTask",
+    "embedding": "sentence_embedding.task.UserEmbeddingTask",
+    "ranking": "text_classification.ranking.UserRankingTask",
+    "questions": "question_answering.user_questions.UserQuestionAnsweringTask",
+    "tagging": "token_classification.task.UserTokenClassificationTask",
+}

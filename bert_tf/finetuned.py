@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bert_tf.errors import OtherRun, UserError, check_choice
+from bert_tf.families import task_of_users
 from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.families.task import TaskTemplate
+from bert_tf.family_list import USER_TASKS
 from bert_tf.files import write_text
-from bert_tf.finetuning.finished import DERIVED, USER_TASKS, user_task
+from bert_tf.finetuning.finished import DERIVED
 from bert_tf.finetuning.report_files import REPORT_FILE
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.inference.finished_model import FinishedModel
@@ -142,7 +144,7 @@ def finetune(
             *("`task`", task, USER_TASKS),
             ", or a task, such as TASK of a task file",
         )
-        task = user_task(task)
+        task = task_of_users(task)
     arguments = {
         "text_columns": text_columns,
         "label_column": label_column,

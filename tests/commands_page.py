@@ -33,6 +33,8 @@ with an example each. `bert-tf NAME --help` shows what stands here, and
 - `bert-tf completion bash`, `zsh` or `fish` prints what completes commands,
   flags and values in a shell.
 """
+# What gives a command other flags.
+VARIANTS = {"distill": "--to=static"}
 FLAG = re.compile(r"^  (--[^(\n]*?)(?: \((.*)\))?\n((?:      .*\n)*)", re.M)
 
 
@@ -59,6 +61,13 @@ def section(name: str) -> str:
         heading, _, lines = group.partition(":\n")
         parts.append(f"**{heading}**\n")
         parts += [item(*each) for each in FLAG.findall(f"{lines}\n")]
+        parts.append("")
+    if variant := VARIANTS.get(name):
+        known = {names for names, _, _ in FLAG.findall(f"{printed}\n")}
+        other = commands.run(f"tools.{module}", variant, "--help").stdout
+        found = FLAG.findall(f"{other.rstrip()}\n")
+        parts.append(f"**Only with `{variant}`**\n")
+        parts += [item(*each) for each in found if each[0] not in known]
         parts.append("")
     return "\n".join(parts)
 

@@ -237,6 +237,33 @@ def test_first_steps_in_the_shell(reader):
     assert (folder / "out" / "converted" / "config.json").exists()
 
 
+def test_embeddings(reader):
+    page, folder = "docs/embeddings.md", reader.folder
+    reader.model("hub/all-MiniLM-L6-v2", 1)
+    reader.write("docs/tasks.md")
+    (folder / "corpus.jsonl").write_text(
+        '{"_id": "a", "text": "Still water."}\n{"_id": "b", "text": "Fire."}\n'
+    )
+    (folder / "queries.tsv").write_text("id\ttext\n1\tsea\n")
+    names = {"bert_tf": bert_tf}
+    in_memory, in_a_folder, rank, *_ = blocks(page, "python")
+    exec(in_memory, names)
+    assert names["indices"].shape == (2,)
+    embed, *_, static = [
+        block for block in blocks(page, "sh") if "MiniLM" in block
+    ]
+    reader.run(embed)
+    results = (folder / "results.jsonl").read_text(encoding="utf-8")
+    assert json.loads(results)["results"][0]["id"] in "ab"
+    exec(in_a_folder, names)
+    train = next(b for b in blocks(page, "sh") if "--task=ranking" in b)
+    reader.run(train.replace("MODEL", "demo_output/model"))
+    names["documents"] = ["Bees make honey.", "Cows eat grass."]
+    exec(rank, names)
+    line = static.replace("all-MiniLM", "hub/all-MiniLM").splitlines()[0]
+    assert "static" in reader.run(line.rstrip("\\"), "--dimension=4")
+
+
 def test_tasks_and_data_formats(reader):
     page, folder = "docs/tasks.md", reader.folder
     reader.write(page)

@@ -4,16 +4,24 @@ import importlib.util
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from bert_tf.family_list import FAMILIES
+from bert_tf.family_list import FAMILIES, USER_TASKS
 
 if TYPE_CHECKING:
     from bert_tf.families.config import TaskConfig
+    from bert_tf.families.task import TaskTemplate
 
 
 def config_type(head: str) -> "type[TaskConfig]":
     """Imports and returns the config of the family of a head."""
     module, _, name = FAMILIES[head].rpartition(".")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+
+
+def task_of_users(name: str) -> "TaskTemplate":
+    """Imports and returns a task on a user's data by its name in --task."""
+    module, _, kind = USER_TASKS[name].rpartition(".")
+    template = importlib.import_module(f"{__name__}.{module}")
+    return getattr(template, kind)(name=name)
 
 
 def part_of(kind: type, name: str) -> ModuleType | None:

@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf import finetuning
 from bert_tf.errors import UserError
+from bert_tf.families import task_of_users
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import RunSplit, TaskTemplate
+from bert_tf.family_list import USER_TASKS
 from bert_tf.files import write_text
 from bert_tf.finetuning.run import load_finished
 from bert_tf.recipe import read_json_object
@@ -18,24 +19,8 @@ from bert_tf.tables.table import existing_files
 from bert_tf.training.run_folder import RECIPE_FILE
 from bert_tf.training.strategies import make_strategy
 
-# Tasks on the user's data: the name in --task, and the class in
-# bert_tf.finetuning, which imports only what is used.
-USER_TASKS = {
-    "sentence": "UserFileTask",
-    "choice": "UserChoiceTask",
-    "embedding": "UserEmbeddingTask",
-    "ranking": "UserRankingTask",
-    "questions": "UserQuestionAnsweringTask",
-    "tagging": "UserTokenClassificationTask",
-}
 # Settings that functions on data in memory derive from their arguments.
 DERIVED = ("task", "init_from", "train_file", "dev_file")
-
-
-def user_task(name: str) -> TaskTemplate:
-    """Returns the task of a name in `USER_TASKS`."""
-    template: type[TaskTemplate] = getattr(finetuning, USER_TASKS[name])
-    return template(name=name)
 
 
 def finished_task(
@@ -68,7 +53,7 @@ def finished_task(
                 f"`task`=None: {folder} was fine-tuned for {name}; give that "
                 "task, such as TASK of its task file."
             )
-        task = user_task(name)
+        task = task_of_users(name)
     values |= {"task": task.name, **settings}
     return task, task.recipe_type.from_dict(values, f"the settings of {path}")
 

@@ -59,10 +59,14 @@ def shard_files(file_format: str, number: int) -> tuple[str, str]:
 def model_digest(model: PretrainedModel) -> str:
     """Identifies the weights, tokens and modules that determine vectors."""
     digest = hashlib.sha256()
-    # Vectors do not depend on the pooler, which may be random.
-    pooler = {id(each.value) for each in model.encoder.pooler.weights}
+    # Vectors depend neither on heads nor on the pooler, which may be random.
+    pooler = {id(each) for each in model.encoder.pooler.weights}
+    used = {id(each) for each in model.encoder.weights} - pooler
+    others = {
+        id(each.value) for each in model.model.weights if id(each) not in used
+    }
     for weight in model.weights:
-        if id(weight) not in pooler:
+        if id(weight) not in others:
             digest.update(bytes_of(weight))
     tokens = model.tokenizer.vocabulary.tokens
     digest.update(json.dumps([tokens, str(model.modules)]).encode())

@@ -197,7 +197,7 @@ def test_help_groups_the_flags_of_all_tasks():
     printed = " ".join(printed.split())
     for text in (
         "--learning_rate (a number; default: 5e-05) Peak learning rate. ",
-        "2 more: 2e-05; conll2003_features: 0.001; sentence: chosen by the ru",
+        "3 more: 2e-05; conll2003_features: 0.001; sentence: chosen by the ru",
         "The first row names the columns; otherwise they are called 0, 1, ",
         "in the loss: balanced, or a number for each label in their order, "
         "comma-separated. Not for multiple choice, token classification, "
@@ -213,6 +213,8 @@ def test_help_groups_the_flags_of_all_tasks():
 def test_no_pattern_of_a_heading_is_left_over():
     modules = ("run_finetuning", "run_pretraining", "distill")
     help_texts = [commands.run(f"tools.{m}", "--help").stdout for m in modules]
+    static = commands.run("tools.distill", "--to=static", "--help").stdout
+    help_texts.append(static)
     flag = re.compile(r"^  --(?:\[no\]|model, --)?(\w+)", re.M)
     names = set(flag.findall("\n".join(help_texts)))
     for patterns in _GROUPS.values():

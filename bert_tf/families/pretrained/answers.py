@@ -413,7 +413,7 @@ class PretrainedModel(TextModel):
         with tf.device(HOST):
             text = tf.strings.join([self.prompt, text])
             lengths = tf.fill([tf.size(text)], self.prompt_length)
-        return self._embedded(text, lengths)
+        return self.embedded(text, lengths)
 
     def _count_tokens(self, text: tf.Tensor) -> Tensors:
         with tf.device(HOST):
@@ -443,9 +443,9 @@ class PretrainedModel(TextModel):
             texts, lengths = zip(*prompts.values(), strict=True)
             text = tf.strings.join([tf.gather(texts, number), text])
             lengths = tf.gather(lengths, number)
-        return self._embedded(text, lengths)
+        return self.embedded(text, lengths)
 
-    def _embedded(self, text: tf.Tensor, lengths: tf.Tensor) -> Tensors:
+    def embedded(self, text: tf.Tensor, lengths: tf.Tensor) -> Tensors:
         """Computes the outputs of embed of texts behind prompts."""
         poolings = {"cls": CLS, "mean": MEAN}
         if self.modules is not None:

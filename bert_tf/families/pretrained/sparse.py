@@ -41,8 +41,9 @@ class SparseModel(PretrainedModel):
     def _build_vectors(self, modules: Any) -> Any:
         return SparseVectors(modules, self.model)
 
-    def _embedded(self, text: tf.Tensor, lengths: tf.Tensor) -> Tensors:
-        dense = super()._embedded(text, lengths)["embedding"]
+    def embedded(self, text: tf.Tensor, lengths: tf.Tensor) -> Tensors:
+        """See the class: the weights of each row, the largest first."""
+        dense = super().embedded(text, lengths)["embedding"]
         with tf.device(HOST):
             counts = tf.math.count_nonzero(dense, axis=1, dtype=tf.int32)
             weights, ids = tf.math.top_k(dense, largest(counts))

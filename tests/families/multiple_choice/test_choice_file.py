@@ -9,6 +9,7 @@ import pytest
 from bert_tf.checkpoints import MULTIPLE_CHOICE, load_checkpoint
 from bert_tf.families.model_folder import TASK_FILE, read_config
 from bert_tf.families.multiple_choice import files
+from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import (
     SWAG_COLUMNS,
     ChoiceColumns,
@@ -281,7 +282,7 @@ def test_the_lines_of_the_report():
                 for row, each in enumerate(choices)
             ],
             {"logits": logits, "prediction": [0, 0], "probabilities": shares},
-            None,
+            MultipleChoiceConfig("choice", (), 64, True),
         )
     )
     shares = first.pop("probabilities")
