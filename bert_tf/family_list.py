@@ -9,7 +9,7 @@ FAMILIES = {
     "token_classifier": "token_classification.config.TokenClassificationConfig",
     "multiple_choice": "multiple_choice.config.MultipleChoiceConfig",
 }
-# Tasks on a user's data: the name in --task, and the class in
+# Tasks on a user's data: the name, and the class in
 # `bert_tf.families`.
 USER_TASKS = {
     "sentence": "text_classification.kinds.UserFileTask",

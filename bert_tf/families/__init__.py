@@ -18,7 +18,7 @@ def config_type(head: str) -> "type[TaskConfig]":
 
 
 def task_of_users(name: str) -> "TaskTemplate":
-    """Imports and returns a task on a user's data by its name in --task."""
+    """Imports and returns a task on a user's data, of `USER_TASKS`."""
     module, _, kind = USER_TASKS[name].rpartition(".")
     template = importlib.import_module(f"{__name__}.{module}")
     return getattr(template, kind)(name=name)

@@ -200,8 +200,8 @@ def test_help_groups_the_flags_of_all_tasks():
         "3 more: 2e-05; conll2003_features: 0.001; sentence: chosen by the ru",
         "The first row names the columns; otherwise they are called 0, 1, ",
         "in the loss: balanced, or a number for each label in their order, "
-        "comma-separated. Not for multiple choice, token classification, "
-        "question answering.",
+        "comma-separated. For cola, mnli, mrpc, qnli, qqp, rte, sentence, sst2 "
+        "and 2 more.",
         "A question may have no answer, as in SQuAD 2.0. For questions.",
     ):
         assert text in printed
