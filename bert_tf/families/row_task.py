@@ -61,6 +61,17 @@ class RowTask(Task[Sequence[Example], Config], Generic[Example, Config]):
         """
 
     @abc.abstractmethod
+    def objective(self) -> Any:
+        """Returns the objective without settings, a `LogitsObjective`."""
+
+    def loss(
+        self, recipe: Any, examples: Sequence[Example], config: Config
+    ) -> Any:
+        """Returns the objective of a training; by default `objective`."""
+        del recipe, examples, config
+        return self.objective()
+
+    @abc.abstractmethod
     def parse(self, cell: str, example: Example, place: str) -> Any:
         """Parses what `cell_of` wrote; errors name the file and row `place`.
 

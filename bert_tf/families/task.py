@@ -347,10 +347,6 @@ class Task(TaskTemplate, Generic[Examples, Config]):
 
         return TaskModel(config.build(encoder, unpadded))
 
-    @abc.abstractmethod
-    def objective(self) -> Any:
-        """Returns the objective; see `bert_tf.training.step.Objective`."""
-
     def complete(
         self,
         recipe: Any,
@@ -369,9 +365,12 @@ class Task(TaskTemplate, Generic[Examples, Config]):
         del examples, initial, new_head
         return recipe
 
+    @abc.abstractmethod
     def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:
-        """Returns the objective of a training on examples."""
-        return self.objective()
+        """Returns the objective of a training on examples.
+
+        See `bert_tf.training.step.Objective`.
+        """
 
     def distinct_values(self, rows: Any, recipe: Any) -> np.ndarray | None:
         """Returns what no training batch may hold twice.

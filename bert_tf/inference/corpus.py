@@ -11,7 +11,9 @@ from bert_tf.errors import whole_number
 from bert_tf.families.data.similarity import (
     COSINE,
     HAMMING,
+    ROWS_AT_ONCE,
     SIMILARITIES,
+    in_blocks,
     nearest,
 )
 from bert_tf.inference.quantized_vectors import (
@@ -20,8 +22,6 @@ from bert_tf.inference.quantized_vectors import (
     unsigned,
 )
 
-# At most this many vectors are compared, and rescored, at a time.
-_ROWS = 1 << 14
 # Candidates by bits for each result, of which the best are chosen in float32.
 _CANDIDATES = 4
 
@@ -77,7 +77,7 @@ class Corpus:
         # Of equal scores the first in the corpus.
         candidates.sort(axis=1)
         scores = np.empty(candidates.shape, np.float32)
-        step = max(_ROWS // count, 1)
+        step = max(ROWS_AT_ONCE // count, 1)
         for begin in range(0, len(queries), step):
             part = slice(begin, begin + step)
             rows, places = np.unique(candidates[part], return_inverse=True)
@@ -97,9 +97,7 @@ class Corpus:
     def _blocks(self) -> Iterator[np.ndarray]:
         """Yields the vectors in blocks."""
         for array in self.arrays:
-            vectors = array()
-            for begin in range(0, len(vectors), _ROWS):
-                yield vectors[begin : begin + _ROWS]
+            yield from in_blocks(array())
 
     def _rows(self, rows: np.ndarray) -> np.ndarray:
         """Returns some vectors, given their sorted indices."""

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoints.sentence_modules import (
+    DOCUMENT_PROMPTS,
+    QUERY_PROMPTS,
+    first_prompt,
+)
 from bert_tf.config import KERAS, PRECISIONS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, check_choice, whole_number
@@ -325,14 +330,9 @@ class LoadedModel(FinishedModel):
         calibration: Any = None,
     ) -> np.ndarray:
         """Computes vectors of queries: `encode` with the prompt "query"."""
-        from bert_tf.checkpoints.sentence_modules import (
-            QUERY_PROMPTS,
-            first_prompt,
-        )
-        from bert_tf.inference.encode import encode
-
-        return encode(
-            *(self, texts, first_prompt(self.served.modules, QUERY_PROMPTS)),
+        return self.encode(
+            texts,
+            prompt_name=first_prompt(self.served.modules, QUERY_PROMPTS),
             normalize=normalize,
             truncate_dim=truncate_dim,
             precision=precision,
@@ -352,14 +352,9 @@ class LoadedModel(FinishedModel):
 
         The first of the prompts document, passage and corpus is taken.
         """
-        from bert_tf.checkpoints.sentence_modules import (
-            DOCUMENT_PROMPTS,
-            first_prompt,
-        )
-        from bert_tf.inference.encode import encode
-
-        return encode(
-            *(self, texts, first_prompt(self.served.modules, DOCUMENT_PROMPTS)),
+        return self.encode(
+            texts,
+            prompt_name=first_prompt(self.served.modules, DOCUMENT_PROMPTS),
             normalize=normalize,
             truncate_dim=truncate_dim,
             precision=precision,

@@ -160,29 +160,37 @@ class RestApi:
 
     async def _embed(self, request: web.Request) -> web.Response:
         """Answers a request of OpenAI's embeddings."""
-
-        async def answer(call: _Call) -> bytes:
-            call.method = "embeddings"
-            body = await self._posted(request)
-            asked = await off_loop(len(body), text_apis.read_embeddings, body)
-            call.model = asked["model"]
-            async with self._in_time():
-                return await self._texts.embeddings(asked)
-
-        return await self._respond(request, answer, text_apis.openai_error)
+        return await self._answer_posted(
+            *(request, "embeddings", text_apis.read_embeddings),
+            *(self._texts.embeddings, text_apis.openai_error),
+        )
 
     async def _rerank(self, request: web.Request) -> web.Response:
         """Answers a request of text-embeddings-inference's reranking."""
+        return await self._answer_posted(
+            *(request, "rerank", text_apis.read_rerank),
+            *(self._texts.rerank, text_apis.rerank_error),
+        )
+
+    async def _answer_posted(
+        self,
+        request: web.Request,
+        method: str,
+        read: Callable[[bytes], dict[str, Any]],
+        answer_asked: Callable[[dict[str, Any]], Awaitable[bytes]],
+        write_error: Callable[[int, RequestError], tuple[int, bytes]],
+    ) -> web.Response:
+        """Answers a request whose body names the model."""
 
         async def answer(call: _Call) -> bytes:
-            call.method = "rerank"
+            call.method = method
             body = await self._posted(request)
-            asked = await off_loop(len(body), text_apis.read_rerank, body)
+            asked = await off_loop(len(body), read, body)
             call.model = asked["model"]
             async with self._in_time():
-                return await self._texts.rerank(asked)
+                return await answer_asked(asked)
 
-        return await self._respond(request, answer, text_apis.rerank_error)
+        return await self._respond(request, answer, write_error)
 
     def _in_time(self) -> asyncio.Timeout:
         return asyncio.timeout(self._config.request_timeout or None)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_tf.families.data import similarity
-from bert_tf.inference import corpus as module
+from bert_tf.inference import corpus as corpus_file
 from bert_tf.inference.embed import embed
 from bert_tf.inference.quantized_vectors import quantize
 from bert_tf.inference.search import search
@@ -40,7 +40,8 @@ def cosines(queries, corpus):
 @pytest.mark.parametrize("rows", [7, 64, 1000])
 @pytest.mark.parametrize("top_k", [1, 10, 500])
 def test_the_best_of_all(rows, top_k, monkeypatch):
-    monkeypatch.setattr(module, "_ROWS", rows)
+    for module in (similarity, corpus_file):
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", rows)
     monkeypatch.setattr(similarity, "_SCORES", 300)
     queries, corpus = vectors(23), vectors(150, seed=1)
     places, scores = search(queries, corpus, top_k)
@@ -56,7 +57,8 @@ def test_the_best_of_all(rows, top_k, monkeypatch):
 
 
 def test_equal_ones_stand_in_the_order_of_the_corpus(monkeypatch):
-    monkeypatch.setattr(module, "_ROWS", 4)
+    for module in (similarity, corpus_file):
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", 4)
     places, _ = search(np.ones((2, 3)), np.ones((11, 3)), 6)
     assert places.tolist() == [[0, 1, 2, 3, 4, 5]] * 2
 
@@ -85,7 +87,8 @@ def test_bytes_are_compared_as_what_they_stand_for(precision, name):
 
 @pytest.mark.parametrize("precision", ["binary", "ubinary"])
 def test_candidates_by_bits_are_rescored_by_the_query(precision, monkeypatch):
-    monkeypatch.setattr(module, "_ROWS", 32)
+    for module in (similarity, corpus_file):
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", 32)
     queries, corpus = floats(5, seed=2), floats(300, seed=3)
     packed = quantize(corpus, precision)
     indices, scores = search(queries, packed, 3, precision=precision)

@@ -1,6 +1,6 @@
 """Similarities of vectors and exact search by them, in NumPy."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -9,7 +9,9 @@ COSINE, DOT, EUCLIDEAN, MANHATTAN = "cosine", "dot", "euclidean", "manhattan"
 HAMMING = "hamming"
 # torch.nn.functional.normalize, eps: a zero vector stays zero.
 SHORTEST = 1e-12
-# At most this many scores are computed at a time.
+# At most this many vectors are compared at a time, and this many scores are
+# computed.
+ROWS_AT_ONCE = 1 << 14
 _SCORES = 1 << 24
 # Candidates for each result above which they are selected before sorting.
 _CANDIDATES = 4
@@ -108,6 +110,12 @@ def max_sim(
             scores[row, begin:end] = best.sum(axis=0)
         begin = end
     return scores
+
+
+def in_blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields vectors in blocks that are compared at a time."""
+    for begin in range(0, len(vectors), ROWS_AT_ONCE):
+        yield vectors[begin : begin + ROWS_AT_ONCE]
 
 
 def nearest(

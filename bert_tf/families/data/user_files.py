@@ -244,6 +244,42 @@ def split_off_dev(
     return choose(examples, ~is_dev), choose(examples, is_dev)
 
 
+def split_off_groups(
+    examples: Sequence[E],
+    keys: Sequence[str],
+    same: str,
+    share: float,
+    seed: int,
+) -> tuple[list[E], list[E]]:
+    """Splits a share of the examples off, keeping those of a key together.
+
+    Args:
+      examples: N examples.
+      keys: N texts, which are compared without blanks at their ends.
+      same: says that all examples have the same key, for the error.
+      share: the share of the examples that become dev.
+      seed: the seed of the split.
+
+    Returns:
+      The training and the dev part, each in the order of the file.
+
+    Raises:
+      UserError: there is only one key.
+    """
+    groups: dict[str, list[int]] = {}
+    for number, key in enumerate(keys):
+        groups.setdefault(key.strip(), []).append(number)
+    if len(groups) == 1:
+        raise UserError(
+            f"{same}, so no dev part can be split off; pass `dev_file`=..."
+        )
+    sizes = np.ones(len(examples), int)
+    target = share * len(examples)
+    is_dev = np.zeros(len(examples), bool)
+    is_dev[draw_groups([*groups.values()], sizes, target, seed)] = True
+    return choose(examples, ~is_dev), choose(examples, is_dev)
+
+
 def draw_groups(
     groups: Sequence[Sequence[int]],
     sizes: np.ndarray,

@@ -5,10 +5,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.families.data.user_files import draw_groups
+from bert_tf.families.data.user_files import split_off_groups
 from bert_tf.families.question_answering.config import BLANKS
 from bert_tf.files import read_lines, whole_text
 from bert_tf.tables.faults import Faults
@@ -470,16 +468,6 @@ def split_off_questions(
     Raises:
       UserError: all have the same context.
     """
-    groups: dict[str, list[int]] = {}
-    for number, question in enumerate(questions):
-        groups.setdefault(question.context.strip(), []).append(number)
-    if len(groups) == 1:
-        raise UserError(
-            f"all {len(questions)} questions have the same context, so no "
-            "dev part can be split off; pass `dev_file`=..."
-        )
-    sizes = np.ones(len(questions), int)
-    target = share * len(questions)
-    dev = set(draw_groups(list(groups.values()), sizes, target, seed))
-    train = [q for n, q in enumerate(questions) if n not in dev]
-    return train, [q for n, q in enumerate(questions) if n in dev]
+    contexts = [question.context for question in questions]
+    same = f"all {len(questions)} questions have the same context"
+    return split_off_groups(questions, contexts, same, share, seed)

@@ -158,8 +158,14 @@ class QuestionAnsweringTask(Task[list[Question], QuestionAnsweringConfig]):
         weights = np.ones(len(windows), np.float32)
         return LabelledRows(windows, weights, labels)
 
-    def objective(self) -> Any:
+    def loss(
+        self,
+        recipe: Any,
+        examples: list[Question],
+        config: QuestionAnsweringConfig,
+    ) -> Any:
         """Returns the cross-entropy of starts and ends."""
+        del recipe, examples, config
         from bert_tf.families.task_model import SpanObjective
 
         return SpanObjective()

@@ -6,11 +6,13 @@ de Souza P. Moreira et al. 2024, "NV-Retriever", for the margin.
 
 import numpy as np
 
-from bert_tf.families.data.similarity import nearest, normalized
+from bert_tf.families.data.similarity import (
+    in_blocks,
+    nearest,
+    normalized,
+)
 from bert_tf.families.sentence_embedding.recipe import EmbeddingRecipe
 
-# Rows of the corpus that are compared at a time.
-_ROWS = 1 << 14
 # Candidates of each negative, of which some do not fit.
 _CANDIDATES = 10
 
@@ -42,8 +44,7 @@ def mine(
     most = recipe.hard_negatives_max_score
     factor = _CANDIDATES if margin or most < 1 else 1
     top_k = skipped + count * factor + 2 * most_positives
-    blocks = (texts[n : n + _ROWS] for n in range(0, len(texts), _ROWS))
-    found, scores = nearest(unit, blocks, min(top_k, len(texts)))
+    found, scores = nearest(unit, in_blocks(texts), min(top_k, len(texts)))
     # A pair of a query and a text as one number.
     first = np.arange(len(queries))[:, np.newaxis] * len(corpus)
     fits = ~np.isin(found + first, query * len(corpus) + document)

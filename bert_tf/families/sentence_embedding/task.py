@@ -169,10 +169,6 @@ class EmbeddingTask(Task[Examples, EmbeddingConfig]):
         first = examples[0]
         return EmbeddingObjective(recipe, _has_targets(first))
 
-    def objective(self) -> Any:
-        """Not defined without the recipe; see `loss`."""
-        raise NotImplementedError
-
     def build(
         self,
         encoder: "BertEncoder",

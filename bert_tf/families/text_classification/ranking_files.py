@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.families.data.user_files import UserFiles, draw_groups
+from bert_tf.families.data.user_files import UserFiles, split_off_groups
 from bert_tf.families.text_classification.recipe import (
     BCE,
     LISTNET,
@@ -212,18 +212,6 @@ def _split_off_queries(
     examples: Sequence[RankingExample], share: float, seed: int
 ) -> tuple[list[RankingExample], list[RankingExample]]:
     """Splits off a share of the rows; those of a query stay together."""
-    groups: dict[str, list[int]] = {}
-    for number, example in enumerate(examples):
-        groups.setdefault(example.query.strip(), []).append(number)
-    if len(groups) == 1:
-        raise UserError(
-            f"{examples[0].path}: all rows have the same query, so no dev "
-            "part can be split off; pass `dev_file`=..."
-        )
-    sizes = np.ones(len(examples), int)
-    target = share * len(examples)
-    dev = set(draw_groups(list(groups.values()), sizes, target, seed))
-    return (
-        [e for n, e in enumerate(examples) if n not in dev],
-        [e for n, e in enumerate(examples) if n in dev],
-    )
+    queries = [example.query for example in examples]
+    same = f"{examples[0].path}: all rows have the same query"
+    return split_off_groups(examples, queries, same, share, seed)

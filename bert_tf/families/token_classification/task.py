@@ -206,8 +206,14 @@ class TokenClassificationTask(Task[TaggedWords, TokenClassificationConfig]):
                 )
         return encode_words(examples, tokenizer, config, tags)
 
-    def objective(self) -> Any:
+    def loss(
+        self,
+        recipe: Any,
+        examples: TaggedWords,
+        config: TokenClassificationConfig,
+    ) -> Any:
         """Returns the cross-entropy of the tags."""
+        del recipe, examples, config
         from bert_tf.families.token_classification.windows import TagObjective
 
         return TagObjective()
